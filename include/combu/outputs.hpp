@@ -143,7 +143,7 @@ class SharedCacheIndex {
 
   virtual ~SharedCacheIndex() = default;
   // Looks up `key`. nullopt: no entry, or the trial's outputs were removed or replaced. Throws Error(corrupt)
-  // if the entry is not one that combu can have written.
+  // if combu cannot have written the entry.
   [[nodiscard]] virtual std::optional<Mark> find(const std::string& key, const std::stop_token& stop) = 0;
   // The size of the telemetry that was stored with the mark; nullopt if it is missing.
   [[nodiscard]] virtual std::optional<Bytes> size_told(const Mark& mark, const std::stop_token& stop) = 0;

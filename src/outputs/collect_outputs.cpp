@@ -19,7 +19,7 @@ class Bearer {
     const outputs::Unpacking how{
         .place = output.path.substr(1), .size_max = output.size_max, .subject = output.path, .stop = stop_};
     outputs::Pipe pipe;
-    std::exception_ptr fault;  // of what becomes of the bytes
+    std::exception_ptr fault;  // of unpacking
     bool any = false;
     const auto read = [&] {
       const std::string_view bytes = pipe.read();
@@ -28,7 +28,7 @@ class Bearer {
     };
     std::jthread unpacks([&] {
       try {
-        // An output that is not there is no archive.
+        // The engine sends no bytes for a missing output.
         if (const std::string first(read()); any) {
           bool again = false;
           outputs::unpack([&] { return std::exchange(again, true) ? read() : std::string_view(first); }, how,
@@ -39,7 +39,7 @@ class Bearer {
       }
       pipe.leave();
     });
-    std::exception_ptr cut;  // of how they come
+    std::exception_ptr cut;  // of reading from the engine
     bool found = false;
     try {
       found = engine_.copy_out(
@@ -53,7 +53,7 @@ class Bearer {
     }
     pipe.end(cut);
     unpacks.join();
-    // Where the bytes were not wanted any more, that is why.
+    // If unpacking failed, reading was aborted because of that, so its exception counts first.
     if (fault) std::rethrow_exception(fault);
     if (cut) std::rethrow_exception(cut);
     if (!found && output.required) throw Error(ErrorKind::invalid, output.path, "there is no such output");

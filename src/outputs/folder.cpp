@@ -41,9 +41,9 @@ std::array<timespec, 2> times_of(Instant modified) {
   return {time, time};
 }
 
-constexpr std::size_t k_block = 4096;  // of file systems
+constexpr std::size_t k_block = 4096;  // block size of file systems
 
-// Of at most one block; true if there is none.
+// True if all bytes are zero. `bytes`: at most one block.
 bool are_zeros(std::string_view bytes) {
   static constexpr std::array<char, k_block> k_zeros{};
   return bytes == std::string_view(k_zeros.data(), bytes.size());
@@ -59,7 +59,8 @@ std::string unfinished_name(const std::string& place) {
   return "." + place + ".unfinished";
 }
 
-// Why an output has no place in a file system, whenever that is tried; nullptr: this machine is at fault.
+// Returns why the file system can never store this output; nullptr if the error is a fault of this machine,
+// and a retry may succeed.
 const char* fault_of_output(int code) {
   switch (code) {
     case ENAMETOOLONG:
@@ -83,17 +84,18 @@ const char* fault_of_output(int code) {
   }
 }
 
-// errno of a link that could not be made: file systems without links, like FAT, say EPERM.
+// errno after a link could not be made. File systems without links, such as FAT, return EPERM.
 int link_fault() {
   return errno == EPERM ? EOPNOTSUPP : errno;
 }
 
-// Where an output is to be: `path` below `place`, which is a folder's.
+// The destination of an output: `path` below `place`, a folder.
 struct Target {
   std::string place;
   std::string path;
 
-  // What the outputs are to blame for ends their attempt; else it is tried again.
+  // Error(invalid) ends the attempt, because its outputs caused the error. After Error(refused), collecting
+  // is tried again.
   [[noreturn]] void refuse(const char* what, int code) const {
     if (const char* const why = fault_of_output(code))
       throw Error(ErrorKind::invalid, shortened(path), fmt::format("{}: {}: {}", what, why, place));
@@ -101,12 +103,12 @@ struct Target {
   }
 };
 
-// A file that is written from its beginning to its end, with holes where there are only zeros.
+// A file that is written sequentially, with holes in place of blocks of zeros.
 class Growing {
  public:
   Growing(Descriptor file, OutputEntry entry, Target target)
       : file_(std::move(file)), entry_(std::move(entry)), target_(std::move(target)) {
-    // That there is no such size is found before the bytes are read.
+    // Fail before any bytes are read if the file system does not support this size.
     if (entry_.size >= k_large && ftruncate(file_.number(), entry_.size) != 0)
       target_.refuse("cannot be made", errno);
   }
@@ -117,7 +119,7 @@ class Growing {
       const std::string_view block = bytes.substr(0, room);
       if (!are_zeros(block)) {
         std::size_t count = block.size();
-        // As many as follow in one call.
+        // Extend the write over the following blocks that are not zero.
         for (auto next = bytes.substr(count, k_block); !are_zeros(next); next = bytes.substr(count, k_block))
           count += next.size();
         put(bytes.substr(0, count));
@@ -132,7 +134,7 @@ class Growing {
   void end() {
     const int number = file_.number();
     const auto times = times_of(entry_.modified);
-    if (ftruncate(number, size_) != 0 ||  // zeros at its end were not written
+    if (ftruncate(number, size_) != 0 ||  // zeros at the end were not written
         fchmod(number, (entry_.mode & k_permissions) | k_owner_reads_and_writes) != 0 ||
         futimens(number, times.data()) != 0)
       target_.refuse("cannot be written", errno);
@@ -155,7 +157,7 @@ class Growing {
     write_out();
   }
 
-  // The disk is to be at work while more comes; that all is on it is seen to at the end.
+  // Start writing to disk while more data arrives. sync() later ensures that all data is on disk.
   void write_out() {
     const off_t size = size_ - written_out_;
     if (size < k_write_out) return;
@@ -170,8 +172,8 @@ class Growing {
   off_t written_out_ = 0;
 };
 
-// No path is ever followed through a link: each folder is opened in the one above it. However deep the
-// folders are, the number of open descriptors is bounded.
+// Each folder is opened relative to its parent, so no path is followed through a link. The number of open
+// descriptors does not depend on the depth.
 class FolderWriter final : public OutputWriter {
  public:
   enum class Lasts { over_crashes, passing };
@@ -183,7 +185,7 @@ class FolderWriter final : public OutputWriter {
         owner_(owner),
         lasts_(lasts) {
     above_ = outputs::make_folders(folder_, owner_);
-    outputs::expect_removed(above_.number(), unfinished_, folder_);  // of a process that died
+    outputs::expect_removed(above_.number(), unfinished_, folder_);  // left by a process that died
     if (mkdirat(above_.number(), unfinished_.c_str(), k_permissions) != 0)
       refuse(path_of(unfinished_), "cannot be made", errno);
     give(above_.number(), unfinished_, unfinished_);
@@ -191,7 +193,7 @@ class FolderWriter final : public OutputWriter {
         openat(above_.number(), unfinished_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (!root_.is_open()) refuse(path_of(unfinished_), "cannot be opened", errno);
   }
-  // What cannot be removed is in the way of the next one, which says so.
+  // If this fails, the next writer for this place reports the leftover folder.
   ~FolderWriter() override { (void)outputs::remove_tree(above_.number(), unfinished_, folder_); }
   FolderWriter(const FolderWriter&) = delete;
   FolderWriter& operator=(const FolderWriter&) = delete;
@@ -234,7 +236,8 @@ class FolderWriter final : public OutputWriter {
     add({.path = std::string(k_manifest_name), .mode = 0644, .modified = real_clock().now()});
     write(manifest);
     end_file();
-    // A folder's time changes with what is made in it, and it may not be writable.
+    // Making entries changes a folder's time, and a folder's final permissions may forbid writing. So both
+    // are set last.
     std::ranges::for_each(std::views::reverse(folders_), [this](const OutputEntry& entry) { settle(entry); });
     if (lasts_ == Lasts::over_crashes) sync();
     std::string unremoved = put_in_place();
@@ -244,10 +247,10 @@ class FolderWriter final : public OutputWriter {
   }
 
  private:
-  // A folder of what is written, which stays open for what comes next: most of that is in or near it.
+  // An open folder below the root. It stays open for the next entry, which is usually in or near it.
   struct Position {
     std::optional<FolderPath> folder = std::nullopt;
-    std::string path = {};  // below the root
+    std::string path = {};  // relative to the root
   };
 
   [[nodiscard]] std::string path_of(const std::string& below) const { return folder_ + "/" + below; }
@@ -255,14 +258,14 @@ class FolderWriter final : public OutputWriter {
     return {.place = path_of(name_), .path = path};
   }
 
-  // What has been made in a folder; `path`: of it.
+  // Sets the owner of the entry `name` in `folder`. `path`: the entry's path for messages.
   void give(int folder, const std::string& name, const std::string& path) const {
     if (!owner_) return;
     if (fchownat(folder, name.c_str(), owner_->uid, owner_->gid, AT_SYMLINK_NOFOLLOW) != 0)
       refuse(path_of(path), "cannot be given to its owner", errno);
   }
 
-  // Those that hold what has come; nullopt: they are many.
+  // The folders that contain the entries; nullopt if there are too many.
   [[nodiscard]] std::optional<std::set<std::string>> few_folders() const {
     std::set<std::string> folders{""};
     for (const OutputEntry& entry : things_)
@@ -272,15 +275,15 @@ class FolderWriter final : public OutputWriter {
     return folders;
   }
 
-  // What others write to the same file system meanwhile would be waited for as well, so a few things are
-  // synced each by itself.
+  // syncfs() also waits for data of other processes on the same file system. So a small number of entries is
+  // synced one by one.
   void sync() {
     const auto folders = things_.size() > k_synced_alone_max ? std::nullopt : few_folders();
     if (!folders) {
       if (syncfs(root_.number()) != 0) refuse(path_of(unfinished_), "cannot be written", errno);
       return;
     }
-    // All begin before the first is waited for.
+    // Start writing all files before waiting for the first.
     for_each_file([](int file) {
       (void)sync_file_range(file, 0, 0, SYNC_FILE_RANGE_WRITE);
       return true;
@@ -302,16 +305,16 @@ class FolderWriter final : public OutputWriter {
     }
   }
 
-  // As close().
+  // Returns the same as close().
   std::string put_in_place() {
     const int above = above_.number();
     const char* const from = unfinished_.c_str();
     const char* const to = name_.c_str();
     if (renameat2(above, from, above, to, RENAME_NOREPLACE) == 0) return "";
-    // What was there goes with the unfinished one's name.
+    // The exchange gave the earlier outputs the unfinished name.
     if (errno == EEXIST && renameat2(above, from, above, to, RENAME_EXCHANGE) == 0)
       return outputs::remove_tree(above, unfinished_, folder_);
-    // A file system that can do neither.
+    // The file system supports neither flag.
     const std::string old = "." + name_ + ".old";
     outputs::expect_removed(above, old, folder_);
     if (renameat(above, to, above, old.c_str()) != 0 && errno != ENOENT)
@@ -327,7 +330,7 @@ class FolderWriter final : public OutputWriter {
       target(entry.path).refuse("cannot be written", errno);
   }
 
-  // The folder at `path` below the root, where `at` is then; those that are missing are made.
+  // Moves `at` to the folder at `path` below the root and returns its descriptor. Makes missing folders.
   int open_folder(Position& at, const std::string& path) const {
     if (!at.folder) {
       Descriptor root(openat(root_.number(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -377,13 +380,13 @@ class FolderWriter final : public OutputWriter {
   std::string unfinished_;
   std::optional<Owner> owner_;
   Lasts lasts_;
-  Descriptor above_;  // folder_
-  Descriptor root_;   // the unfinished one
+  Descriptor above_;  // the open folder_
+  Descriptor root_;   // the open folder unfinished_
   Position here_;
   Position linked_from_;
   std::optional<Growing> file_;
   std::vector<OutputEntry> folders_;
-  std::vector<OutputEntry> things_;  // that have come; at most one more than are synced alone
+  std::vector<OutputEntry> things_;  // all entries so far, but at most k_synced_alone_max + 1
 };
 
 class Folder final : public OutputStore {
@@ -397,7 +400,7 @@ class Folder final : public OutputStore {
     if (!above.is_open()) return;
     const std::string away = unfinished_name(place);
     outputs::expect_removed(above.number(), away, folder_);
-    // So that nothing half-removed looks whole.
+    // Rename the folder first, so that half-removed outputs never look complete.
     if (renameat(above.number(), place.c_str(), above.number(), away.c_str()) == 0)
       return outputs::expect_removed(above.number(), away, folder_);
     if (errno != ENOENT) refuse(folder_ + '/' + place, "cannot be removed", errno);

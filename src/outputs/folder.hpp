@@ -7,8 +7,8 @@
 
 namespace combu::outputs {
 
-// As one of open_folder(), but for what can be had again: FOLDER/PLACE need not survive a crash of the
-// machine.
+// Like a writer of open_folder(), but for files that can be downloaded again: FOLDER/PLACE need not survive a
+// crash of the machine.
 [[nodiscard]] std::unique_ptr<OutputWriter> open_passing(const std::string& folder, const std::string& place);
 
 }  // namespace combu::outputs

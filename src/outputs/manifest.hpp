@@ -1,5 +1,5 @@
 #pragma once
-// What sha256sum -c reads: see unpack.cpp, which writes it.
+// Reads manifests in the format of `sha256sum -c`. unpack.cpp writes them.
 
 #include <map>
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace combu::outputs {
 
-// The sha256 of each file in it, by its path.
+// Returns the sha256 of each file in the manifest, by path.
 [[nodiscard]] std::map<std::string, std::string> sums_in_manifest(std::string_view text);
 
 }  // namespace combu::outputs

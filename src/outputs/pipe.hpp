@@ -1,5 +1,5 @@
 #pragma once
-// Bytes from one thread to another: what writes is told pieces, what reads asks for them.
+// A bounded queue of bytes between a writer thread and a reader thread.
 
 #include <condition_variable>
 #include <deque>
@@ -14,13 +14,14 @@ namespace combu::outputs {
 
 class Pipe {
  public:
-  // Waits while much has not been read. False: nobody will read it.
+  // Blocks while the queue is full. Returns false if the reader has called leave().
   bool write(std::string_view bytes) {
     filling_ += bytes;
     return filling_.size() < k_chunk || flush();
   }
 
-  // Nothing more will be written; `fault`: why, where it should have been more.
+  // Ends the stream; no write() may follow. `fault`: the exception that cut the stream; null: the stream is
+  // complete.
   void end(std::exception_ptr fault) {
     if (!fault) flush();
     const std::scoped_lock lock(mutex_);
@@ -29,7 +30,8 @@ class Pipe {
     changed_.notify_all();
   }
 
-  // The next bytes, valid until the next call; empty at the end. Throws the writer's fault.
+  // Blocks until bytes are available and returns them, valid until the next call; empty at the end. Throws
+  // the writer's fault.
   std::string_view read() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return !chunks_.empty() || ended_; });
@@ -42,7 +44,7 @@ class Pipe {
     return reading_;
   }
 
-  // Nothing more will be read.
+  // The reader will not read any more.
   void leave() {
     const std::scoped_lock lock(mutex_);
     left_ = true;
@@ -51,7 +53,7 @@ class Pipe {
 
  private:
   static constexpr std::size_t k_chunk = std::size_t{256} << 10U;
-  static constexpr std::size_t k_piece_max = std::size_t{16} << 10U;  // of what is usually written at once
+  static constexpr std::size_t k_piece_max = std::size_t{16} << 10U;  // the usual maximum size of one write()
   static constexpr std::size_t k_chunks_max = 32;
 
   bool flush() {
@@ -69,12 +71,12 @@ class Pipe {
     return true;
   }
 
-  std::string filling_;  // the writer's alone
-  std::string reading_;  // the reader's alone
+  std::string filling_;  // used only by the writer
+  std::string reading_;  // used only by the reader
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::string> chunks_;
-  std::vector<std::string> spare_;  // memory that is used again: fresh pages take longer than the copying
+  std::vector<std::string> spare_;  // buffers for reuse: page faults of new memory take longer than copying
   bool ended_ = false;
   bool left_ = false;
   std::exception_ptr fault_;

@@ -11,7 +11,7 @@
 namespace combu::outputs {
 namespace {
 
-// `make`: of open_without_links().
+// `make`: as for open_without_links().
 Descriptor opened_place(const std::string& folder,
                         const std::function<int(int above, const std::string& name)>& make) {
   const OpenedFolder opened = open_without_links(folder, make);
@@ -39,7 +39,7 @@ Descriptor open_place(const std::string& folder) {
 
 Descriptor make_folders(const std::string& folder, std::optional<Owner> owner) {
   return opened_place(folder, [&](int above, const std::string& name) {
-    // Another trial's outputs may make it at the same time.
+    // A writer for another trial may make the folder at the same time.
     if (mkdirat(above, name.c_str(), k_permissions) != 0) return errno == EEXIST ? 0 : errno;
     const bool is_given =
         !owner || fchownat(above, name.c_str(), owner->uid, owner->gid, AT_SYMLINK_NOFOLLOW) == 0;

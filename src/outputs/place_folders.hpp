@@ -1,5 +1,5 @@
 #pragma once
-// The folders that outputs are put into.
+// Opens and makes the folders that contain outputs.
 
 #include <sys/types.h>
 
@@ -10,16 +10,17 @@
 
 namespace combu::outputs {
 
-inline constexpr mode_t k_permissions = 0777;  // of outputs: nobody becomes another person by one
+inline constexpr mode_t k_permissions =
+    0777;  // kept permissions of outputs; set-user-ID and set-group-ID bits are dropped
 
-// Throws Error(refused) about `path`: `what`, and the words of `code`, an errno.
+// Throws Error(refused) with `path` as subject. The message is `what` and the text of `code`, an errno.
 [[noreturn]] void refuse(const std::string& path, const char* what, int code);
 
-// Opens `folder`, an absolute path, for reading; not open: it does not exist. Follows no symbolic link.
-// Throws Error(refused).
+// Opens `folder`, an absolute path, for reading. The descriptor is not open if the folder does not exist.
+// Follows no symbolic link. Throws Error(refused).
 [[nodiscard]] Descriptor open_place(const std::string& folder);
 
-// The same, but makes what is missing of it, which is `owner`'s then.
+// Like open_place(), but makes missing folders, which then belong to `owner`.
 [[nodiscard]] Descriptor make_folders(const std::string& folder, std::optional<Owner> owner);
 
 }  // namespace combu::outputs

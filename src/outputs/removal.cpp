@@ -40,11 +40,12 @@ class Removal {
 
  private:
   struct Level {
-    std::vector<std::string> folders;  // that are still to be removed
+    std::vector<std::string> folders;  // not removed yet
     std::size_t path_size = 0;
   };
 
-  // Down into a folder, or up out of an empty one; false: the removal cannot go on.
+  // Enters the next subfolder, or leaves and removes an empty folder. Returns false if the removal cannot
+  // continue.
   bool step() {
     Level& level = levels_.back();
     path_.resize(level.path_size);
@@ -69,7 +70,7 @@ class Removal {
     return true;
   }
 
-  // All but its folders, which are listed.
+  // Removes all entries of the current folder except subfolders, and lists these in the level.
   void empty_folder() {
     levels_.push_back({.folders = {}, .path_size = path_.size()});
     auto entries = list_folder(folder_->number());
@@ -87,14 +88,15 @@ class Removal {
     }
   }
 
-  // A folder that is not empty follows from what is in it.
+  // Records only the first failure. Later failures, such as "not empty" of its parent folders, follow from
+  // the first.
   void note(const std::string& path, int code) {
     if (!left_) left_.emplace(Left{.path = path, .code = code});
   }
 
   int above_;
   const std::string& name_;
-  std::string path_;  // below above_
+  std::string path_;  // relative to above_
   std::optional<FolderPath> folder_;
   std::vector<Level> levels_;
   std::optional<Left> left_;

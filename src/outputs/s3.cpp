@@ -42,13 +42,13 @@ constexpr std::int64_t k_object_max = std::int64_t{5} << 40U;
 constexpr std::int64_t k_copied_max = std::int64_t{5} << 30U;
 constexpr std::size_t k_key_size_max = 1024;
 constexpr unsigned k_list_mode = 0644;
-// What is larger goes in parts: a body is in memory as a whole, since its sum goes before it. All of a file
-// have one size, as some servers want it, but the last.
+// Larger files are uploaded in parts. The body of a request is in memory as a whole, because its digest is
+// sent before it. All parts of a file except the last have the same size, which some servers require.
 constexpr std::int64_t k_part = std::int64_t{16} << 20U;
-// The whole is tried again by who takes it home.
 constexpr std::size_t k_removals_at_once = 8;
 constexpr std::size_t k_copies_at_once = 4;
 constexpr std::size_t k_shared_at_once = 8;
+// Few repeats, because the caller retries the whole collection.
 constexpr int k_repeats_max = 4;
 constexpr int k_repeats_of_check_max = 1;
 constexpr int k_fetch_repeats_max = 5;
@@ -71,11 +71,12 @@ class S3Parcel final : public OutputWriter {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [this] { return under_way_ == 0; });
     }
-    // Parts of what is not completed cost their owner money, unseen.
+    // Parts of an incomplete upload are invisible but cost the bucket's owner money.
     for (const auto& [key, upload] : begun_) {
       try {
         client_.abort(key, upload, {});
-      } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the bucket's own rule for uploads is left
+      } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the bucket's lifecycle rule for uploads has
+                                // to remove it
       }
     }
   }
@@ -129,11 +130,11 @@ class S3Parcel final : public OutputWriter {
   }
 
  private:
-  // An object that comes in parts.
+  // A multipart upload of one file.
   struct InParts {
     std::string key;
     std::string upload;
-    std::vector<std::string> tags;  // by number, from 0
+    std::vector<std::string> tags;  // ETags, by part number - 1
     std::int64_t size = 0;
     std::size_t under_way = 0;
     bool has_ended = false;
@@ -143,11 +144,11 @@ class S3Parcel final : public OutputWriter {
     OutputEntry entry;
     std::string key;
     std::size_t part_size = 0;
-    std::string part;  // what has not been sent yet
+    std::string part;  // bytes that were not sent yet
     std::shared_ptr<InParts> in_parts;
   };
 
-  // A path that S3 has no room for is the trial's own doing.
+  // Throws Error(invalid) if the key is too long for S3: the trial chose the path.
   [[nodiscard]] std::string key_of(const std::string& path) const {
     std::string key = prefix_ + as_key(path);
     if (key.size() > k_key_size_max)
@@ -157,7 +158,7 @@ class S3Parcel final : public OutputWriter {
     return key;
   }
 
-  // The list of what was there goes first: from then on nothing looks whole.
+  // Removes the manifest of the earlier outputs before any other change, so that they do not look complete.
   void make_room() {
     if (has_room_) return;
     client_.list(
@@ -167,7 +168,8 @@ class S3Parcel final : public OutputWriter {
     has_room_ = true;
   }
 
-  // A copy of its target, so that a reader who knows nothing of links finds it.
+  // A hard link becomes a copy of its target, so that readers without knowledge of the entries list find the
+  // file.
   void add_link(const OutputEntry& entry) {
     const auto before = links_.find(entry.target);
     const std::string& target = before == links_.end() ? entry.target : before->second;
@@ -225,7 +227,7 @@ class S3Parcel final : public OutputWriter {
 
   void complete(const InParts& in_parts) {
     client_.complete(in_parts.key, in_parts.upload, in_parts.tags, given_up_.get_token());
-    // A server that has died while it put the parts together may answer the repeat as if it had done so.
+    // If a server crashes while it joins the parts, it may answer the repeated request with success.
     const auto object = client_.head(in_parts.key, given_up_.get_token());
     if (!object || object->size != in_parts.size)
       throw Error(ErrorKind::unavailable, fmt::format("s3://{}/{}", bucket_, shortened(in_parts.key)),
@@ -253,7 +255,7 @@ class S3Parcel final : public OutputWriter {
     {
       const std::scoped_lock lock(mutex_);
       in_parts->has_ended = true;
-      if (in_parts->under_way > 0) return;  // the last one completes it
+      if (in_parts->under_way > 0) return;  // the last part completes the upload
     }
     send(0, [this, in_parts] { complete(*in_parts); });
   }
@@ -267,7 +269,7 @@ class S3Parcel final : public OutputWriter {
     end_file();
   }
 
-  // Throws the fault of an earlier one.
+  // Queues an upload. Throws the error of an earlier upload.
   void send(std::size_t size, std::function<void()> upload) {
     {
       const std::scoped_lock lock(mutex_);
@@ -283,7 +285,8 @@ class S3Parcel final : public OutputWriter {
       }
       const std::scoped_lock lock(mutex_);
       if (fault) given_up_.request_stop();
-      if (fault && !fault_) fault_ = std::move(fault);  // who is told lets go of it last
+      if (fault && !fault_)
+        fault_ = std::move(fault);  // moved, so that the thread that rethrows the exception also destroys it
       --under_way_;
       changed_.notify_all();
     });
@@ -303,17 +306,17 @@ class S3Parcel final : public OutputWriter {
   std::string prefix_;
   std::stop_source given_up_;
   bool has_room_ = false;
-  std::set<std::string> old_;  // keys of what an earlier attempt has left
+  std::set<std::string> old_;  // keys of an earlier attempt's outputs that were not overwritten yet
   std::optional<File> file_;
   std::string entries_;
-  std::map<std::string, std::string> links_;  // to the file that each is another name of
+  std::map<std::string, std::string> links_;  // hard links: path to the path of their file
   std::set<std::string> not_copied_;
-  std::mutex mutex_;  // of what follows, and what InParts holds
+  std::mutex mutex_;  // protects the members below, and the members of InParts
   std::condition_variable changed_;
-  std::map<std::string, std::string> begun_;  // uploads in parts that have not been completed
+  std::map<std::string, std::string> begun_;  // by key: the ids of multipart uploads that are not complete
   std::size_t under_way_ = 0;
   std::exception_ptr fault_;
-  std::stop_callback<std::function<void()>> passes_on_;  // last: it may be called as soon as it is there
+  std::stop_callback<std::function<void()>> passes_on_;  // last: the callback may run during construction
 };
 
 class S3 final : public OutputStore {
@@ -334,7 +337,7 @@ class S3 final : public OutputStore {
     S3Client& server = client();
     std::vector<std::string> keys;
     server.list(prefix_of(place), [&](const S3Object& object) { keys.push_back(object.key); }, {});
-    // So that nothing half-removed looks whole.
+    // Remove the manifest first, so that half-removed outputs never look complete.
     const auto manifest = std::ranges::find(keys, prefix_of(place) + std::string(k_manifest_name));
     if (manifest != keys.end()) {
       server.remove(*manifest, {});
@@ -379,7 +382,8 @@ class S3 final : public OutputStore {
   }
 
  private:
-  // A server that is away is waited for, as fetch() promises.
+  // Calls `body` again, with growing pauses, while the server is unavailable. Throws Error(refused) when it
+  // gives up.
   template <class Body>
   std::invoke_result_t<Body> patiently(const std::string& trial, const std::stop_token& stop,
                                        const Body& body) {
@@ -397,7 +401,7 @@ class S3 final : public OutputStore {
     }
   }
 
-  // The server copies each object; what is named by the manifest is there before that is.
+  // The server copies the objects. The manifest is copied last, when all objects that it names exist.
   void share(const Sharing& wanted) {
     S3Client& server = client();
     const std::string from = outputs::s3_place(wanted.from).prefix;
@@ -416,11 +420,12 @@ class S3 final : public OutputStore {
     } catch (const Error&) {
       try {
         remove(wanted.trial);
-      } catch (const Error&) {  // NOLINT(bugprone-empty-catch): without a manifest it is nobody's outputs
+      } catch (
+          const Error&) {  // NOLINT(bugprone-empty-catch): objects without a manifest count as no outputs
       }
       throw;
     }
-    if (left.size() > 1) any_home_ = true;  // more than the list of what there is
+    if (left.size() > 1) any_home_ = true;  // more than the list of entries
   }
 
   [[nodiscard]] std::shared_ptr<const outputs::LeftInBucket> left_of(const std::string& trial,
@@ -463,7 +468,7 @@ void check_s3(const std::string& place, const Caller& caller, const std::stop_to
   const outputs::S3Place where = outputs::s3_place(place);
   S3Client client(where.bucket, outputs::find_s3_account(caller), k_repeats_of_check_max, clock);
   client.check_list(where.prefix, stop);
-  // An upload that is begun and not completed is all that a right to write is good for, and shows nothing.
+  // Beginning a multipart upload needs the permission to write, but creates no visible object.
   const std::string key = where.prefix + ".combu";
   const std::string upload = client.begin(key, {{"content-type", "application/octet-stream"}}, stop);
   try {

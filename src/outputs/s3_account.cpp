@@ -14,7 +14,7 @@
 namespace combu::outputs {
 namespace {
 
-// A file of sections of keys. A key of a nested section is "ABOVE.KEY".
+// An AWS configuration file: sections of keys. A key in a nested section is "ABOVE.KEY".
 class Profiles {
  public:
   explicit Profiles(const std::string& path) {
@@ -33,7 +33,7 @@ class Profiles {
       if (equals == std::string_view::npos) continue;
       const std::string key(trimmed(text.substr(0, equals)));
       const std::string_view value = trimmed(text.substr(equals + 1));
-      const bool is_nested = text.data() != line.data() && !above.empty();  // it is indented
+      const bool is_nested = text.data() != line.data() && !above.empty();  // the line is indented
       if (!is_nested) above = value.empty() ? key : "";
       sections_[section][is_nested ? fmt::format("{}.{}", above, key) : key] = value;
     }
@@ -41,7 +41,7 @@ class Profiles {
 
   [[nodiscard]] bool has(const std::string& section) const { return sections_.contains(section); }
 
-  // An empty text where there is none.
+  // Returns an empty string if the section or key does not exist.
   [[nodiscard]] std::string find(const std::string& section, const std::string& key) const {
     const auto found = sections_.find(section);
     if (found == sections_.end()) return "";
@@ -72,7 +72,7 @@ class Search {
   }
 
  private:
-  // The first that is set.
+  // Returns the first variable that is set and not empty.
   [[nodiscard]] std::optional<std::string> variable(std::initializer_list<const char*> names) const {
     for (const char* name : names)
       if (auto value = caller_.env(name); value && !value->empty()) return value;
@@ -136,7 +136,7 @@ class Search {
 
   const Caller& caller_;
   std::string profile_;
-  std::string in_config_;  // its section's name there
+  std::string in_config_;  // the profile's section name in the config file
   Profiles credentials_;
   Profiles config_;
 };

@@ -14,7 +14,7 @@
 namespace combu::outputs {
 namespace {
 
-// As in a form: a `+` is a blank.
+// Decodes %XX, and `+` to a blank, as in HTML forms.
 std::string decoded(std::string text) {
   std::ranges::replace(text, '+', ' ');
   int size = 0;
@@ -23,7 +23,8 @@ std::string decoded(std::string text) {
   return plain ? std::string(plain.get(), static_cast<std::size_t>(size)) : text;
 }
 
-// Of an entity's name; nullopt for what no server writes: beyond a byte, characters stand for themselves.
+// Returns the character of an XML entity. Returns nullopt for entities beyond ASCII: servers write such
+// characters directly.
 std::optional<char> character(std::string_view entity) {
   constexpr std::array<std::pair<std::string_view, char>, 5> k_named{
       {{"lt", '<'}, {"gt", '>'}, {"quot", '"'}, {"apos", '\''}, {"amp", '&'}}};
@@ -52,8 +53,8 @@ std::string without_entities(std::string_view text) {
   return plain;
 }
 
-// What stands between <NAME> and </NAME>, from `at` on, which is then behind it. S3's answers have no more
-// XML than that in what is wanted of them.
+// Returns the text between <NAME> and </NAME>, searching from `at` on, and moves `at` behind it. The elements
+// that combu reads use no other XML syntax.
 std::optional<std::string_view> next_element(std::string_view xml, std::string_view name, std::size_t& at) {
   const std::string open = fmt::format("<{}>", name);
   const std::size_t from = xml.find(open, at);
@@ -70,7 +71,7 @@ std::int64_t number(std::string_view text) {
   return value;
 }
 
-// Of a time in UTC, to be compared as text: servers write as many decimals as they like.
+// Normalizes a UTC time for comparison as text. Servers differ in the number of decimals.
 std::string without_last_zeros(std::string time) {
   if (time.ends_with('Z')) time.pop_back();
   if (time.find('.') == std::string::npos) return time;
@@ -88,7 +89,7 @@ std::string element(std::string_view xml, std::string_view name) {
 
 S3Page read_page(std::string_view xml) {
   S3Page page;
-  // Not every server encodes keys when it is asked to.
+  // Some servers ignore the request to encode keys.
   const bool is_encoded = element(xml, "EncodingType") == "url";
   std::size_t at = 0;
   while (const auto contents = next_element(xml, "Contents", at)) {

@@ -1,6 +1,6 @@
 #pragma once
-// What S3's answers say: XML (Amazon S3 API Reference, 2006-03-01), of which only elements are wanted that
-// hold no others of their name.
+// Parses the XML of S3's answers (Amazon S3 API Reference, 2006-03-01). combu only needs elements that
+// contain no element of the same name.
 
 #include <cstdint>
 #include <string>
@@ -9,23 +9,23 @@
 
 namespace combu::outputs {
 
-// What is between the first <NAME> and </NAME>; empty if there is none.
+// Returns the text between the first <NAME> and </NAME>; empty if there is none.
 [[nodiscard]] std::string element(std::string_view xml, std::string_view name);
 
 struct S3Object {
   std::string key;
   std::int64_t size = 0;
-  // Its metadata of these names, where it was asked for by itself.
+  // The metadata `mode` and `mtime`. Set only by requests for a single object.
   std::string mode = {};
   std::string mtime = {};
-  std::string tag = {};      // of its content, where it was asked for by itself
-  std::string written = {};  // when, where it was listed: what is later is greater
+  std::string tag = {};      // ETag; set only by requests for a single object
+  std::string written = {};  // time of the last change; set only in listings; later times compare greater
 };
 
-// ListObjectsV2's.
+// One page of ListObjectsV2.
 struct S3Page {
   std::vector<S3Object> objects;
-  std::string next;  // where the next page begins; empty: this is the last one
+  std::string next;  // the token of the next page; empty: this is the last page
 };
 [[nodiscard]] S3Page read_page(std::string_view xml);
 

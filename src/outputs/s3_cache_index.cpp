@@ -18,10 +18,10 @@ namespace {
 constexpr int k_marker_repeats_max = 2;
 constexpr std::string_view k_done = ".combu/done/";
 constexpr std::string_view k_told = ".combu/told/";
-constexpr std::size_t k_marker_size_max = 2048;  // a key of S3 has 1024 bytes at most
+constexpr std::size_t k_marker_size_max = 2048;  // a key of S3 has at most 1024 bytes
 constexpr std::size_t k_version_size_max = 256;
 
-// Fills the mark from "EXPERIMENT/RUN/TRIAL\nVERSION". Returns what is wrong with it; nullopt: nothing.
+// Parses "EXPERIMENT/RUN/TRIAL\nVERSION" into `mark`. Returns an error message; nullopt if the text is valid.
 std::optional<std::string> read_marker(std::string_view text, SharedCacheIndex::Mark& mark) {
   const std::size_t end = text.find('\n');
   if (end == std::string_view::npos) return "it has no second line";
@@ -100,7 +100,7 @@ class S3Markers final : public SharedCacheIndex {
   }
 
  private:
-  // One that combu cannot have written is as if it were not there.
+  // Like find(), but an entry that combu cannot have written counts as missing.
   std::optional<Mark> find_valid(const std::string& key, const std::stop_token& stop) {
     try {
       return find(key, stop);
@@ -118,17 +118,18 @@ class S3Markers final : public SharedCacheIndex {
   [[nodiscard]] std::string address_of(const std::string& key) const {
     return fmt::format("s3://{}/{}", root_.bucket, key);
   }
-  // Of whom has written the marker, and no one else: equal trials need not tell the same.
+  // The key includes the version of the mark, because equal trials may have different telemetry. So a mark is
+  // never combined with the telemetry of another writer.
   [[nodiscard]] std::string told_key(const Mark& mark) const {
     return key_of(k_told, fmt::format("{}-{}", mark.key, mark.version));
   }
-  // Below root_: RUN/TRIAL.
+  // The path of `place` relative to root_: EXPERIMENT/RUN/TRIAL.
   [[nodiscard]] std::string relative(const std::string& place) const {
     std::string path = outputs::s3_place(place).prefix.substr(root_.prefix.size());
-    path.pop_back();  // its `/`
+    path.pop_back();  // the trailing `/`
     return path;
   }
-  // Empty: nothing is there. The manifest has the sums of all that is.
+  // Returns the ETag of the manifest, which contains the sums of all files; empty if there is no manifest.
   [[nodiscard]] std::string version_of(const std::string& place, const std::stop_token& stop) {
     const auto manifest = client_.head(outputs::s3_place(place).prefix + std::string(k_manifest_name), stop);
     if (!manifest) return "";

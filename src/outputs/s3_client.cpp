@@ -22,19 +22,19 @@ namespace {
 constexpr long k_connect_seconds_max = 10;
 constexpr long k_silent_seconds_max = 60;
 constexpr long k_send_block = 512L << 10U;
-// An answer that is kept whole: a page of a listing, or an error.
+// Limit for an answer that is kept in memory: a page of a listing, or an error.
 constexpr std::size_t k_answer_max = std::size_t{16} << 20U;
-constexpr Seconds k_answer_time_max{600};  // from the first header of the final answer on
-// Of a listing. A page has a thousand objects where it has any.
+constexpr Seconds k_answer_time_max{600};  // counted from the first header of the final answer
+// Limits for a listing. A page with objects usually has a thousand.
 constexpr std::size_t k_objects_max = 2'000'000;
-constexpr std::size_t k_empty_pages_max = 1000;  // in a row
+constexpr std::size_t k_empty_pages_max = 1000;  // consecutive pages
 constexpr long k_partial_content = 206;
 constexpr Seconds k_first_pause{0.5};
 constexpr Seconds k_pause_max{30};
 
 using curl::Easy;
 
-// As a signature has it ("Signature Version 4", UriEncode): libcurl signs a path as it is given to it.
+// Percent-encoding for a signature ("Signature Version 4", UriEncode): libcurl signs a path unchanged.
 std::string encoded(std::string_view text, std::string_view kept = "") {
   constexpr std::string_view k_unreserved =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~";
@@ -51,7 +51,7 @@ std::string encoded(std::string_view text, std::string_view kept = "") {
 
 enum class Method { get, head, put, post, remove };
 
-// The permission that a request needs.
+// The S3 permission that a request needs.
 std::string_view right_to(Method method, bool in_bucket) {
   constexpr std::array<std::string_view, 5> k_names{"s3:GetObject", "s3:GetObject", "s3:PutObject",
                                                     "s3:PutObject", "s3:DeleteObject"};
@@ -77,30 +77,30 @@ void prepare_curl() {
 
 struct S3Client::Request {
   Method method = Method::get;
-  std::string key;    // empty: the bucket itself
-  std::string query;  // encoded, its names sorted, each with its `=`
+  std::string key;    // empty: the request is for the bucket itself
+  std::string query;  // encoded, sorted by name, each name with `=`
   Headers headers = {};
   std::string_view body = {};
-  const std::function<void(std::string_view)>* sink = nullptr;  // of a body that is not kept
-  bool is_conditional = false;                                  // that its condition is not met is an answer
-  std::int64_t from = 0;                                        // how much of the body is not wanted
+  const std::function<void(std::string_view)>* sink = nullptr;  // gets the body; nullptr: the answer keeps it
+  bool is_conditional = false;  // a failed precondition is an answer, not an error
+  std::int64_t from = 0;        // offset of the first wanted byte of the body
 };
 
 struct S3Client::Answer {
   CURLcode result = CURLE_OK;
-  std::string fault;   // of the connection, where that is why there is no answer
+  std::string fault;   // why the connection failed; empty if there is an answer
   std::string excess;  // the limit that the answer exceeds; empty: none
   long status = 0;
-  std::string code;  // S3's own, of an error
+  std::string code;  // S3's error code
   std::string body;
   std::string tag;     // ETag
-  std::string region;  // where the bucket is, when it is elsewhere
+  std::string region;  // the bucket's region if it differs from the account's
   std::int64_t size = 0;
   std::string mode;
   std::string mtime;
-  std::optional<Seconds> ahead;  // this machine's clock of the server's
+  std::optional<Seconds> ahead;  // time by which this machine's clock is ahead of the server's
   Seconds wanted_pause{0};
-  bool has_begun = false;  // to give its body away
+  bool has_begun = false;  // the sink may have got bytes
 
   [[nodiscard]] bool is_good() const {
     return result == CURLE_OK && status >= 200 && status < 300 && code.empty();
@@ -117,7 +117,7 @@ struct S3Client::Answer {
   }
 };
 
-// Idle connections, and who asks by them.
+// Idle connections, and the account for new requests.
 class S3Client::Connections : public curl::Idle {
  public:
   explicit Connections(S3Account account) { use(std::move(account)); }
@@ -139,7 +139,8 @@ class S3Client::Connections : public curl::Idle {
 
 namespace {
 
-// One request while it goes on: what libcurl calls back. libcurl is no way for exceptions.
+// The state of one request, used by libcurl's callbacks. Exceptions must not pass through libcurl; `fault`
+// stores them.
 struct Exchange {
   CURL* easy;
   std::string_view body;
@@ -155,7 +156,7 @@ struct Exchange {
   const std::stop_token& stop;
   Clock& clock;
   std::int64_t from = 0;
-  std::optional<Instant> began = {};  // the first header of the final answer
+  std::optional<Instant> began = {};  // time of the first header of the final answer
 };
 
 std::size_t receive_some(char* bytes, std::size_t size, std::size_t count, void* of) {
@@ -165,7 +166,7 @@ std::size_t receive_some(char* bytes, std::size_t size, std::size_t count, void*
   curl_easy_getinfo(exchange.easy, CURLINFO_RESPONSE_CODE, &status);
   if (exchange.sink == nullptr || status >= 300) return exchange.kept.add(piece) ? piece.size() : 0;
   exchange.has_begun = true;
-  // Not every server knows of ranges.
+  // Some servers ignore the range and send the whole object.
   if (status != k_partial_content) {
     const auto unwanted = std::min(static_cast<std::size_t>(exchange.from), piece.size());
     exchange.from -= static_cast<std::int64_t>(unwanted);
@@ -183,7 +184,7 @@ std::size_t receive_some(char* bytes, std::size_t size, std::size_t count, void*
 std::size_t receive_header(char* bytes, std::size_t size, std::size_t count, void* of) {
   auto& exchange = *static_cast<Exchange*>(of);
   const std::string_view line(bytes, size * count);
-  // "100 Continue" comes before the upload, which may take longer than an answer.
+  // Ignore "100 Continue": the upload follows it, and may take longer than an answer may.
   long status = 0;
   curl_easy_getinfo(exchange.easy, CURLINFO_RESPONSE_CODE, &status);
   if (!exchange.began && status >= 200) exchange.began = exchange.clock.now();
@@ -243,8 +244,8 @@ void set_up(Exchange& exchange, Method method) {
       curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
       break;
     case Method::put:
-      // As a post of another name: libcurl 7.88 waits for a "100 Continue" before each upload, and before a
-      // post only where that is worth it (from 1 MiB on).
+      // PUT is sent as a renamed POST: libcurl 7.88 waits for "100 Continue" before every PUT, but before a
+      // POST only from 1 MiB on.
       curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, "PUT");
       [[fallthrough]];
     case Method::post:
@@ -258,8 +259,9 @@ void set_up(Exchange& exchange, Method method) {
   }
 }
 
-// Every header is signed. libcurl 7.88 signs the payload by the header that names its digest, and sends that
-// for itself only since 8.0: AWS and others insist on it.
+// Adds the headers that the signature needs; all headers are signed. libcurl 7.88 takes the payload's digest
+// for the signature from this header. libcurl itself sends the header only since 8.0, but AWS and others
+// require it.
 S3Client::Headers signed_headers(S3Client::Headers headers, std::string_view body, const S3Account& account) {
   headers.emplace_back("x-amz-content-sha256", sha256_of(body));
   if (!account.token.empty()) headers.emplace_back("x-amz-security-token", account.token);
@@ -280,7 +282,8 @@ void S3Client::use(S3Account account) {
   connections_->use(std::move(account));
 }
 
-// In the host's name where Amazon wants it so and its certificate allows it, else in the path.
+// The bucket is in the host name if Amazon requires that and its certificate allows it, otherwise in the
+// path.
 std::string S3Client::url(const Request& request, const S3Account& account) const {
   std::string url = endpoint_of(account);
   if (is_amazon(account) && bucket_.find('.') == std::string::npos) {
@@ -322,7 +325,7 @@ S3Client::Answer S3Client::ask_once(const Request& request, const S3Account& acc
     answer.size = value;
   if (curl_easy_getinfo(easy.get(), CURLINFO_RETRY_AFTER, &value) == CURLE_OK)
     answer.wanted_pause = Seconds(static_cast<double>(value));
-  // A server that says no closes while it is still being told.
+  // A server that rejects a request may close the connection during the upload.
   if (answer.result == CURLE_SEND_ERROR && answer.status >= 300) answer.result = CURLE_OK;
   if (answer.result != CURLE_OK)
     answer.fault = why.front() == 0 ? curl_easy_strerror(answer.result) : std::string(why.data());
@@ -336,7 +339,7 @@ S3Client::Answer S3Client::ask_once(const Request& request, const S3Account& acc
   answer.mode = std::move(exchange.mode);
   answer.mtime = std::move(exchange.mtime);
   answer.has_begun = exchange.has_begun;
-  // What is begun with 200 can still turn out an error (CompleteMultipartUpload, CopyObject).
+  // An answer with status 200 can still contain an error (CompleteMultipartUpload, CopyObject).
   if (answer.status >= 300 || answer.body.find("<Error>") != std::string::npos)
     answer.code = element(answer.body, "Code");
   if (answer.region.empty()) answer.region = element(answer.body, "Region");
@@ -388,7 +391,7 @@ S3Client::Answer S3Client::ask(const Request& request, const std::stop_token& st
     const std::string& code = answer.code;
     if (answer.status == 404 && (code.empty() || code.starts_with("NoSuch"))) return answer;
     if (code == "RequestTimeTooSkewed") refuse(clock_fault(answer.ahead));
-    // The second one is versitygw's, with 404.
+    // XAdminUserNotFound is versitygw's code, with status 404.
     if (code == "InvalidAccessKeyId" || code == "XAdminUserNotFound")
       refuse(fmt::format("the server does not know the access key that {} gives", account->source));
     if (code == "SignatureDoesNotMatch")
@@ -408,7 +411,7 @@ S3Client::Answer S3Client::ask(const Request& request, const std::stop_token& st
 
 namespace {
 
-// What has no business to be missing.
+// Throws Error if the answer is 404 for a bucket or an object that must exist.
 void expect_there(long status, const std::string& code, const std::string& bucket, const std::string& key) {
   if (status != 404) return;
   if (code.empty() || code == "NoSuchBucket")

@@ -1,5 +1,5 @@
 #pragma once
-// The requests of S3's API that combu makes (Amazon S3 API Reference, 2006-03-01), of one bucket.
+// The requests of S3's API that combu sends to one bucket (Amazon S3 API Reference, 2006-03-01).
 
 #include <cstddef>
 #include <cstdint>
@@ -18,20 +18,21 @@
 
 namespace combu::outputs {
 
-// A sink for S3Client::get(). It throws Error(kind, subject) instead of appending more than `size_max` bytes:
-// an object can be larger than its server claims.
+// Returns a sink for S3Client::get() that appends to `text`. If `text` would exceed `size_max` bytes, the
+// sink throws Error(kind, subject): an object can be larger than its server claims.
 [[nodiscard]] std::function<void(std::string_view)> append_up_to(std::string& text, std::size_t size_max,
                                                                  ErrorKind kind, const std::string& subject);
 
-// May be used from many threads: each request takes a connection of its own, and leaves it for the next.
-// Every request can be repeated, and is, after growing pauses, where nobody answered, the answer was cut or
-// the server has too much to do (5xx, 429). Throws Error otherwise: refused (also an answer or a listing
-// beyond a limit of size, or of ten minutes for an answer that is kept), unavailable, cancelled; its subject
-// is "s3://BUCKET/KEY". Nothing of the account but where it was found is ever in it.
+// A client for one bucket. May be used from many threads: each request uses its own connection, and later
+// requests reuse it. Requests are repeated with growing pauses if the server does not answer, an answer is
+// cut, or the server is overloaded (5xx, 429). All requests are safe to repeat.
+// Other failures throw Error with the subject "s3://BUCKET/KEY": refused, unavailable, cancelled. Refused
+// also means that an answer or a listing exceeds a size limit, or that an answer kept in memory takes more
+// than ten minutes. Messages never contain account data, except where the keys were found.
 class S3Client {
  public:
-  // All are signed, so their names are in small letters. None may begin with another's: libcurl 7.88 sorts
-  // those wrongly.
+  // Names must be in lower case since all headers are signed. No name may be a prefix of another: libcurl
+  // 7.88 sorts such names wrongly.
   using Headers = std::vector<std::pair<std::string, std::string>>;
 
   S3Client(std::string bucket, S3Account account, int repeats_max, Clock& clock);
@@ -39,35 +40,37 @@ class S3Client {
   S3Client(const S3Client&) = delete;
   S3Client& operator=(const S3Client&) = delete;
 
-  // Of the requests that begin from now on.
+  // Sets the account for requests that begin after this call.
   void use(S3Account account);
 
   [[nodiscard]] std::optional<S3Object> head(const std::string& key, const std::stop_token& stop);
-  // nullopt: there is none; else without its size. `sink` is told all behind the first `from` bytes; once it
-  // has been told something, it is not begun again.
+  // Passes the object's bytes from offset `from` on to `sink`. Returns nullopt if the object does not exist,
+  // otherwise the object without its size. A request is not repeated after `sink` has got bytes.
   std::optional<S3Object> get(const std::string& key, const std::function<void(std::string_view)>& sink,
                               const std::stop_token& stop, std::int64_t from = 0);
-  // The whole of it; more than `size_max` bytes are an error.
+  // Returns the whole object; nullopt if it does not exist. Throws Error(refused) if it is larger than
+  // `size_max` bytes.
   [[nodiscard]] std::optional<std::string> get_text(const std::string& key, std::size_t size_max,
                                                     const std::stop_token& stop);
-  // All whose keys begin so, in the order of their keys.
+  // Passes all objects whose keys start with `prefix` to `sink`, in the order of their keys.
   void list(const std::string& prefix, const std::function<void(const S3Object&)>& sink,
             const std::stop_token& stop);
-  // Throws Error where list() would.
+  // Throws Error if list() would. Requests at most one object.
   void check_list(const std::string& prefix, const std::stop_token& stop);
   void put(const std::string& key, std::string_view bytes, const Headers& headers,
            const std::stop_token& stop);
-  // Only where there is none; false: there is. A server that cannot tell puts it there.
+  // Writes the object only if the key does not exist; returns false if it exists. A server without
+  // conditional writes overwrites the object.
   [[nodiscard]] bool put_new(const std::string& key, std::string_view bytes, const Headers& headers,
                              const std::stop_token& stop);
-  // By the server itself, of at most 5 GiB.
+  // Copies an object within the server. The object must not be larger than 5 GiB.
   void copy(const std::string& from, const std::string& to, const std::stop_token& stop);
-  // An absent one is success.
+  // Succeeds if the object does not exist.
   void remove(const std::string& key, const std::stop_token& stop);
 
-  // In parts, of which nothing is to be seen before complete(). Parts are numbered from 1 and have 5 MiB at
-  // least, but for the last. begin() wants a content-type, and gives what the others call `upload`;
-  // put_part() gives what complete() wants.
+  // Multipart upload. The object is invisible until complete(). Parts are numbered from 1; each has at least
+  // 5 MiB, except the last. begin() requires a content-type header and returns the argument `upload` of the
+  // other functions. put_part() returns the element of `parts` for complete().
   [[nodiscard]] std::string begin(const std::string& key, const Headers& headers,
                                   const std::stop_token& stop);
   [[nodiscard]] std::string put_part(const std::string& key, const std::string& upload, std::size_t number,

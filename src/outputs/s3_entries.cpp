@@ -20,7 +20,7 @@ constexpr std::array<std::pair<OutputEntry::Kind, std::string_view>, 4> k_kinds{
      {OutputEntry::Kind::symbolic_link, "symbolic_link"},
      {OutputEntry::Kind::hard_link, "hard_link"}}};
 
-// Whether it begins with what as_key() writes for a byte: one that is no UTF-8, or the `%` of such a name.
+// True if `text` starts with an escape that as_key() writes: for a byte that is not UTF-8, or %25 for a `%`.
 bool looks_escaped(std::string_view text) {
   constexpr std::string_view k_high = "89ABCDEF";
   constexpr std::string_view k_digits = "0123456789ABCDEF";
@@ -52,7 +52,7 @@ Number number(std::string_view text, int base) {
   return value;
 }
 
-// The least there are are nanoseconds.
+// Parses seconds with decimals. Decimals beyond nanoseconds are ignored.
 Instant read_mtime(std::string_view text) {
   constexpr std::size_t k_decimals = 9;
   const std::size_t point = std::min(text.find('.'), text.size());
@@ -65,7 +65,7 @@ Instant read_mtime(std::string_view text) {
   return file_time(seconds, number<std::int64_t>(decimals, 10));
 }
 
-// As `name` has it, or, where that is no UTF-8, the bytes of it.
+// Returns the field `name`. If its value is not UTF-8, the field NAME_bytes has its bytes in hexadecimal.
 std::string read_text(const nlohmann::json& line, const std::string& name) {
   const auto bytes = line.find(name + "_bytes");
   if (bytes == line.end()) return line.value(name, "");

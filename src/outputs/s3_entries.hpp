@@ -1,5 +1,6 @@
 #pragma once
-// What a bucket does not have by itself: permissions and times, folders and links, names that are no UTF-8.
+// Encodes file attributes that a bucket cannot store itself: permissions, times, folders, links, and names
+// that are not UTF-8.
 
 #include <string>
 #include <string_view>
@@ -10,18 +11,19 @@
 
 namespace combu::outputs {
 
-// A key is UTF-8: bytes that are not are written as %XX, and a `%` that would look like one of these as %25.
-// No two paths have the same.
+// Encodes a path as a key in UTF-8. Bytes that are not UTF-8 become %XX, and a `%` that looks like such an
+// escape becomes %25. Different paths have different keys.
 [[nodiscard]] std::string as_key(std::string_view path);
 
-// An object's metadata `mode` (octal) and `mtime` (seconds since 1970), which rclone and others read, too.
+// The metadata headers of an object: `mode` (octal) and `mtime` (seconds since 1970), which rclone and others
+// also read.
 [[nodiscard]] S3Client::Headers headers_of(const OutputEntry& entry);
-// The same of what has been asked for; without them, 0644 and the epoch.
+// The reverse of headers_of(). If the object has no metadata, the result has mode 0644 and time 0.
 [[nodiscard]] OutputEntry file_entry(std::string path, const S3Object& object);
 
-// A line of k_entries_name.
+// One line of the k_entries_name object.
 [[nodiscard]] std::string entry_line(const OutputEntry& entry);
-// All of them. Throws Error(corrupt) where one cannot be read.
+// Parses all lines of the k_entries_name object. Throws Error(corrupt) if a line cannot be parsed.
 [[nodiscard]] std::vector<OutputEntry> read_entries(std::string_view text);
 
 }  // namespace combu::outputs

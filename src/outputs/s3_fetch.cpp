@@ -13,7 +13,7 @@
 namespace combu::outputs {
 namespace {
 
-// Several of the small ones are under way at once, whole in memory; a large one comes by itself.
+// Small files are downloaded to memory, several at once. Large files are downloaded one by one.
 constexpr std::int64_t k_small_max = std::int64_t{1} << 20U;
 constexpr std::size_t k_small_at_once = 16;
 constexpr int k_small_tries_max = 3;
@@ -59,7 +59,7 @@ Error Fetch::missing(const std::string& name) const {
   return {ErrorKind::not_found, end_of_key(key_of(name)), "is not in the bucket any more"};
 }
 
-// What there is to fetch.
+// Finds out which files to download.
 void Fetch::look(S3Client& client, const std::stop_token& stop) {
   std::map<std::string, std::int64_t> sizes;  // by key
   client.list(
@@ -87,7 +87,8 @@ void Fetch::expect_sum(const File& file, std::string_view sum) const {
                 "is not what its manifest says: somebody has changed it");
 }
 
-// Where it is cut it is asked for again at once, a few times, as long as anything comes.
+// If the download is cut, repeats the request at once, up to k_small_tries_max times, provided that any bytes
+// came.
 void Fetch::get_small(S3Client& client, const File& file, Small& got, const std::stop_token& stop) const {
   for (int tries = 1;; ++tries) {
     try {
@@ -149,7 +150,7 @@ void Fetch::take_large(S3Client& client, File& file, const std::stop_token& stop
     writer_->write(bytes);
     file.come += static_cast<std::int64_t>(bytes.size());
   };
-  // All behind what has come. Where that is cut it goes on at once, as long as anything comes.
+  // Get the rest of the file. If the download is cut, continue at once, provided that any bytes came.
   while (file.come < file.size) {
     const std::int64_t before = file.come;
     try {

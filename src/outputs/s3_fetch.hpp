@@ -1,5 +1,5 @@
 #pragma once
-// The way back: what a trial has left in a bucket comes to this machine.
+// Downloads outputs of a trial from a bucket to this machine.
 
 #include <condition_variable>
 #include <cstddef>
@@ -21,22 +21,23 @@
 
 namespace combu::outputs {
 
-// What is below a path of a trial's place on its way into a parcel, as it came out of the container. Every
-// byte is compared with the manifest. Belongs to one thread at a time.
+// A download of all outputs below one path of a trial to an OutputWriter. Checks every file against the
+// manifest. Belongs to one thread at a time.
 class Fetch {
  public:
-  // `prefix`: the trial's place in the bucket, with a `/` at its end; `wanted`: as wanted_of() has it.
+  // `prefix`: the trial's prefix in the bucket, ending with `/`. `wanted`: a result of wanted_of().
   Fetch(std::string prefix, std::shared_ptr<const LeftInBucket> left, std::string wanted,
         std::unique_ptr<OutputWriter> writer);
 
-  // Where it is cut (Error: unavailable, cancelled), the next call goes on from there. Throws Error
-  // otherwise: not_found, corrupt, and what the parcel throws; it is of no use then.
+  // Downloads everything. After Error(unavailable) or Error(cancelled), another call resumes the download.
+  // Also throws Error(not_found), Error(corrupt) and the errors of the writer; then the object cannot be used
+  // any more.
   void go_on(S3Client& client, const std::stop_token& stop);
 
  private:
   struct File {
     std::string name;
-    std::string expected;  // sum
+    std::string expected;  // sha256 in the manifest
     std::int64_t size = 0;
     std::int64_t come = 0;
     bool is_begun = false;
@@ -60,30 +61,32 @@ class Fetch {
   std::unique_ptr<OutputWriter> writer_;
   bool has_looked_ = false;
   std::vector<File> files_;
-  Sha256 sum_;  // of the large one that is under way, as far as it has come
+  Sha256 sum_;  // of the part of the current large file that was downloaded
 };
 
-// What has been fetched, once for each trial and path, until this goes. May be used from many threads.
+// Cache of downloads, one for each trial and path. It lives as long as this object. May be used from many
+// threads.
 class Fetched {
  public:
-  // A folder of its own is made in `above` when something is fetched.
+  // Creates a new folder in `above` at the first download.
   explicit Fetched(std::string above) : above_(std::move(above)) {}
 
-  // The folder that `fetch` has filled, now or before; who wants the same meanwhile waits. What was cut is
-  // gone on with. Throws Error: refused where no folder can be made, cancelled, and what `fetch` throws.
+  // Returns the folder that `fetch` has filled in this or an earlier call. Blocks while another thread
+  // downloads the same. Resumes an interrupted download. Throws Error: refused if the folder cannot be
+  // created, cancelled, and the errors of `fetch`.
   [[nodiscard]] std::string at(const std::string& trial, const std::string& wanted, const std::string& prefix,
                                const std::shared_ptr<const LeftInBucket>& left,
                                const std::function<void(Fetch&)>& fetch, const std::stop_token& stop);
-  // What `read` gives, now or before.
+  // Returns the result of `read` from this or an earlier call.
   [[nodiscard]] std::shared_ptr<const LeftInBucket> left(const std::string& trial,
                                                          const std::function<LeftInBucket()>& read);
-  // All of the trial's is to be fetched anew.
+  // Drops all downloads of the trial; the next calls fetch them again.
   void forget(const std::string& trial);
 
  private:
   struct One {
     std::string folder = {};
-    std::unique_ptr<Fetch> fetch = {};  // what has come so far
+    std::unique_ptr<Fetch> fetch = {};  // the download so far
     bool is_under_way = false;
     bool is_here = false;
   };

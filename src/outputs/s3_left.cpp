@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using Kind = OutputEntry::Kind;
 
-// A manifest has 66 bytes and the path of each file.
+// Each line of a manifest has 66 bytes and the path of a file.
 constexpr std::size_t k_text_max = std::size_t{256} << 20U;
 
 std::string text_of(S3Client& client, const std::string& key, const std::stop_token& stop) {
@@ -67,7 +67,7 @@ std::optional<Left> as_left(const LeftInBucket& from) {
   return left;
 }
 
-// By key, of all names of its files.
+// Digests by key, with an entry for every hard link.
 std::map<std::string, std::string> sums_by_key(const std::string& prefix, const LeftInBucket& left) {
   std::map<std::string, std::string> sums;
   for (const auto& [path, sum] : left.sums) sums.emplace(prefix + as_key(path), sum);

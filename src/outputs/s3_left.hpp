@@ -1,5 +1,5 @@
 #pragma once
-// What a trial has left in a bucket, by its lists there.
+// Lists the outputs of a trial in a bucket, from its manifest and its list of entries.
 
 #include <map>
 #include <optional>
@@ -15,35 +15,35 @@
 namespace combu::outputs {
 
 struct LeftInBucket {
-  std::string manifest;                     // its text
-  std::map<std::string, std::string> sums;  // what it says of files, by path
+  std::string manifest;                     // text of the manifest
+  std::map<std::string, std::string> sums;  // sha256 of each file in the manifest, by path
   std::vector<OutputEntry> entries;
-  std::optional<Left> known;  // nullopt: it does not tell everything that a digest does
+  std::optional<Left> known;  // nullopt: the lists lack facts that a digest covers
 };
 
-// What the texts of the two lists say. Throws Error(corrupt).
+// Parses the texts of the two lists. Throws Error(corrupt).
 [[nodiscard]] LeftInBucket as_listed(std::string manifest, std::string_view entries);
 
-// `prefix`: the trial's place in the bucket, with a `/` at its end. Throws Error: not_found when nothing
-// whole is there, corrupt, unavailable, cancelled.
+// Reads both lists from the bucket. `prefix`: the trial's prefix in the bucket, ending with `/`. Throws
+// Error: not_found if there are no complete outputs, corrupt, unavailable, cancelled.
 [[nodiscard]] LeftInBucket read_left(S3Client& client, const std::string& prefix,
                                      const std::stop_token& stop);
 
-// All of it but its manifest, without what somebody has added since. Throws Error: not_found when it is not
-// whole, corrupt when somebody has changed it since, and as read_left(). What is not later than the manifest
-// is not read.
+// Returns all objects of the trial's outputs except the manifest, without objects that were added later. Only
+// objects that are newer than the manifest are read, to check their digests. Throws Error: not_found if an
+// object is missing, corrupt if an object was changed, and the errors of read_left().
 [[nodiscard]] std::vector<S3Object> objects_as_left(S3Client& client, const std::string& prefix,
                                                     const std::stop_token& stop);
 
-// What a message shows of a key: of a long one its end, which says what it is.
+// Shortens a key for messages. Of a long key only the end is shown, which identifies the object.
 [[nodiscard]] std::string end_of_key(const std::string& key);
 
-// What has to be brought here for `path`: the path below the trial's place; empty for all, where there are
-// links, which may lead anywhere.
+// Returns the path to download for `path`, below the trial's folder. Returns an empty path (all outputs) if
+// there are links, because links may lead anywhere.
 [[nodiscard]] std::string wanted_of(const LeftInBucket& left, const std::string& path);
 
-// True if a name from a bucket, where others may write, is no path below a trial's place, or not written as
-// combu writes it ("a//b").
+// True if a name from a bucket is not a path below the trial's folder, or is not in combu's spelling
+// ("a//b"). Other users may write to the bucket, so names are not trusted.
 [[nodiscard]] bool leads_out(const std::string& name);
 
 }  // namespace combu::outputs

@@ -1,5 +1,5 @@
 #pragma once
-// Where in a bucket something is.
+// A location in a bucket.
 
 #include <algorithm>
 #include <string>
@@ -9,10 +9,10 @@ namespace combu::outputs {
 
 struct S3Place {
   std::string bucket;
-  std::string prefix;  // empty, or with a `/` at its end
+  std::string prefix;  // empty, or ends with `/`
 };
 
-// "s3://BUCKET[/PREFIX]"
+// Parses "s3://BUCKET[/PREFIX]".
 [[nodiscard]] inline S3Place s3_place(std::string text) {
   text.erase(0, std::string_view("s3://").size());
   const std::size_t slash = std::min(text.find('/'), text.size());

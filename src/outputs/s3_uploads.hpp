@@ -1,5 +1,5 @@
 #pragma once
-// What is on its way to a server: a bounded number of threads, and of bytes that wait for them.
+// A thread pool for uploads. The number of threads and the bytes in the queue are bounded.
 
 #include <condition_variable>
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace combu::outputs {
 class Uploads {
  public:
   Uploads() = default;
-  // What was handed in has ended before.
+  // All uploads must have ended.
   ~Uploads() {
     const std::scoped_lock lock(mutex_);
     ended_ = true;
@@ -24,7 +24,8 @@ class Uploads {
   Uploads(const Uploads&) = delete;
   Uploads& operator=(const Uploads&) = delete;
 
-  // Waits while there is too much on its way. `upload`, which keeps so many bytes in memory, throws nothing.
+  // Queues an upload. Blocks while too many uploads or bytes are queued. `upload` holds `size` bytes in
+  // memory and must not throw.
   void add(std::size_t size, std::function<void()> upload) {
     std::unique_lock lock(mutex_);
     changed_.wait(
@@ -55,7 +56,7 @@ class Uploads {
       waiting_.pop_front();
       lock.unlock();
       upload.carry_out();
-      upload.carry_out = nullptr;  // with its bytes
+      upload.carry_out = nullptr;  // frees the upload's bytes
       lock.lock();
       size_ -= upload.size;
       --under_way_;
@@ -69,7 +70,7 @@ class Uploads {
   std::size_t size_ = 0;
   std::size_t under_way_ = 0;
   bool ended_ = false;
-  std::vector<std::jthread> threads_;  // last: they end before what they use goes
+  std::vector<std::jthread> threads_;  // last: the threads must end before the other members are destroyed
 };
 
 }  // namespace combu::outputs

@@ -22,18 +22,18 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view k_name = "combu-";
-// Tells such a folder from another of that name; locked for as long as its process lives.
+// This file identifies a folder as combu's. It is locked as long as the folder's process lives.
 constexpr std::string_view k_lock_name = ".combu-lock";
 
-// Whether it is locked now, and is still what stands there: a folder that has just been made may be taken for
-// a dead process's before its lock is held.
+// True if the file could be locked and still exists. Between creation and locking, another process may take a
+// new folder for a leftover and remove it.
 bool lock(const Descriptor& file) {
   struct stat seen {};
   return file.is_open() && flock(file.number(), LOCK_EX | LOCK_NB) == 0 && fstat(file.number(), &seen) == 0 &&
          seen.st_nlink > 0 && seen.st_uid == geteuid();
 }
 
-// Then nobody can take it for a dead process's.
+// True if the file system does not support locks. Then no process can take the folder for a leftover.
 bool cannot_be_locked(const Descriptor& file) {
   return file.is_open() && flock(file.number(), LOCK_EX | LOCK_NB) != 0 && errno != EWOULDBLOCK;
 }
@@ -43,7 +43,7 @@ Descriptor open_lock(const fs::path& folder, int how) {
   return Descriptor(open((folder / k_lock_name).c_str(), how | O_RDWR | O_NOFOLLOW | O_CLOEXEC, k_mode));
 }
 
-// As far as they can be read.
+// Returns the paths in `folder`, as far as they can be read.
 std::vector<fs::path> paths_in(const fs::path& folder) {
   std::vector<fs::path> paths;
   std::error_code fault;
@@ -53,8 +53,8 @@ std::vector<fs::path> paths_in(const fs::path& folder) {
   return paths;
 }
 
-// The lock last: without it nobody would know what the rest is. What cannot be removed stays, with the lock,
-// for the next one.
+// Removes the lock file last, because only the lock file identifies the folder. If anything else cannot be
+// removed, the folder and its lock file stay for the next cleanup.
 void remove_folder(const fs::path& folder) {
   bool is_empty = true;
   for (const fs::path& path : paths_in(folder))
@@ -67,7 +67,7 @@ bool is_own_folder(const fs::path& path) {
   return lstat(path.c_str(), &seen) == 0 && S_ISDIR(seen.st_mode) && seen.st_uid == geteuid();
 }
 
-// What processes that have died have left there.
+// Removes the folders of processes that have died.
 void clean(const std::string& above) {
   for (const fs::path& path : paths_in(above)) {
     if (!path.filename().string().starts_with(k_name) || !is_own_folder(path)) continue;
@@ -79,7 +79,7 @@ void clean(const std::string& above) {
 }  // namespace
 
 Scratch::Scratch(const std::string& folder) {
-  // No link is followed on the way to what comes there.
+  // Resolve `folder` now, because later steps follow no links.
   std::error_code missing;
   const fs::path real = fs::canonical(folder, missing);
   const std::string above = missing ? folder : real.string();

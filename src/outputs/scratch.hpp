@@ -6,16 +6,16 @@
 
 namespace combu::outputs {
 
-// A folder for what can be had again. It goes with this, or, where the process dies before, when another one
-// makes its own beside it.
+// A temporary folder for files that can be downloaded again. The destructor removes it. If the process dies
+// first, the next Scratch in the same parent folder removes it.
 class Scratch {
  public:
-  // In `folder`. Throws Error(refused).
+  // Creates the folder inside `folder`. Throws Error(refused).
   explicit Scratch(const std::string& folder);
   ~Scratch();
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
-  // Absolute, without a symbolic link.
+  // An absolute path without symbolic links.
   [[nodiscard]] const std::string& path() const { return path_; }
 
  private:

@@ -31,14 +31,15 @@ constexpr std::size_t k_at_once = 4;
 
 constexpr int k_folder = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
 
-// What one trial has left becomes what another one leaves, without a byte's being read where that can be.
+// Copies the outputs of one trial to another trial, without reading file content if the file system allows
+// that.
 class Sharer {
  public:
-  // `clones`: whether the file system may have clones; it is told where it shows that it has none.
+  // `clones`: true if the file system may support clones. Set to false as soon as a clone fails.
   Sharer(fs::path from, std::optional<Owner> owner, std::atomic<bool>& clones)
       : from_(std::move(from)), owner_(owner), clones_(clones) {}
 
-  // Into `name`, a folder in `home`.
+  // Copies the outputs to the new folder `name` in `home`.
   void share(const Descriptor& home, const std::string& name) {
     Descriptor source = open_source();
     read_manifest(source);
@@ -49,8 +50,8 @@ class Sharer {
   }
 
  private:
-  // Not open: it does not exist. Of COLLECT/EXPERIMENT/RUN/TRIAL the user's own links may be in COLLECT
-  // alone.
+  // Returns a descriptor that is not open if the folder does not exist. In COLLECT/EXPERIMENT/RUN/TRIAL only
+  // COLLECT may contain symbolic links.
   [[nodiscard]] Descriptor open_source() const {
     const fs::path collect = from_.parent_path().parent_path().parent_path();
     std::error_code missing;
@@ -64,7 +65,7 @@ class Sharer {
     return source;
   }
 
-  // A folder on the way to what is taken.
+  // A source folder on the path to the current entry.
   struct Level {
     std::vector<FolderEntry> entries;
     std::size_t next = 0;
@@ -72,9 +73,9 @@ class Sharer {
     std::size_t path_size = 0;
   };
 
-  // Not recursive: a trial may leave folders of any depth.
+  // Iterative, because a trial may nest folders to any depth.
   void take_all(FolderPath source, FolderPath target) {
-    std::string path;  // of what is taken, below from_
+    std::string path;  // of the current entry, relative to from_
     std::vector<Level> levels;
     levels.push_back(begin_folder(source, target, path));
     while (true) {
@@ -104,7 +105,7 @@ class Sharer {
     return level;
   }
 
-  // What is made in a folder changes its time.
+  // Sets permissions and times last, because making entries changes a folder's time.
   static void end_folder(const FolderPath& target, const Level& level, const std::string& path) {
     if (fchmod(target.number(), (level.seen.st_mode & k_permissions) | S_IRWXU) != 0)
       refuse(path, "cannot be written", errno);
@@ -124,7 +125,7 @@ class Sharer {
     return again;
   }
 
-  // True: it is a folder, in which both are then.
+  // Copies one entry. If the entry is a folder, enters it in `source` and `target` and returns true.
   [[nodiscard]] bool take(FolderPath& source, FolderPath& target, const std::string& name,
                           const std::string& path) {
     struct stat seen {};
@@ -144,8 +145,8 @@ class Sharer {
     return false;
   }
 
-  // By the trial, and is as it was then: the manifest was written last, so what is older has not been written
-  // to since. Another name of a file is not in the manifest.
+  // True if the trial wrote the file and nobody changed it since. The manifest was written last, so a file
+  // older than the manifest is unchanged. Additional hard links of a file are not in the manifest.
   [[nodiscard]] bool was_left(int source, const std::string& name, const std::string& path,
                               const struct stat& seen) {
     const bool is_newer =
@@ -185,7 +186,7 @@ class Sharer {
     if (seen.st_nlink > 1) made_.emplace(file, path);
   }
 
-  // False, and there is none: the file system has no clones.
+  // Returns false, without a file, if the file system does not support clones.
   [[nodiscard]] bool make_file(int source, int target, const std::string& name, const std::string& path,
                                const struct stat& seen, bool as_clone) const {
     const Descriptor from = open_file(source, name, path);
@@ -206,7 +207,7 @@ class Sharer {
   }
 
   [[nodiscard]] Descriptor open_file(int folder, const std::string& name, const std::string& path) const {
-    // It may have become a pipe, which would be waited for.
+    // O_NONBLOCK: if a pipe has replaced the file, the open must not block.
     Descriptor file(openat(folder, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
     struct stat seen {};
     if (!file.is_open() || fstat(file.number(), &seen) != 0) refuse(from_ / path, "cannot be opened", errno);
@@ -216,7 +217,7 @@ class Sharer {
     return file;
   }
 
-  // To its end.
+  // Passes the rest of the file to `sink`.
   template <class Sink>
   void read_file(const Descriptor& file, const std::string& path, const Sink& sink) const {
     std::vector<char> piece(std::size_t{64} << 10U);
@@ -275,14 +276,15 @@ class Sharer {
   fs::path from_;
   std::optional<Owner> owner_;
   std::atomic<bool>& clones_;
-  timespec written_{};                          // the manifest
-  std::map<std::string, std::string> missing_;  // sums of what it names, until that has been seen
-  Descriptor root_;                             // of what is made
-  // Of files with several names the first that has been made, below root_.
+  timespec written_{};                          // time of the manifest
+  std::map<std::string, std::string> missing_;  // digests of files in the manifest that were not found yet
+  Descriptor root_;                             // the new folder
+  // For each file with several hard links, the path of its first copy, relative to root_.
   std::map<std::pair<dev_t, ino_t>, std::string> made_;
 };
 
-// What stands there is of an earlier attempt, or of a process that died before it could tell.
+// An existing `place` comes from an earlier attempt, or from a process that died before it recorded its
+// result. It is replaced.
 void put_in_place(int above, const std::string& unfinished, const std::string& place,
                   const std::string& shown) {
   const auto put = [&] { return renameat(above, unfinished.c_str(), above, place.c_str()) == 0; };
@@ -322,7 +324,7 @@ std::vector<std::string> share_in_folder(const std::string& folder, std::optiona
       Sharer(wanted[i].from, owner, clones).share(above, unfinished(i));
     });
   });
-  // One for all: each would write all that there is.
+  // One call for all trials, because each call writes all data of the file system.
   const std::string unsafe = fault_of([&] {
     if (syncfs(above.number()) != 0) refuse(home, "cannot be written", errno);
   });

@@ -9,7 +9,7 @@
 
 namespace combu::outputs {
 
-// OutputStore::share() of a folder.
+// Implements OutputStore::share() for a results folder.
 [[nodiscard]] std::vector<std::string> share_in_folder(const std::string& folder, std::optional<Owner> owner,
                                                        std::span<const Sharing> wanted);
 

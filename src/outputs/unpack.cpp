@@ -22,16 +22,16 @@
 namespace combu::outputs {
 namespace {
 
-constexpr std::int64_t k_summed_here_max = std::int64_t{1} << 20U;  // of files whose sums need no thread
+constexpr std::int64_t k_summed_here_max = std::int64_t{1} << 20U;  // larger files get a digest thread
 
-// Without a max_size; less than what a number of bytes can be, so that those of several outputs can be added.
+// The limit without max_size. Sums over several outputs still fit into Bytes.
 constexpr Bytes k_size_max{std::int64_t{1} << 60U};
 
 using Reader = std::unique_ptr<archive, decltype(&archive_read_free)>;
 
 struct Source {
   const std::function<std::string_view()>& read;
-  std::exception_ptr fault;  // libarchive is no way for exceptions
+  std::exception_ptr fault;  // exceptions must not pass through libarchive
 };
 
 la_ssize_t read_some(archive* reader, void* of, const void** bytes) {
@@ -47,7 +47,7 @@ la_ssize_t read_some(archive* reader, void* of, const void** bytes) {
   }
 }
 
-// The sum of a large file, on a thread of its own: with it the file is not written more slowly.
+// Computes the digest of a large file on a separate thread, so that it does not slow down writing.
 class SumBeside {
  public:
   SumBeside()
@@ -59,7 +59,7 @@ class SumBeside {
   SumBeside& operator=(const SumBeside&) = delete;
 
   void add(std::string_view bytes) { pipe_.write(bytes); }
-  // Nothing is added afterwards.
+  // No add() may follow.
   [[nodiscard]] std::string text() {
     pipe_.end(nullptr);
     thread_.join();
@@ -72,7 +72,7 @@ class SumBeside {
   std::jthread thread_;
 };
 
-// A line as sha256sum writes it (coreutils: src/cksum.c): a name with a line's end in it is escaped.
+// A line in the format of sha256sum (coreutils: src/cksum.c): names with line breaks are escaped.
 std::string manifest_line(const std::string& digest, const std::string& path) {
   std::string name;
   for (const char letter : path) {
@@ -89,7 +89,7 @@ std::string manifest_line(const std::string& digest, const std::string& path) {
   return fmt::format("{}{}  {}\n", name == path ? "" : "\\", digest, name);
 }
 
-// The parts of a path of an archive; nullopt when it leads out of it.
+// Splits a path of the archive into components; nullopt if the path leads out of the archive.
 std::optional<std::vector<std::string>> parts_of(std::string_view path) {
   std::vector<std::string> parts;
   if (path.starts_with('/')) return std::nullopt;
@@ -119,13 +119,13 @@ class Unpacker {
       expect_wanted();
       take(entry, taken, manifest);
     }
-    // What follows the end of the archive is nothing; but its writer is to be heard out.
+    // Ignore data after the end of the archive, but read it, so that the sender can finish.
     while (!source_.read().empty()) {
     }
   }
 
  private:
-  // A name that has no meaning in this process's locale is a warning: its bytes are as they were.
+  // A name that is invalid in this process's locale causes only a warning: libarchive keeps its bytes.
   void check(int result) {
     if (result == ARCHIVE_OK || result == ARCHIVE_WARN) return;
     if (source_.fault) std::rethrow_exception(source_.fault);
@@ -138,7 +138,7 @@ class Unpacker {
     if (how_.stop.stop_requested()) throw Error(ErrorKind::cancelled, how_.subject, "cancelled");
   }
 
-  // Where it comes to stand below the trial's place.
+  // Returns the entry's path below the trial's folder.
   [[nodiscard]] std::string path_of(const char* name) const {
     const auto parts = parts_of(name == nullptr ? "" : name);
     if (!parts || parts->empty())
@@ -179,7 +179,7 @@ class Unpacker {
     writer_.add(it);
   }
 
-  // Engines link to whatever has come before, be it a file or not.
+  // Engines send hard links to any earlier entry, also to symbolic links.
   void take_other_name(OutputEntry it, const std::string& of, CollectionResult& taken) {
     if (const auto link = symbolic_links_.find(of); link != symbolic_links_.end()) {
       it.kind = OutputEntry::Kind::symbolic_link;
@@ -200,13 +200,13 @@ class Unpacker {
     return std::string_view(k_zeros.data(), k_zeros.size()).substr(0, static_cast<std::size_t>(most));
   }
 
-  // The file's sum.
+  // Passes the content of the current file to the writer and returns its digest.
   template <class Sum>
   std::string take_content(std::int64_t size) {
     Sum sum;
     std::int64_t come = 0;
     const auto take = [&](std::string_view bytes) {
-      expect_wanted();  // holes cost the archive nothing, and may be of any size
+      expect_wanted();  // a hole may have any size, at no cost in the archive
       sum.add(bytes);
       writer_.write(bytes);
       come += static_cast<std::int64_t>(bytes.size());
@@ -218,7 +218,7 @@ class Unpacker {
       const int result = archive_read_data_block(reader_.get(), &block, &count, &at);
       if (result == ARCHIVE_EOF) break;
       check(result);
-      // Of a sparse entry only what is between its holes is told.
+      // For a sparse entry, libarchive returns only the data between the holes.
       while (come < at) take(zeros(at - come));
       take({static_cast<const char*>(block), count});
     }
@@ -249,8 +249,8 @@ class Unpacker {
   OutputWriter& writer_;
   Reader reader_;
   std::int64_t size_ = 0;
-  std::unordered_set<std::string> files_;                        // that have come, by all their names
-  std::unordered_map<std::string, std::string> symbolic_links_;  // their targets
+  std::unordered_set<std::string> files_;                        // all paths of all files so far
+  std::unordered_map<std::string, std::string> symbolic_links_;  // path to target
 };
 
 }  // namespace

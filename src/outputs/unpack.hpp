@@ -9,17 +9,18 @@
 
 namespace combu::outputs {
 
-// What the entries of one archive become.
+// How to unpack the archive of one output.
 struct Unpacking {
-  std::string place;  // the path that stands for the first part of the entries' own
-  Bytes size_max;     // of all files together, with their holes; 0: 1 EiB
+  std::string place;  // replaces the first component of each entry's path
+  Bytes size_max;     // limit for all files together, holes included; 0: 1 EiB
   std::string subject;
   std::stop_token stop = {};
 };
 
-// Reads a tar archive from `read` (the next bytes; empty at the end) into `parcel`, and adds to `taken` and
-// to `manifest`. Throws Error: invalid when it is larger than it may be, cancelled, corrupt when it is no
-// whole archive or has a path that leaves its place, and what `read` and `parcel` throw.
+// Reads a tar archive from `read` (which returns the next bytes, empty at the end) into `writer`. Adds the
+// files to `taken` and their digests to `manifest`. Throws Error: invalid if the files exceed `size_max`,
+// corrupt if the archive is incomplete or a path leads out of it, cancelled, and the errors of `read` and
+// `writer`.
 void unpack(const std::function<std::string_view()>& read, const Unpacking& how, OutputWriter& writer,
             CollectionResult& taken, std::string& manifest);
 
