@@ -10,15 +10,15 @@
 
 namespace combu::inputs {
 
-// What content_digest() tells apart, thing by thing in a walk's order.
+// Computes a content_digest() from the files, folders and links of an input, in the order of walk().
 class Content {
  public:
-  // `name`: below the input, "/a/b"; empty of the input itself.
+  // `name`: the path relative to the input, "/a/b"; empty for the input itself.
   void add(std::string_view name, const LeftThing& thing);
-  // As a walk comes by it: a thing, and if that is a file its bytes.
+  // For use during walk(): adds an entry. If that is a file, the caller then adds its bytes.
   void add(const Found& found);
   void add(std::string_view bytes) { file_->sum.add(bytes); }
-  // "sha256:…". Nothing is added after it.
+  // Returns "sha256:…". No add() may follow.
   [[nodiscard]] std::string digest();
 
  private:

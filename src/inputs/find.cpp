@@ -15,14 +15,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int k_links_max = 40;  // as the kernel has it (path_resolution(7))
+constexpr int k_links_max = 40;  // same limit as the kernel (path_resolution(7))
 
 void put_first(std::deque<fs::path>& parts, const fs::path& path) {
   const fs::path relative = path.relative_path();
   parts.insert(parts.begin(), relative.begin(), relative.end());
 }
 
-// Of what an experiment is called, which may be no name of a folder.
+// Derives a folder name from the experiment's name, which may not be a valid one.
 std::string folder_name(const Experiment& experiment) {
   std::string name =
       experiment.name == experiment.file ? fs::path(experiment.file).stem().string() : experiment.name;
@@ -31,13 +31,15 @@ std::string folder_name(const Experiment& experiment) {
   return name;
 }
 
-// What there is at a path below a trial's place; nullopt: nothing. Of a symbolic link where it leads.
+// The entry at a path below a trial's folder. `target`: set for a symbolic link. A ReadStep returns nullopt
+// if the entry does not exist.
 struct Step {
   std::optional<fs::path> target;
 };
 using ReadStep = std::function<std::optional<Step>(const fs::path& path)>;
 
-// The path below `place` that `path` leads to in what a trial has left there.
+// Resolves `path` in the outputs that a trial left in `place`. Returns the resulting path, relative to
+// `place`.
 fs::path follow(const fs::path& place, const std::string& trial, const std::string& path,
                 const ReadStep& read_step) {
   const auto missing = [&](const std::string& why) {

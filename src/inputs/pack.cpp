@@ -24,18 +24,18 @@ class Packer {
  public:
   Packer(const InputOwner& owner, const std::function<bool(std::string_view)>& tell)
       : owner_(owner), tell_(tell) {
-    // Of its own kind rather than POSIX's: names are bytes in it, not characters of some locale.
+    // GNU format rather than POSIX: its names are bytes without a character encoding.
     check(archive_write_set_format_gnutar(writer_.get()));
     check(archive_write_set_bytes_per_block(writer_.get(), k_block));
     check(archive_write_set_bytes_in_last_block(writer_.get(), 1));
     check(archive_write_open(writer_.get(), this, nullptr, &Packer::pass_on, nullptr));
   }
-  // What is not whole is not ended: nothing more is told.
+  // Suppresses the end of an archive that is incomplete.
   ~Packer() { is_over_ = true; }
   Packer(const Packer&) = delete;
   Packer& operator=(const Packer&) = delete;
 
-  // Gives what is in it, nullopt when nobody wants more.
+  // Returns the content_digest() of the input; nullopt if `tell` returned false.
   std::optional<std::string> add(const Input& input) {
     inputs::Content content;
     if (!inputs::walk(input, [&](const Found& found) { return add(input, found, content); }))
@@ -55,9 +55,9 @@ class Packer {
       self.is_unwanted_ = self.is_unwanted_ || !self.tell_({static_cast<const char*>(bytes), size});
     } catch (...) {
       self.is_unwanted_ = true;
-      self.fault_ = std::current_exception();  // libarchive is no way for exceptions
+      self.fault_ = std::current_exception();  // exceptions must not pass through libarchive
     }
-    // Not an error, by which libarchive would forget to free its buffer; check() tells it.
+    // Returning an error here would make libarchive leak its buffer; check() reports the error.
     return static_cast<la_ssize_t>(size);
   }
 
@@ -96,12 +96,12 @@ class Packer {
   bool is_over_ = false;
   Writer writer_{archive_write_new(), &archive_write_free};
   Entry entry_{archive_entry_new(), &archive_entry_free};
-  std::string path_;  // that is being packed
+  std::string path_;  // path of the current entry, for messages
   bool is_unwanted_ = false;
   std::exception_ptr fault_;
 };
 
-// -1 for what is none.
+// Returns -1 if `text` is not a number.
 std::int64_t number(std::string_view text) {
   return parse_number<std::int64_t>(text).value_or(-1);
 }

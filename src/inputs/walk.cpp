@@ -18,7 +18,7 @@ namespace combu::inputs {
 namespace {
 
 constexpr std::size_t k_piece = std::size_t{256} << 10U;
-// A name may have become that of a device, which an open may already change.
+// O_PATH: the name may have become that of a device, and opening a device can have side effects.
 constexpr int k_find = O_PATH | O_NOFOLLOW | O_CLOEXEC;
 constexpr int k_open_file = O_RDONLY | O_NONBLOCK | O_NOCTTY;
 
@@ -40,14 +40,14 @@ constexpr int k_open_file = O_RDONLY | O_NONBLOCK | O_NOCTTY;
 }
 
 [[noreturn]] void refuse(const std::string& path, int error) {
-  // What openat() and readlinkat() say of something of another kind.
+  // openat() and readlinkat() return these errors if the entry has changed its kind.
   if (error == ELOOP || error == ENOTDIR || error == ENXIO || error == EINVAL || error == ESTALE)
     refuse_changed(path);
   refuse(path,
          error == ENOENT ? "is not there" : "cannot be read: " + std::generic_category().message(error));
 }
 
-// The folder that holds what is at `path`.
+// Opens the folder that contains `path`.
 Descriptor open_above(const std::string& path) {
   OpenedFolder above = open_without_links(path.substr(0, path.rfind('/')));
   if (above.code == ENOTDIR) refuse_link(above.failed);
@@ -101,7 +101,7 @@ class Walk {
     return visit_folder();
   }
 
-  // What `entry` names in the folder.
+  // Visits one entry of the current folder.
   bool visit(const FolderEntry& entry) {
     const int above = folder_->number();
     const char* const name = entry.name.c_str();
@@ -170,8 +170,8 @@ class Walk {
   std::string path_;
   std::size_t root_size_;
   const std::function<bool(const Found&)>& visit_;
-  std::optional<FolderPath> folder_;  // where the walk is
-  std::vector<Level> levels_;         // of the folders on the way there
+  std::optional<FolderPath> folder_;  // the current folder
+  std::vector<Level> levels_;         // the folders above the current entry
   struct stat status_ {};
   std::string target_;
 };

@@ -10,25 +10,26 @@
 
 namespace combu::inputs {
 
-// One file, folder or link of an input. Valid during the call that it is passed to.
+// One file, folder or link of an input. Valid only during the call of `visit`.
 struct Found {
   const std::string& path;    // on this machine
-  std::string_view name;      // below the input, "/a/b"; empty: the input itself
-  const struct stat& status;  // of a file and a folder: fstat() of what has been opened
-  int file;                   // a file: open for reading; else -1
-  const std::string& target;  // a symbolic link: where it leads
+  std::string_view name;      // relative to the input, "/a/b"; empty: the input itself
+  const struct stat& status;  // file or folder: fstat() of the open descriptor
+  int file;                   // file: open for reading; otherwise -1
+  const std::string& target;  // symbolic link: its target
 };
 
-// Calls `visit` for what is at `input.from` and, if that is a folder, for all that is in it: a folder before
-// what it holds, neighbours in the order of their names' bytes. Stops when `visit` returns false, and returns
-// that. Somebody else may write to the folder at the same time: everything is opened in the folder that lists
-// it, and no symbolic link is followed: one on the way to `input.from` or in its place is refused. The number
-// of open descriptors does not depend on the depth. Throws Error(refused), also for what has become something
-// else since it was listed.
+// Calls `visit` for `input.from` and, if that is a folder, for everything in it. A folder comes before its
+// content; siblings are sorted by the bytes of their names. If `visit` returns false, the walk stops. Returns
+// the last result of `visit`.
+// Other processes may write to the folder at the same time. So every entry is opened relative to its folder,
+// and no symbolic link is followed. A link in the path `input.from` is refused. The number of open
+// descriptors does not depend on the depth. Throws Error(refused), also if an entry changed its kind after
+// its folder was listed.
 bool walk(const Input& input, const std::function<bool(const Found&)>& visit);
 
-// The file's bytes, as many as `found.status` says, piece by piece. Throws Error(refused), also if there are
-// fewer.
+// Passes the file's content to `tell` in pieces, `found.status.st_size` bytes in total. Returns false if
+// `tell` returned false. Throws Error(refused), also if the file has become shorter.
 bool read_file(const Found& found, const std::function<bool(std::string_view)>& tell);
 
 }  // namespace combu::inputs
