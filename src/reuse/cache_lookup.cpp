@@ -21,16 +21,16 @@
 namespace combu {
 namespace {
 
-// Of equal trials the outputs of some may have been removed.
+// Maximum number of equal trials to try: the outputs of some may have been removed.
 constexpr std::size_t k_looked_at_max = 8;
 
-// What is asked of a server at the same time.
+// Maximum number of concurrent requests to a server.
 constexpr std::size_t k_asked_at_once = 16;
 
-// Telemetry of others that is larger is read one after the other: together it would take much memory.
+// Larger telemetry of other runs is read one trial at a time to limit memory.
 constexpr std::int64_t k_told_at_once_max = 16LL << 20U;
 
-// Notes about objects of a bucket that are refused; there may be one for each trial.
+// Maximum number of notes about refused objects of a bucket; there may be one for each trial.
 constexpr int k_refusals_shown_max = 10;
 
 class RecordCacheLookup final : public CacheLookup {
@@ -57,7 +57,7 @@ class RecordCacheLookup final : public CacheLookup {
         if (cache_use_ == CacheUse::done && !found[i].hash.empty())
           done[i] = record().done(found[i].hash, k_looked_at_max);
       } catch (const std::exception&) {
-        found[i] = {.trial = trials[i]};  // it is as if it had not been done
+        found[i] = {.trial = trials[i]};  // counts as a cache miss
       }
     }
     std::vector<Equal> equals(trials.size());
@@ -82,13 +82,13 @@ class RecordCacheLookup final : public CacheLookup {
   void done(TrialIndex trial) override { publish(trial_of(trial)); }
 
  private:
-  // What one has left and told that is equal.
+  // The stored results of an equal trial.
   struct Equal {
-    std::string place;             // empty: it leaves nothing
-    std::optional<RunId> kept_in;  // whose telemetry has what it has told, and of whom
+    std::string place;             // the folder of its outputs; empty: it has none
+    std::optional<RunId> kept_in;  // the run whose telemetry has its logs, under the name kept_as
     std::string kept_as;
     int attempt = 0;
-    std::optional<SharedCacheIndex::Mark> mark;  // of somebody else's
+    std::optional<SharedCacheIndex::Mark> mark;  // set if another user published the trial
   };
 
   [[nodiscard]] const Trial& trial_of(TrialIndex trial) const {
@@ -100,7 +100,7 @@ class RecordCacheLookup final : public CacheLookup {
     if (publisher_ && trial.cache.on && !trial.outputs.empty()) publisher_->add(trial);
   }
 
-  // Of a run that is taken up again: whoever had it may have died before he told.
+  // Publishes the succeeded trials of a resumed run: its earlier owner may have died before publishing them.
   void publish_earlier() {
     const std::vector<TrialEntry> entries = record().trials(context_.run.id);
     const std::vector<Trial>& trials = context_.run.experiment.trials;
@@ -108,7 +108,7 @@ class RecordCacheLookup final : public CacheLookup {
       if (entries[i].state == TrialState::succeeded && entries[i].name == trials[i].name) publish(trials[i]);
   }
 
-  // Where what cannot be had is, the trial is run.
+  // If the outputs of an equal trial cannot be shared, the trial is a cache miss.
   void share(std::vector<CacheResult>& found, const std::vector<Equal>& equals) {
     std::vector<Sharing> wanted;
     std::vector<std::size_t> whose;
@@ -123,7 +123,8 @@ class RecordCacheLookup final : public CacheLookup {
       if (!faults[i].empty()) forget(found[whose[i]]);
   }
 
-  // Where numbers cannot be had, the trial is run, and what has been shared with it is not its own.
+  // Copies logs and metrics of equal trials. If required metrics are missing, the trial is a cache miss, and
+  // its shared outputs are removed.
   void adopt(std::vector<CacheResult>& found, const std::vector<Equal>& equals, const std::stop_token& stop) {
     std::vector<char> is_told(found.size());
     if (context_.telemetry != nullptr) {
@@ -141,7 +142,7 @@ class RecordCacheLookup final : public CacheLookup {
     }
   }
 
-  // False: what was told cannot be had, or is refused.
+  // Copies published telemetry. Returns false if the telemetry is missing or refused.
   [[nodiscard]] bool adopt_told(const SharedCacheIndex::Mark& mark, const Trial& trial,
                                 const std::stop_token& stop) {
     try {
@@ -166,7 +167,7 @@ class RecordCacheLookup final : public CacheLookup {
     }
   }
 
-  // In a bucket that others can write to, somebody may have put anything.
+  // Other users can write to the bucket, so its objects may be invalid.
   void note_refused(std::string_view what, std::string_view then) {
     const int count = ++refused_;
     if (count <= k_refusals_shown_max) context_.progress.remark(fmt::format("{}; {}", what, then));
@@ -174,7 +175,7 @@ class RecordCacheLookup final : public CacheLookup {
       context_.progress.remark("cache: further refused objects are not shown");
   }
 
-  // By the runs that have it.
+  // Copies telemetry from other local runs, grouped by run.
   void adopt_kept(const std::vector<CacheResult>& found, const std::vector<Equal>& equals,
                   std::vector<char>& is_told) {
     std::map<RunId, std::vector<std::size_t>> kept;
@@ -212,7 +213,7 @@ class RecordCacheLookup final : public CacheLookup {
     equal.name.clear();
   }
 
-  // What it is known by.
+  // Computes the cache key of the trial.
   void name_by_content(CacheResult& of, const std::stop_token& stop) {
     const Trial& trial = trial_of(of.trial);
     const std::string digest = digest_of(of.trial);
@@ -223,7 +224,7 @@ class RecordCacheLookup final : public CacheLookup {
     of.parts = std::move(key.parts);
   }
 
-  // Names the one that is equal; gives what that has left and told.
+  // Looks for an equal trial and records its run and name in `of`. Returns its stored results.
   Equal find_equal(CacheResult& of, const std::vector<DoneEntry>& done, const std::stop_token& stop) {
     const bool has_outputs = !trial_of(of.trial).outputs.empty();
     const bool has_metrics = static_cast<bool>(trial_of(of.trial).metrics);
@@ -254,7 +255,7 @@ class RecordCacheLookup final : public CacheLookup {
     return log && log->complete;
   }
 
-  // nullptr: there is none that can be read.
+  // Returns nullptr if the run has no readable telemetry.
   Telemetry* telemetry_in(const RunId& run) {
     if (run == context_.run.id) return context_.telemetry;
     const std::scoped_lock lock(others_mutex_);
@@ -262,13 +263,14 @@ class RecordCacheLookup final : public CacheLookup {
     if (is_new && Telemetry::exists(context_.state_folder, run)) {
       try {
         known->second = std::make_unique<Telemetry>(context_.state_folder, run);
-      } catch (const Error&) {  // NOLINT(bugprone-empty-catch): as if it were not there
+      } catch (const Error&) {  // NOLINT(bugprone-empty-catch): counts as missing
       }
     }
     return known->second.get();
   }
 
-  // What is in a bucket is asked for at once, and comes here only where its lists do not tell enough.
+  // Digests of outputs in a bucket are requested concurrently. Outputs are downloaded only if the lists in
+  // the bucket do not contain enough facts for a digest.
   std::vector<std::string> digests_of(const Trial& trial, const std::stop_token& stop) {
     std::vector<std::string> digests(trial.inputs.size());
     in_parallel(trial.inputs.size(), asked_at_once(), [&](std::size_t i) {
@@ -311,14 +313,14 @@ class RecordCacheLookup final : public CacheLookup {
   Digests digests_;
   CacheUse cache_use_;
   std::optional<Record> record_;
-  std::vector<std::string> recorded_;              // digests, by trial
-  std::unique_ptr<SharedCacheIndex> cache_index_;  // where others see what has been done
+  std::vector<std::string> recorded_;              // image digests, by trial
+  std::unique_ptr<SharedCacheIndex> cache_index_;  // the entries of all users of the bucket
   std::optional<Publisher> publisher_;
   std::mutex large_;
   std::atomic<int> refused_ = 0;
   std::mutex others_mutex_;
-  std::map<RunId, std::unique_ptr<Telemetry>> others_;                 // of other runs
-  std::map<std::pair<std::string, std::string>, std::string> inputs_;  // digests, by trial and path
+  std::map<RunId, std::unique_ptr<Telemetry>> others_;                 // telemetry of other runs
+  std::map<std::pair<std::string, std::string>, std::string> inputs_;  // content digests, by trial and path
 };
 
 }  // namespace

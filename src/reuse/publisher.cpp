@@ -14,7 +14,8 @@ namespace combu {
 namespace {
 
 constexpr std::size_t k_requests_at_once = 16;
-constexpr std::size_t k_failures_max = 3;  // one after the other: then the server does not answer
+constexpr std::size_t k_failures_max =
+    3;  // consecutive failures after which the server counts as unavailable
 constexpr std::size_t k_told_at_once = 64;
 
 }  // namespace

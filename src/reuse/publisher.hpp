@@ -1,5 +1,5 @@
 #pragma once
-// Publishes the successful trials of a run in its bucket, so that other people need not do them again.
+// Publishes the successful trials of a run in its bucket, so that other users can reuse them.
 
 #include <condition_variable>
 #include <cstddef>
@@ -13,18 +13,18 @@
 
 namespace combu {
 
-// Works in a thread of its own, beside the run. What cannot be published others do themselves.
+// Publishes on a separate thread. If combu cannot publish a trial, other users run that trial themselves.
 class Publisher {
  public:
-  // `context` and `markers` outlive it.
+  // `context` and `cache_index` must outlive the publisher.
   Publisher(const ReuseContext& context, SharedCacheIndex& cache_index)
       : context_(context), cache_index_(cache_index) {}
-  // Waits until all is published, the server does not answer, or the context's `stop` is set.
+  // Waits until all trials are published, the server does not answer, or the context's `stop` is set.
   ~Publisher();
   Publisher(const Publisher&) = delete;
   Publisher& operator=(const Publisher&) = delete;
 
-  // `trial` has succeeded. Returns at once.
+  // Queues a trial that has succeeded. Returns at once.
   void add(const Trial& trial);
 
  private:
@@ -38,7 +38,7 @@ class Publisher {
   [[nodiscard]] std::vector<Success> successes_of(Record& record,
                                                   const std::vector<const Trial*>& trials) const;
   [[nodiscard]] bool put(const Success& success);
-  // Empty: there will be no more.
+  // Blocks until trials are queued; empty: no more trials will follow.
   [[nodiscard]] std::vector<const Trial*> next();
 
   const ReuseContext& context_;
