@@ -5,7 +5,8 @@
 namespace combu {
 
 std::optional<std::string> environment(const std::string& name) {
-  const char* value = std::getenv(name.c_str());  // NOLINT(concurrency-mt-unsafe): nothing here changes it
+  const char* value =
+      std::getenv(name.c_str());  // NOLINT(concurrency-mt-unsafe): combu does not change its environment
   if (value == nullptr) return std::nullopt;
   return value;
 }

@@ -1,6 +1,6 @@
 #pragma once
-// The program `git`, asked about a repository whose settings may be another's work: a trial can have written
-// them, or the archive that the folder came in.
+// Runs the program `git` on a repository with untrusted settings. A trial can have written these settings, or
+// they came in an archive.
 
 #include <chrono>
 #include <cstddef>
@@ -23,31 +23,31 @@ namespace combu {
 // Runs no program that the repository's settings name: no hook, filter, monitor, text conversion, external
 // diff, or transport.
 //
-// git reads the settings in two kinds of calls, which start no program: `rev-parse` and `config --list`. They
-// happen in the constructor. ask() uses a temporary git folder (GIT_DIR) without settings in place of the
-// repository's. It has a copy of the index, and links to files that are only data. Settings that change after
-// the constructor, or that another repository has, are never read.
+// git reads the settings only in two kinds of calls, which start no program: `rev-parse` and `config --list`.
+// The constructor makes these calls. ask() replaces the repository's git folder by a temporary one (GIT_DIR)
+// without settings. The temporary folder has a copy of the index, and links to files that contain only data.
+// So git never reads settings that change after the constructor, or settings of another repository.
 //
-// Under sudo git runs as the calling user, never as root. All calls together are bounded in time. They change
-// nothing in the repository.
+// Under sudo, git runs as the calling user, never as root. A time limit applies to all calls together. No
+// call changes the repository.
 class Git {
  public:
-  // `stop` kills the git that runs, and later calls fail.
+  // `stop` kills the running git; later calls fail.
   Git(const std::string& folder, std::stop_token stop);
   ~Git();
   Git(const Git&) = delete;
   Git& operator=(const Git&) = delete;
 
-  // HEAD's commit, and the folder at the top of the work tree. Empty if `folder` is in no work tree, or if
-  // problem() says why git gives none; ask() must not be called then.
+  // The commit of HEAD, and the top folder of the work tree. Both are empty if `folder` is in no work tree,
+  // or if problem() explains a failure. In these cases ask() must not be called.
   [[nodiscard]] const std::string& commit() const { return commit_; }
   [[nodiscard]] const std::string& top() const { return top_; }
 
-  // The output of git at the top; nullopt if git fails or writes more than 64 MiB. `input`: its standard
-  // input.
+  // Runs git in the top folder and returns its output; nullopt if git fails or writes more than 64 MiB.
+  // `input`: the standard input for git.
   [[nodiscard]] std::optional<std::string> ask(const std::vector<std::string>& arguments,
                                                const std::string& input = "");
-  // At most `size_max` bytes of the output; nullopt if git fails.
+  // Like ask(), but returns at most `size_max` bytes of the output; nullopt if git fails.
   struct Cut {
     std::string text;
     bool is_cut = false;
@@ -58,7 +58,7 @@ class Git {
   // The names of the filters in all settings. None of them is applied.
   [[nodiscard]] const std::set<std::string>& filters() const { return filters_; }
 
-  // Why the first call that failed has failed; empty if none has.
+  // The reason for the first failure; empty if no call has failed.
   [[nodiscard]] const std::string& problem() const { return problem_; }
 
  private:
@@ -81,7 +81,7 @@ class Git {
   std::string top_;
   std::filesystem::path repository_;             // the git folder of this work tree
   std::filesystem::path common_;                 // the git folder that all work trees share
-  std::map<std::string, std::string> settings_;  // those that ask() passes on
+  std::map<std::string, std::string> settings_;  // the settings that ask() passes on
   std::set<std::string> filters_;
   std::filesystem::path folder_;  // the temporary git folder
   std::string problem_;

@@ -36,7 +36,7 @@ std::vector<std::string> lines_in(const std::optional<std::string>& answer) {
   return lines;
 }
 
-// As git writes a path for people: in quotes if it has bytes other than printable ASCII.
+// Formats a path as git does: in quotes if it has bytes other than printable ASCII.
 std::string quoted(const std::string& path) {
   std::string text;
   for (const char letter : path) {
@@ -90,7 +90,7 @@ void add_env_files(const nlohmann::json& of, std::vector<std::string>& paths) {
   }
 }
 
-// Patterns of git's, from the top of the working tree.
+// Returns git path patterns for files that may hold secrets, relative to the top of the work tree.
 std::vector<std::string> secret_paths(const std::string& folder, const std::string& top,
                                       const std::string& evaluated) {
   std::vector<std::string> paths;
@@ -108,7 +108,7 @@ std::vector<std::string> secret_paths(const std::string& folder, const std::stri
   return paths;
 }
 
-// No program of the settings, and no other repository, is asked for a difference.
+// Arguments for `git diff` that exclude programs from settings and submodules.
 std::vector<std::string> diff_with(std::initializer_list<std::string> options) {
   std::vector<std::string> arguments{"diff", "--no-ext-diff", "--no-textconv", "--no-color",
                                      "--ignore-submodules=all"};
@@ -116,9 +116,10 @@ std::vector<std::string> diff_with(std::initializer_list<std::string> options) {
   return arguments;
 }
 
-// The names of changed files. Throws Unknown if git does not give them.
+// Thrown if git fails.
 struct Unknown : std::exception {};
 
+// Returns the names of changed files. Throws Unknown.
 Names changed(Git& git, std::initializer_list<std::string> options,
               const std::vector<std::string>& patterns = {}) {
   std::vector<std::string> arguments = diff_with({"--name-only", "--no-renames", "-z"});
@@ -131,7 +132,7 @@ Names changed(Git& git, std::initializer_list<std::string> options,
   return {names.begin(), names.end()};
 }
 
-// Those of `names` that git applies a filter to.
+// Returns those of `names` that have a git filter.
 Names filtered(Git& git, const Names& names) {
   if (git.filters().empty() || names.empty()) return {};
   const auto answer = git.ask({"check-attr", "-z", "--stdin", "filter"},
@@ -139,13 +140,13 @@ Names filtered(Git& git, const Names& names) {
   if (!answer) throw Unknown();
   const std::vector<std::string> pieces = split_at('\0', *answer);
   Names found;
-  // Name, attribute, value.
+  // Each group of three: name, attribute, value.
   for (std::size_t i = 0; i + 2 < pieces.size(); i += 3)
     if (git.filters().contains(pieces[i + 2])) found.insert(pieces[i]);
   return found;
 }
 
-// Adds the differences of these files, as many in one call as fit into a command line.
+// Appends the diff of `names` to `tree`. Each call of git gets as many names as fit into a command line.
 void add_diff(Git& git, std::initializer_list<std::string> options, const Names& names, WorkingTree& tree) {
   constexpr std::size_t k_arguments_max = 100'000;
   for (auto name = names.begin(); name != names.end() && !tree.is_cut;) {
@@ -165,11 +166,11 @@ void add_diff(Git& git, std::initializer_list<std::string> options, const Names&
   }
 }
 
-// Whether anything has been changed. Throws Unknown.
+// Compares the work tree with HEAD and returns true if tracked files differ. Throws Unknown.
 bool compare(Git& git, const std::vector<std::string>& secret_patterns, WorkingTree& tree) {
   const Names names = changed(git, {"HEAD"});
   Names by_index = filtered(git, names);
-  // A file whose size and time are those in the index is as it is there, filter or not.
+  // If size and time of a file match the index, its content counts as unchanged, even with a filter.
   if (!by_index.empty()) by_index = both(by_index, changed(git, {}));
   tree.by_index = first_quoted(by_index);
   const Names in_tree = without(names, by_index);

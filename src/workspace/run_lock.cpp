@@ -24,7 +24,7 @@ namespace {
 
 constexpr Seconds k_lock_patience{3};
 constexpr Seconds k_lock_poll{0.05};
-constexpr Seconds k_starts_end{120};  // those in flight
+constexpr Seconds k_starts_end{120};  // maximum duration of the starts in flight
 
 std::string why() {
   return std::generic_category().message(errno);
@@ -34,14 +34,16 @@ std::string lock_folder(const Caller& caller) {
   return state_folder(caller) + "/locks";
 }
 
-// The machine since it was booted: several may share a home, and each has a socket of the same name.
+// Returns the id of this boot of this machine. Several machines may share a home folder, and each needs its
+// own sockets.
 std::string machine() {
   std::string id;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
   return id;
 }
 
-// A file's name that stands for any identity. Half of a digest: a socket's path has 108 bytes.
+// Returns a short file name for `of`, an identity of any length. Half a digest is enough, and a socket's path
+// is limited to 108 bytes.
 std::string name_on_machine(const std::string& of) {
   constexpr std::size_t k_letters = 16;
   return sha256_of(of + "\n" + machine()).substr(0, k_letters);
@@ -63,7 +65,7 @@ std::string held_text(LockScope scope, int process, const std::string& run) {
       process, run);
 }
 
-// Processes of one namespace know each other by their numbers.
+// Returns the PID namespace of this process. Process ids are comparable only within one namespace.
 std::string namespace_of_processes() {
   std::error_code none;
   return std::filesystem::read_symlink("/proc/self/ns/pid", none).string();
@@ -75,7 +77,8 @@ Descriptor open_lock(const std::string& path, const Caller& caller) {
   return open_private_file(path, O_RDWR | O_CREAT);
 }
 
-// A file that is missing, or that another user may have written, is no lock: not open.
+// Opens the lock file. The descriptor is not open if the file is missing, or if another user may have written
+// it.
 Descriptor open_existing_lock(const std::string& path) {
   try {
     return open_private_file(path, O_RDWR);
@@ -84,7 +87,7 @@ Descriptor open_existing_lock(const std::string& path) {
   }
 }
 
-// Whether the lock could be had within `patience`.
+// Returns true if the lock was acquired within `patience`.
 bool lock(int file, Seconds patience, const std::stop_token& stop) {
   const Instant end = real_clock().now() + std::chrono::duration_cast<Instant::duration>(patience);
   while (flock(file, LOCK_EX | LOCK_NB) != 0) {
@@ -95,19 +98,20 @@ bool lock(int file, Seconds patience, const std::stop_token& stop) {
   return true;
 }
 
-// Shared, so that those who ask do not take each other for the holder.
+// Tests with a shared lock, so that concurrent tests do not mistake each other for the holder.
 bool is_held(const Descriptor& file) {
   if (file.number() < 0 || flock(file.number(), LOCK_SH | LOCK_NB) != 0) return file.number() >= 0;
   (void)flock(file.number(), LOCK_UN);
   return false;
 }
 
-// What the one who holds a lock has written into it; process 0 when that is not there yet.
+// The content of a lock file, written by the holder of the lock. `process` is 0 if the holder has not written
+// yet.
 struct Holder {
   int process = 0;
   std::string run;
   std::string machine;
-  std::string processes;  // their namespace
+  std::string processes;  // PID namespace
   std::string engine;
   std::string experiment;
   std::string file;
@@ -144,8 +148,9 @@ bool selects(const Selector& selector, const Holder& holder) {
          (!selector.run || selector.run->text() == holder.run);
 }
 
-// nullopt when nobody holds this lock, or another engine's or experiment's run does. A process has several,
-// and leaves at once when it is interrupted twice.
+// Interrupts the holder of one lock and waits until it releases the lock. Returns nullopt if nothing holds
+// the lock, if the holder's run is not selected, or if its process was already asked. A process may hold
+// several locks, but gets only one signal: a second SIGINT would make it exit at once.
 std::optional<Interrupted> interrupt(const std::string& path, const Selector& selector,
                                      const std::string& engine,
                                      const std::function<void(const RunId&)>& announce, std::set<int>& asked,
@@ -192,12 +197,12 @@ RunLock::RunLock(LockScope scope, const Run& run, const std::string& engine, con
                                       .engine = engine,
                                       .experiment = run.experiment.name,
                                       .file = run.experiment.file});
-  // What cannot be written here is only missing in another one's message.
+  // If writing fails, the messages of other processes lack these details.
   if (ftruncate(file_.number(), 0) == 0) (void)!pwrite(file_.number(), holder.data(), holder.size(), 0);
 }
 
 RunLock::~RunLock() {
-  // Nobody is to be taken for the holder who is not.
+  // Clear the file, so that later processes do not mistake this one for the holder.
   (void)!ftruncate(file_.number(), 0);
 }
 
