@@ -1,4 +1,4 @@
-// Inputs on their way into a container, and what they hold.
+// Tests of packing inputs, of finding them, and of their digests.
 
 #include "combu/inputs.hpp"
 
@@ -40,7 +40,7 @@ int counted(int file, int how) {
 }
 }  // namespace
 
-// In the place of the system's.
+// Replaces the function of the system.
 extern "C" int openat(int folder, const char* name, int how, ...) {
   std::va_list rest;
   va_start(rest, how);
@@ -174,7 +174,7 @@ TEST_F(InputsTest, TimesAreKept) {
     EXPECT_EQ(entry.modified, k_modified) << entry.text;
 }
 
-TEST_F(InputsTest, AnInputIsWhereItsLinksLedWhenTheRunBegan) {
+TEST_F(InputsTest, LinksOfAnInputAreResolvedWhenTheRunBegins) {
   file("disk/data/a", "x");
   file("other/a", "y");
   link("work", "disk");
@@ -197,7 +197,7 @@ TEST_F(InputsTest, AnInputIsWhereItsLinksLedWhenTheRunBegan) {
               ElementsAre("in/ 40755 0:0 ", "in/a 100644 0:0 x", "file 100644 0:0 x"));
 }
 
-TEST_F(InputsTest, ALinkThatIsPutInThePlaceOfAnInputIsNotFollowed) {
+TEST_F(InputsTest, ALinkThatReplacesAnInputIsNotFollowed) {
   file("secrets/result", "the secret", 0600);
   file("work/dir/result", "x");
   const HostPaths began{{at("work/dir/result"), at("work/dir/result")}, {at("work/dir"), at("work/dir")}};
@@ -239,7 +239,7 @@ TEST_F(InputsTest, HolesAreZeros) {
   EXPECT_EQ(entries[0].text, "holes 100644 0:0 " + std::string(3'000'000, '\0'));
 }
 
-TEST_F(InputsTest, WhatCannotBeSentIsNamed) {
+TEST_F(InputsTest, TheErrorNamesTheEntryThatCannotBePacked) {
   file("data/a", "x");
   mkfifo(at("data/pipe").c_str(), 0644);
   const auto pack = [&](const std::string& from) {
@@ -250,7 +250,7 @@ TEST_F(InputsTest, WhatCannotBeSentIsNamed) {
   EXPECT_EQ(pack("none").message(), at("none") + " is not there");
 }
 
-TEST_F(InputsTest, WhatIsPackedIsWhatIsTold) {
+TEST_F(InputsTest, PackingReturnsTheDigestsOfTheInputs) {
   file("data/sub/a", "x");
   file("one", "y");
   const auto digests =
@@ -259,20 +259,20 @@ TEST_F(InputsTest, WhatIsPackedIsWhatIsTold) {
   EXPECT_EQ(*digests, (std::vector{digest_of(at("data")), digest_of(at("one"))}));
 }
 
-TEST_F(InputsTest, WhoWantsNoMoreGetsNoMore) {
+TEST_F(InputsTest, PackingEndsIfTellReturnsFalse) {
   file("large", std::string(1 << 20, 'x'));
   file("none-of-it", "");
   int pieces = 0;
   EXPECT_FALSE(pack_inputs({input("large", "/a"), input("none-of-it", "/b")}, {},
                            [&](std::string_view) { return ++pieces < 3; }));
   EXPECT_EQ(pieces, 3);
-  // Nor who has thrown.
+  // No further call after an exception of `tell` either.
   EXPECT_THROW(pack_inputs({input("large", "/a")}, {},
                            [](std::string_view) -> bool { throw std::runtime_error("no"); }),
                std::runtime_error);
 }
 
-TEST_F(InputsTest, TheOwnerIsANumericUserElseRoot) {
+TEST_F(InputsTest, TheOwnerIsANumericUserOrRoot) {
   const auto owner = [](const std::string& user) { return input_owner({.process = {.user = user}}); };
   EXPECT_EQ(owner(""), (InputOwner{0, 0}));
   EXPECT_EQ(owner("nobody:1000"), (InputOwner{0, 0}));
@@ -288,7 +288,7 @@ TEST_F(InputsTest, FilesCanBeRead) {
   EXPECT_THAT(read_input(input("data/sub/a", "/b"), Bytes{100}), ElementsAre(Pair("/b", "x")));
 }
 
-TEST_F(InputsTest, OfALargeFileOnlyTheBeginningIsRead) {
+TEST_F(InputsTest, ALargeFileIsCutAtTheSizeLimit) {
   file("data/a", "abcdef");
   file("data/b", "gh");
   fs::resize_file(at("data/a"), std::uintmax_t{1} << 40U);
@@ -304,11 +304,11 @@ TEST_F(InputsTest, ReadingCanBeStopped) {
             ErrorKind::cancelled);
 }
 
-// ---- Folders that somebody else writes to
+// ---- Folders that another process changes
 
 constexpr const char* k_secret = "the secret";
 
-// A folder `data` beside a file and a folder that hold a secret.
+// A fixture with a folder `data`, beside a file and a folder that contain a secret.
 class ChangingTest : public InputsTest {
  protected:
   ChangingTest() {
@@ -316,11 +316,11 @@ class ChangingTest : public InputsTest {
     file("secret", k_secret, 0600);
   }
 
-  // renameat2(): neither name is ever missing.
+  // renameat2() exchanges both names atomically, so that neither is ever missing.
   void exchange(const std::string& one, const std::string& other) const {
     ASSERT_EQ(renameat2(AT_FDCWD, at(one).c_str(), AT_FDCWD, at(other).c_str(), RENAME_EXCHANGE), 0);
   }
-  // The archive of data, where `change` is called as soon as the content of its first file is packed.
+  // Packs `data`. Calls `change` as soon as the content of the first file is packed.
   [[nodiscard]] std::string pack_while(const std::function<void()>& change) const {
     std::string bytes;
     bool is_changed = false;
@@ -379,7 +379,7 @@ TEST_F(ChangingTest, ALinkThatBecameAFileIsRefused) {
   EXPECT_THAT(error.message(), HasSubstr(at("data/b") + " changed while it was read"));
 }
 
-TEST_F(ChangingTest, AFolderOnTheWayThatBecameALinkLeadsNowhereElse) {
+TEST_F(ChangingTest, AParentFolderThatBecameALinkIsNotFollowed) {
   file("data/sub/a", first_content());
   file("data/sub/x", "legal");
   link("link", at("secrets"));
@@ -388,7 +388,7 @@ TEST_F(ChangingTest, AFolderOnTheWayThatBecameALinkLeadsNowhereElse) {
   EXPECT_EQ(texts_of(entries_of(bytes)).back(), "in/sub/x 100644 0:0 legal");
 }
 
-TEST_F(ChangingTest, WhatIsReadIsWhatWasVisited) {
+TEST_F(ChangingTest, ReadFileReadsTheVisitedFile) {
   file("data/a", "legal");
   link("link", at("secret"));
   std::string content;
@@ -403,13 +403,13 @@ TEST_F(ChangingTest, WhatIsReadIsWhatWasVisited) {
   EXPECT_EQ(content, "legal");
 }
 
-TEST_F(ChangingTest, ASecretIsNeverPackedWhateverIsExchanged) {
+TEST_F(ChangingTest, ASecretIsNeverPackedWhileAnotherProcessExchangesNames) {
   for (int i = 0; i < 20; ++i) file("data/plain" + std::to_string(i), "legal");
   file("data/file", "legal");
   file("data/sub/x", "legal");
   link("file", at("secret"));
   link("sub", at("secrets"));
-  const pid_t child = fork();  // a process and not a thread: this program has none
+  const pid_t child = fork();  // a process rather than a thread, because this program has no threads
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     while (true) {
@@ -448,7 +448,7 @@ class DeepTest : public InputsTest {
       unlinkat(path_->number(), "d", AT_REMOVEDIR);
     }
   }
-  // data/d/d/…/leaf
+  // Makes data/d/d/…/leaf.
   void make_deep(int folders) {
     fs::create_directories(at("data"));
     path_.emplace(Descriptor(::open(at("data").c_str(), O_RDONLY | O_DIRECTORY)));
@@ -467,8 +467,8 @@ class DeepTest : public InputsTest {
   Descriptor leaf_folder_;
 };
 
-TEST_F(DeepTest, AnInputMayBeDeeperThanThereAreDescriptors) {
-  constexpr int k_deep = 5000;  // and its path is longer than PATH_MAX
+TEST_F(DeepTest, TheDepthOfAnInputMayExceedTheNumberOfDescriptors) {
+  constexpr int k_deep = 5000;  // the path is longer than PATH_MAX
   const test::SoftLimit few(RLIMIT_NOFILE, 256);
   make_deep(k_deep);
   file("shallow/a", "x");
@@ -488,11 +488,11 @@ TEST_F(DeepTest, AnInputMayBeDeeperThanThereAreDescriptors) {
   });
   ASSERT_TRUE(digests);
   EXPECT_EQ(*digests, (std::vector{digest_of(at("data"))}));
-  EXPECT_GT(size, k_deep * std::size_t{k_deep});  // every name has the whole path
+  EXPECT_GT(size, k_deep * std::size_t{k_deep});  // every name in the archive is a full path
   remove_leaf();
 }
 
-// ---- What another trial has left
+// ---- Outputs of another trial
 
 class LeftTest : public InputsTest {
  protected:
@@ -519,7 +519,7 @@ class LeftTest : public InputsTest {
   Experiment experiment_;
 };
 
-TEST_F(LeftTest, IsWhereItCameHomeTo) {
+TEST_F(LeftTest, OutputsAreFoundInTheResultsFolder) {
   file("results/_lab-one/r1/first/out/a", "x");
   EXPECT_EQ(found("/out/a"), left("/out/a"));
   EXPECT_EQ(found("/out"), left("/out"));
@@ -529,7 +529,7 @@ TEST_F(LeftTest, IsWhereItCameHomeTo) {
   EXPECT_EQ(own.inputs[0].from, "/data");
 }
 
-TEST_F(LeftTest, LinksLeadWhereTheyDidInTheContainer) {
+TEST_F(LeftTest, LinksAreResolvedAsInTheContainer) {
   file("results/_lab-one/r1/first/out/run-7/a", "x");
   const std::string out = "results/_lab-one/r1/first/out/";
   link(out + "latest", "run-7");
@@ -548,7 +548,7 @@ TEST_F(LeftTest, LinksLeadWhereTheyDidInTheContainer) {
   }
 }
 
-TEST_F(LeftTest, WhatBecameALinkMeanwhileIsNotFollowed) {
+TEST_F(LeftTest, AnOutputThatBecameALinkIsNotFollowed) {
   file("results/_lab-one/r1/first/out/a", "x");
   file("results/_lab-one/r1/first/out/sub/b", "x");
   file("secret/b", "the secret");
@@ -565,14 +565,14 @@ TEST_F(LeftTest, WhatBecameALinkMeanwhileIsNotFollowed) {
   }
 }
 
-TEST_F(LeftTest, TheResultsMayBeBehindALink) {
+TEST_F(LeftTest, TheResultsFolderMayBeBehindALink) {
   file("elsewhere/_lab-one/r1/first/out/a", "x");
   link("results", "elsewhere");
   const Input input{.from = found("/out/a"), .trial = "first", .to = "/in"};
   EXPECT_THAT(texts_of(entries_of(packed({input}))), ElementsAre("in 100644 0:0 x"));
 }
 
-TEST_F(LeftTest, TheResultsAreWhereTheyWereWhenTheRunBegan) {
+TEST_F(LeftTest, ThePathOfTheResultsIsResolvedWhenTheRunBegins) {
   file("elsewhere/_lab-one/r1/first/out/a", "x");
   file("secrets/_lab-one/r1/first/out/a", "the secret");
   link("results", "secrets");
@@ -581,7 +581,7 @@ TEST_F(LeftTest, TheResultsAreWhereTheyWereWhenTheRunBegan) {
   EXPECT_THAT(texts_of(entries_of(packed({input}))), ElementsAre("in 100644 0:0 x"));
 }
 
-TEST_F(LeftTest, AFolderOfTheResultsThatBecameALinkIsNotFollowed) {
+TEST_F(LeftTest, AResultsFolderThatBecameALinkIsNotFollowed) {
   file("secrets/out/a", "the secret");
   fs::create_directories(at("results/_lab-one/r1"));
   link("results/_lab-one/r1/first", at("secrets"));
@@ -590,9 +590,9 @@ TEST_F(LeftTest, AFolderOfTheResultsThatBecameALinkIsNotFollowed) {
               HasSubstr("r1/first cannot be read: a symbolic link"));
 }
 
-// ---- What they hold
+// ---- Digests
 
-TEST_F(InputsTest, EqualContentHasOneDigest) {
+TEST_F(InputsTest, EqualContentHasTheSameDigest) {
   file("one/b", "2");
   file("one/a", "1", 0644);
   file("two/a", "1", 0600);
@@ -605,7 +605,7 @@ TEST_F(InputsTest, EqualContentHasOneDigest) {
   EXPECT_EQ(digest_of(resolved(at("three"))), digest);
 }
 
-TEST_F(InputsTest, WhateverDiffersChangesTheDigest) {
+TEST_F(InputsTest, EveryDifferenceChangesTheDigest) {
   file("it/a", "1");
   link("it/link", "a");
   std::set<std::string> digests{digest_of(at("it"))};
@@ -627,7 +627,7 @@ TEST_F(InputsTest, WhateverDiffersChangesTheDigest) {
   EXPECT_EQ(digests.size(), 7U);
 }
 
-TEST_F(InputsTest, AListHasTheDigestOfWhatItTells) {
+TEST_F(InputsTest, AListHasTheDigestOfTheListedFiles) {
   file("place/out/a", "alpha");
   file("place/out/sub/b", "beta", 0755);
   file("place/out/sub-1", "");
@@ -648,7 +648,7 @@ TEST_F(InputsTest, AListHasTheDigestOfWhatItTells) {
               HasSubstr("`first` has left no /out/b"));
 }
 
-TEST_F(InputsTest, ADigestCanBeGivenUp) {
+TEST_F(InputsTest, ADigestCanBeCancelled) {
   file("data/a", "x");
   std::stop_source stop;
   stop.request_stop();

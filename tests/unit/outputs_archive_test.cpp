@@ -1,4 +1,4 @@
-// Outputs out of archives that are cut off, and with names that a manifest must escape.
+// Tests of collecting outputs from archives that are cut off, and of names that a manifest must escape.
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -21,7 +21,7 @@
 namespace combu {
 namespace {
 
-// A tar archive of one file.
+// Returns a tar archive of one file.
 std::string tar_of_file(const std::string& path, const std::string& content) {
   std::string bytes(content.size() + (1U << 16U), '\0');
   archive* writer = archive_write_new();
@@ -43,7 +43,7 @@ std::string tar_of_file(const std::string& path, const std::string& content) {
   return bytes;
 }
 
-// Copies an archive out in pieces, and then fails if it is to.
+// Copies out an archive in pieces, and then throws `fault` if that is set.
 class Copier final : public test::PassingEngine {
  public:
   using PassingEngine::PassingEngine;
@@ -76,7 +76,7 @@ class Archives : public testing::Test {
   std::unique_ptr<OutputStore> output_store_ = open_folder(folder_.path());
 };
 
-TEST_F(Archives, ACutIsReportedAsItIs) {
+TEST_F(Archives, AnErrorWithinAnArchiveIsReportedUnchanged) {
   copier_.fault.emplace(ErrorKind::unavailable, "engine", "cut off");
   for (const std::size_t size : {300U, 30000U}) {
     copier_.bytes = tar_of_file("out", std::string(50000, 'x')).substr(0, size);
@@ -91,7 +91,7 @@ TEST_F(Archives, ACutIsReportedAsItIs) {
   }
 }
 
-TEST_F(Archives, AFaultBeforeTheFirstByteIsReportedAsItIs) {
+TEST_F(Archives, AnErrorBeforeTheFirstByteIsReportedUnchanged) {
   copier_.fault.emplace(ErrorKind::not_found, "t", "is gone");
   try {
     (void)take();

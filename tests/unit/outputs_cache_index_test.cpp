@@ -1,4 +1,4 @@
-// Markers of what has been done, in a bucket that others can write to.
+// Tests of SharedCacheIndex in a bucket that others can write to: the entries (markers) may be invalid.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ class SharedCacheIndexTest : public S3 {
   std::unique_ptr<SharedCacheIndex> cache_index_;
 };
 
-TEST_F(SharedCacheIndexTest, NameTheRunAndTheTrial) {
+TEST_F(SharedCacheIndexTest, AMarkerNamesTheRunAndTheTrial) {
   EXPECT_EQ(marker(), "model/run1/t1\n-");
   const auto mark = cache_index_->find("key", {});
   ASSERT_TRUE(mark);
@@ -52,7 +52,7 @@ TEST_F(SharedCacheIndexTest, NameTheRunAndTheTrial) {
   EXPECT_EQ(cache_index_->told(*mark, Bytes{6}, {}), "packed");
 }
 
-TEST_F(SharedCacheIndexTest, ThatCombuCannotHaveWrittenAreRefused) {
+TEST_F(SharedCacheIndexTest, AMarkerThatCombuCannotHaveWrittenIsRefused) {
   const std::vector<std::pair<std::string, std::string>> cases{
       {"", "no second line"},
       {"model/run1/t1", "no second line"},
@@ -92,7 +92,7 @@ TEST_F(SharedCacheIndexTest, ThatCombuCannotHaveWrittenAreRefused) {
   }
 }
 
-TEST_F(SharedCacheIndexTest, HaveTheVersionThatTheServerGives) {
+TEST_F(SharedCacheIndexTest, AMarkerHasTheETagOfTheServer) {
   for (const std::string& version : {std::string("!~"), std::string(256, 'e')}) {
     bucket_.metadata["/lab/a/model/run1/t1/manifest.sha256"] = "ETag: \"" + version + "\"\r\n";
     marker() = "model/run1/t1\n" + version;
@@ -102,7 +102,7 @@ TEST_F(SharedCacheIndexTest, HaveTheVersionThatTheServerGives) {
   }
 }
 
-TEST_F(SharedCacheIndexTest, AreNotReplacedWhileTheServerIsAway) {
+TEST_F(SharedCacheIndexTest, AMarkerIsNotReplacedWhileTheServerIsUnavailable) {
   const std::string before = marker();
   bucket_.trouble = [](const wire::Asked& asked) -> std::optional<wire::Reply> {
     if (asked.method != "GET") return std::nullopt;
@@ -115,25 +115,25 @@ TEST_F(SharedCacheIndexTest, AreNotReplacedWhileTheServerIsAway) {
   EXPECT_EQ(marker(), before);
 }
 
-TEST_F(SharedCacheIndexTest, AreReadUpToABound) {
+TEST_F(SharedCacheIndexTest, AMarkerAboveTheSizeLimitIsRefused) {
   marker() = std::string(100U << 20U, 'x');
   EXPECT_EQ(fault_of_find(), "s3://lab/a/.combu/done/key: is larger than 2 KiB");
 }
 
-TEST_F(SharedCacheIndexTest, OfWhatIsNotThereAreNone) {
+TEST_F(SharedCacheIndexTest, AMarkerOfMissingOutputsIsNotFound) {
   bucket_.objects.erase("/lab/a/model/run1/t1/manifest.sha256");
   marker() = "model/run1/t1\nolder";
   EXPECT_EQ(fault_of_find(), "");
 }
 
-TEST_F(SharedCacheIndexTest, ThatAreRefusedGiveWay) {
+TEST_F(SharedCacheIndexTest, AnInvalidMarkerIsReplaced) {
   marker() = "model/\x1b[2J/t1\n-";
   bucket_.objects["/lab/a/model/run2/t2/manifest.sha256"] = "sums\n";
   cache_index_->put("key", "s3://lab/a/model/run2/t2", [] { return ""; }, false, {});
   EXPECT_EQ(marker(), "model/run2/t2\n-");
 }
 
-TEST_F(SharedCacheIndexTest, TellNoMoreThanIsTaken) {
+TEST_F(SharedCacheIndexTest, TelemetryAboveTheSizeLimitIsRefused) {
   const auto mark = cache_index_->find("key", {});
   ASSERT_TRUE(mark);
   bucket_.objects["/lab/a/.combu/told/key--"] = std::string(1U << 20U, 'x');

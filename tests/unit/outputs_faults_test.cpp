@@ -1,5 +1,4 @@
-// Outputs that no honest trial leaves, and machines that cannot take them: what ends an attempt, what is
-// tried again, and that nothing is held up by either.
+// Tests of hostile outputs and of system errors: which errors end an attempt, and which are retried.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -48,7 +47,7 @@ int call(long number, Arguments... arguments) {
   return static_cast<int>(syscall(number, arguments...));
 }
 
-// As FICLONE, by bytes.
+// Copies bytes in place of FICLONE.
 int clone(int to, int from) {
   struct stat seen {};
   if (fstat(from, &seen) != 0) return -1;
@@ -60,7 +59,7 @@ int clone(int to, int from) {
 
 }  // namespace
 
-// In the place of the system's.
+// The following functions replace those of the system.
 extern "C" int open(const char* name, int how, ...) {
   std::va_list rest;
   va_start(rest, how);
@@ -106,7 +105,7 @@ extern "C" int sync_file_range(int file, off64_t from, off64_t size, unsigned ho
   the_system.written_out.emplace_back(from, size);
   return call(SYS_sync_file_range, file, from, size, how);
 }
-// There is a struct of that name.
+// A struct of that name exists.
 extern "C" int flock_of_tests(int file, int how) noexcept __asm__("flock");
 extern "C" int flock_of_tests(int file, int how) noexcept {
   if (const auto before = std::exchange(the_system.before_lock, nullptr)) before();
@@ -145,7 +144,8 @@ std::string nested_path(int folders) {
   return path;
 }
 
-// `folders` in each other, each with an entry of its own, and a file and another name of it in the last.
+// Returns an archive of `folders` nested folders, each with its own entry. The innermost folder has a file,
+// and out/leaf is a hard link to that file.
 std::string nested_archive(int folders, const std::string& content) {
   Tar tar;
   std::string path = "out/";
@@ -154,7 +154,8 @@ std::string nested_archive(int folders, const std::string& content) {
   return tar.file(path + "leaf", content).hard_link("out/leaf", path + "leaf").bytes();
 }
 
-// How many folders "d" are in each other below `place`/out, with a file "leaf" in the last; -1: no such file.
+// Returns the number of nested folders "d" below `place`/out if the innermost has a file "leaf"; otherwise
+// -1.
 int nested_in(const fs::path& place) {
   Descriptor out(::open((place / "out").c_str(), O_RDONLY | O_DIRECTORY));
   if (!out.is_open()) return -1;
@@ -166,7 +167,7 @@ int nested_in(const fs::path& place) {
 
 class NestedOutputs : public Outputs, public testing::WithParamInterface<int> {};
 
-TEST_P(NestedOutputs, ComeHomeAreReplacedSharedAndRemovedWithFewDescriptors) {
+TEST_P(NestedOutputs, AreCollectedReplacedSharedAndRemovedWithFewDescriptors) {
   const test::SoftLimit few(RLIMIT_NOFILE, 256);
   for (const std::string content : {"first", "second"}) {
     shelf_.archives["/out"] = nested_archive(GetParam(), content);
@@ -186,7 +187,7 @@ TEST_P(NestedOutputs, ComeHomeAreReplacedSharedAndRemovedWithFewDescriptors) {
   EXPECT_THAT(names_in(folder_.path()), IsEmpty());
 }
 
-TEST_P(NestedOutputs, ThatDoNotComeToTheirEndLeaveNothing) {
+TEST_P(NestedOutputs, LeaveNothingIfTheArchiveIsCut) {
   const test::SoftLimit few(RLIMIT_NOFILE, 256);
   const std::string whole = nested_archive(GetParam(), "x");
   shelf_.archives["/out"] = whole;
@@ -201,7 +202,7 @@ TEST_P(NestedOutputs, ThatDoNotComeToTheirEndLeaveNothing) {
 
 INSTANTIATE_TEST_SUITE_P(Depths, NestedOutputs, testing::Values(1500, 5000));
 
-TEST_F(Outputs, AFileBelowManyFoldersThatHaveNoEntriesComesHomeWithFewDescriptors) {
+TEST_F(Outputs, AFileBelowManyFoldersWithoutEntriesIsCollectedWithFewDescriptors) {
   const test::SoftLimit few(RLIMIT_NOFILE, 256);
   constexpr int k_folders = 1500;
   shelf_.archives["/out"] = Tar().file(nested_path(k_folders) + "/leaf", "x").bytes();
@@ -210,7 +211,7 @@ TEST_F(Outputs, AFileBelowManyFoldersThatHaveNoEntriesComesHomeWithFewDescriptor
   output_store_->remove("t");
 }
 
-TEST_F(Outputs, ThereIsNoDescriptorLeftIsNotTheAttemptsFault) {
+TEST_F(Outputs, RunningOutOfDescriptorsIsNotTheAttemptsFault) {
   shelf_.archives["/out"] = Tar().folder("out/").file("out/a", "x").bytes();
   test::SystemFaults faults;
   faults->is_out_of_descriptors = true;
@@ -223,7 +224,7 @@ TEST_F(Outputs, ThereIsNoDescriptorLeftIsNotTheAttemptsFault) {
   EXPECT_EQ(content_of(home() / "out/a"), "x");
 }
 
-TEST_F(Outputs, WhatOfTheEarlierOnesCannotBeRemovedIsTold) {
+TEST_F(Outputs, EarlierOutputsThatCannotBeRemovedAreReported) {
   shelf_.archives["/out"] = Tar().folder("out/").file("out/a", "x").file("out/kept/b", "x").bytes();
   (void)take("/out");
   shelf_.archives["/out"] = Tar().folder("out/").file("out/a", "y").bytes();
@@ -235,7 +236,7 @@ TEST_F(Outputs, WhatOfTheEarlierOnesCannotBeRemovedIsTold) {
   EXPECT_EQ(content_of(home() / "out/a"), "y");
   EXPECT_THAT(names_in(fs::path(folder_.path()) / ".t.unfinished/out"), ElementsAre("kept"))
       << "the rest is gone";
-  // It is in the way of the next one, which says so.
+  // The leftover makes the next collection fail, with a message about it.
   const auto fault = fault_of({Output{.path = "/out"}});
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->kind(), ErrorKind::refused);
@@ -245,7 +246,7 @@ TEST_F(Outputs, WhatOfTheEarlierOnesCannotBeRemovedIsTold) {
   EXPECT_THAT(names_in(folder_.path()), ElementsAre("t"));
 }
 
-TEST_F(Outputs, WhatHasNoPlaceInTheFileSystemIsTheAttemptsFault) {
+TEST_F(Outputs, OutputsWithConflictingPathsAreTheAttemptsFault) {
   for (const std::string& archive : {Tar().folder("out/").file("out/a", "x").file("out/a", "y").bytes(),
                                      Tar().folder("out/").file("out/a", "x").file("out/a/b", "y").bytes(),
                                      Tar().folder("out/").link("out/a", "..").file("out/a/b", "y").bytes(),
@@ -260,7 +261,7 @@ TEST_F(Outputs, WhatHasNoPlaceInTheFileSystemIsTheAttemptsFault) {
   }
 }
 
-TEST_F(Outputs, ALinkWhereTheFileSystemHasNoneIsTheAttemptsFault) {
+TEST_F(Outputs, ALinkThatTheFileSystemDoesNotSupportIsTheAttemptsFault) {
   shelf_.archives["/out"] = Tar().folder("out/").link("out/a", "b").bytes();
   test::SystemFaults faults;
   faults->has_links = false;
@@ -270,7 +271,7 @@ TEST_F(Outputs, ALinkWhereTheFileSystemHasNoneIsTheAttemptsFault) {
   EXPECT_THAT(fault->what(), HasSubstr("out/a: cannot be made: the file system has no such links"));
 }
 
-TEST_F(Outputs, AFullDiskIsToldWithTheTrialAndItsFolder) {
+TEST_F(Outputs, TheErrorForAFullDiskNamesTheTrialAndItsFolder) {
   shelf_.archives["/out"] = Tar().folder("out/").file("out/a", "x").bytes();
   test::SystemFaults faults;
   faults->is_disk_full = true;
@@ -284,10 +285,10 @@ TEST_F(Outputs, AFullDiskIsToldWithTheTrialAndItsFolder) {
   EXPECT_EQ(content_of(home() / "out/a"), "x");
 }
 
-TEST_F(Outputs, AFileSystemThatCannotExchangeNamesTakesThemOneByOne) {
+TEST_F(Outputs, WithoutExchangeOfNamesTheOutputsAreRenamedOneByOne) {
   test::SystemFaults faults;
   faults->has_exchange = false;
-  fs::create_directories(fs::path(folder_.path()) / ".t.old/out");  // of a process that died
+  fs::create_directories(fs::path(folder_.path()) / ".t.old/out");  // left by a process that died
   for (const std::string content : {"first", "second"}) {
     shelf_.archives["/out"] = Tar().folder("out/").file("out/" + content, content).bytes();
     EXPECT_EQ(take("/out").unremoved, "");
@@ -296,7 +297,7 @@ TEST_F(Outputs, AFileSystemThatCannotExchangeNamesTakesThemOneByOne) {
   }
 }
 
-TEST_F(Outputs, AFileThatIsTooLargeForTheFileSystemIsRefusedBeforeItsBytesCome) {
+TEST_F(Outputs, AFileThatIsTooLargeForTheFileSystemIsRefusedBeforeItsFirstByte) {
   constexpr std::int64_t k_size = std::int64_t{1} << 30U;
   const auto writer = output_store_->open("t", {});
   writer->add({.path = "out", .size = k_size});
@@ -312,8 +313,8 @@ TEST_F(Outputs, AFileThatIsTooLargeForTheFileSystemIsRefusedBeforeItsBytesCome) 
   (void)std::signal(SIGXFSZ, ignored);
 }
 
-// Its sum is made on a thread of its own.
-TEST_F(Outputs, ALargeFileThatIsCutOffIsNotWaitedFor) {
+// The digest of a large file is computed on a separate thread.
+TEST_F(Outputs, ALargeFileThatIsCutOffDoesNotBlock) {
   const std::string whole = Tar().file("out", std::string(std::size_t{3} << 20U, 'x')).bytes();
   shelf_.archives["/out"] = whole;
   shelf_.cut_after = std::size_t{2} << 20U;
@@ -322,7 +323,7 @@ TEST_F(Outputs, ALargeFileThatIsCutOffIsNotWaitedFor) {
   EXPECT_EQ(fault->kind(), ErrorKind::unavailable);
 }
 
-TEST_F(Outputs, WhatARemovalThatWasCutShortHasLeftIsRemovedToo) {
+TEST_F(Outputs, TheRestOfAnInterruptedRemovalIsRemoved) {
   shelf_.archives["/out"] = Tar().folder("out/").file("out/a", "x").bytes();
   (void)take("/out");
   fs::create_directories(fs::path(folder_.path()) / ".t.unfinished/out");
@@ -342,7 +343,7 @@ std::int64_t seconds_of(Instant time) {
   return std::chrono::floor<std::chrono::seconds>(time.time_since_epoch()).count();
 }
 
-// Keeps what is added.
+// Keeps the entries that a writer gets.
 class Kept final : public OutputStore {
  public:
   std::unique_ptr<OutputWriter> open(const std::string& /*place*/, const std::stop_token& /*stop*/) override {
@@ -375,7 +376,7 @@ class Kept final : public OutputStore {
   };
 };
 
-// What an archive's entries become.
+// Collects outputs into memory, to check the unpacked entries.
 class Unpacked : public Outputs {
  protected:
   void unpack(const Output& output, const std::stop_token& stop = {}) {
@@ -385,7 +386,7 @@ class Unpacked : public Outputs {
   Kept kept_;
 };
 
-TEST_F(Unpacked, TimesBeyondWhatAnInstantHoldsBecomeItsEnd) {
+TEST_F(Unpacked, TimesOutsideTheRangeOfInstantAreClamped) {
   Tar tar;
   for (const std::int64_t time :
        {std::int64_t{99'999'999'999}, k_most, std::int64_t{-99'999'999'999}, k_least})
@@ -397,11 +398,11 @@ TEST_F(Unpacked, TimesBeyondWhatAnInstantHoldsBecomeItsEnd) {
     years.push_back(static_cast<int>(
         std::chrono::year_month_day(std::chrono::floor<std::chrono::days>(entry.modified)).year()));
   EXPECT_THAT(years, ElementsAre(2262, 2262, 1677, 1677));
-  // A file system may hold less.
+  // The range of times of a file system may be smaller.
   (void)take("/out");
 }
 
-TEST(Entries, TimesBeyondWhatAnInstantHoldsBecomeItsEnd) {
+TEST(Entries, TimesOutsideTheRangeOfInstantAreClamped) {
   const auto seconds = [](const std::string& mtime) {
     return seconds_of(outputs::file_entry("a", {.key = "a", .mtime = mtime}).modified);
   };
@@ -415,7 +416,7 @@ TEST(Entries, TimesBeyondWhatAnInstantHoldsBecomeItsEnd) {
   EXPECT_EQ(seconds("12.-99999999"), 12);
 }
 
-TEST_F(Unpacked, AStopEndsManySmallFiles) {
+TEST_F(Unpacked, AStopEndsAnArchiveOfManySmallFiles) {
   Tar tar;
   for (int i = 0; i < 100; ++i) tar.file("out/" + std::to_string(i), "");
   shelf_.archives["/out"] = tar.bytes();
@@ -430,7 +431,7 @@ TEST_F(Unpacked, AStopEndsManySmallFiles) {
   EXPECT_THAT(kept_.entries, IsEmpty());
 }
 
-TEST_F(Unpacked, PathsAreReadAsTheSystemReadsThem) {
+TEST_F(Unpacked, PathsAreNormalized) {
   shelf_.archives["/out"] =
       test::raw_entry("./out/./a", '0', "x") + test::raw_entry("out//b", '0', "y") + std::string(1024, '\0');
   unpack({.path = "/out"});
@@ -439,7 +440,7 @@ TEST_F(Unpacked, PathsAreReadAsTheSystemReadsThem) {
   EXPECT_THAT(paths, ElementsAre("out/a", "out/b"));
 }
 
-TEST_F(Unpacked, WhatIsWrongWithAnArchiveIsTold) {
+TEST_F(Unpacked, TheErrorSaysWhyAnArchiveIsRefused) {
   const auto fault = [&](const std::string& archive) {
     shelf_.archives["/out"] = archive;
     try {
@@ -457,7 +458,7 @@ TEST_F(Unpacked, WhatIsWrongWithAnArchiveIsTold) {
 
 // ---- Holes
 
-TEST_F(Unpacked, AStopEndsWhatIsAllHoles) {
+TEST_F(Unpacked, AStopEndsAFileOfHoles) {
   constexpr std::int64_t k_size = std::int64_t{1} << 50U;
   shelf_.archives["/out"] = test::sparse_archive("out", k_size);
   std::stop_source stop;
@@ -474,7 +475,7 @@ TEST_F(Unpacked, AStopEndsWhatIsAllHoles) {
   }
 }
 
-TEST_F(Unpacked, HolesCountForTheLimit) {
+TEST_F(Unpacked, HolesCountTowardsTheLimit) {
   kept_.on_write = [](std::string_view) { throw Error(ErrorKind::corrupt, "t", "it is begun"); };
   for (const auto& [archive, limit, words] : std::vector<std::tuple<std::string, Bytes, std::string>>{
            {test::sparse_archive("out", std::int64_t{1} << 40U), Bytes{1 << 30U}, "its max_size of 1 GiB"},

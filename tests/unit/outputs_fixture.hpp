@@ -1,5 +1,5 @@
 #pragma once
-// Archives in the place of an engine's, and what tests of outputs in a folder begin with.
+// Builders for archives, an engine that returns them, and a fixture for tests of outputs in a folder.
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -47,7 +47,7 @@ inline std::set<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
-// A tar archive as an engine writes it, with what no engine should write.
+// Builds a tar archive like those of an engine, but also with entries that no engine should write.
 class Tar {
  public:
   Tar() : writer_(archive_write_new()) {
@@ -75,7 +75,7 @@ class Tar {
   Tar& hard_link(const std::string& path, const std::string& target) {
     return add(path, 0, 0644, "", target);
   }
-  // Of what is added from here on.
+  // Sets the time of the entries that are added after this call.
   Tar& dated(std::int64_t seconds) {
     seconds_ = seconds;
     return *this;
@@ -110,7 +110,7 @@ class Tar {
   std::int64_t seconds_ = 1'000'000'000;
 };
 
-// An entry of an archive as POSIX has it (pax, "ustar Interchange Format").
+// Returns an archive entry in the format of POSIX (pax, "ustar Interchange Format").
 inline std::string raw_entry(const std::string& path, char type, const std::string& content) {
   constexpr std::size_t k_block = 512;
   std::string header(k_block, '\0');
@@ -137,7 +137,8 @@ inline std::string raw_entry(const std::string& path, char type, const std::stri
   return header + content + std::string(rest == 0 ? 0 : k_block - rest, '\0');
 }
 
-// One file that is a hole, but for its last byte (GNU tar's manual, "Storing Sparse Files": version 1.0).
+// Returns an archive of one file that is a hole except for its last byte (GNU tar's manual, "Storing Sparse
+// Files": version 1.0).
 inline std::string sparse_archive(const std::string& path, std::int64_t size) {
   std::string records;
   const auto record = [&](const std::string& name, const std::string& value) {
@@ -156,7 +157,7 @@ inline std::string sparse_archive(const std::string& path, std::int64_t size) {
          std::string(1024, '\0');
 }
 
-// Gives these archives in the place of an engine's own.
+// An engine whose copy_out() returns these archives.
 class Shelf : public PassingEngine {
  public:
   using PassingEngine::PassingEngine;
@@ -175,8 +176,8 @@ class Shelf : public PassingEngine {
   }
 
   std::map<std::string, std::string> archives;  // by path
-  std::function<void()> before;                 // called before an archive goes out
-  std::size_t cut_after = SIZE_MAX;             // bytes
+  std::function<void()> before;                 // called before an archive is copied out
+  std::size_t cut_after = SIZE_MAX;             // in bytes
 };
 
 class Outputs : public testing::Test {
@@ -194,7 +195,7 @@ class Outputs : public testing::Test {
     return std::nullopt;
   }
   [[nodiscard]] fs::path home() const { return fs::path(folder_.path()) / "t"; }
-  // What sha256sum -c says of it.
+  // True if `sha256sum -c` accepts the manifest.
   [[nodiscard]] bool manifest_holds() const {
     const std::string command =
         "cd '" + home().string() + "' && sha256sum --quiet --strict -c manifest.sha256";

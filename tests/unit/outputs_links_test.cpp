@@ -1,5 +1,5 @@
-// Symbolic links in the place of a run's folders: a container that has the results mounted may put them
-// there.
+// Tests with symbolic links in place of a run's folders: a container that has the results mounted may create
+// such links.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ class OutputLinks : public test::Outputs {
   }
   [[nodiscard]] fs::path results() const { return fs::canonical(folder_.path()) / "results"; }
   [[nodiscard]] fs::path elsewhere() const { return fs::path(folder_.path()) / "elsewhere"; }
-  // A link to elsewhere() where the run's folder has `name`.
+  // Makes `name` in the results folder a link to elsewhere().
   void put_link(const std::string& name) const {
     const fs::path link = results() / name;
     fs::create_directories(link.parent_path());
@@ -53,7 +53,7 @@ class OutputLinks : public test::Outputs {
   }
 };
 
-TEST_F(OutputLinks, NothingIsWrittenThroughOne) {
+TEST_F(OutputLinks, NothingIsWrittenThroughALink) {
   for (const std::string name : {"lab/run", "lab"}) {
     put_link(name);
     open();
@@ -62,7 +62,7 @@ TEST_F(OutputLinks, NothingIsWrittenThroughOne) {
   }
 }
 
-TEST_F(OutputLinks, NothingIsRemovedThroughOne) {
+TEST_F(OutputLinks, NothingIsRemovedThroughALink) {
   put_link("lab/run");
   open();
   try {
@@ -73,7 +73,7 @@ TEST_F(OutputLinks, NothingIsRemovedThroughOne) {
   }
 }
 
-TEST_F(OutputLinks, NothingIsSharedThroughOne) {
+TEST_F(OutputLinks, NothingIsSharedThroughALink) {
   open();
   (void)take("/out");
   const std::string from = results() / "lab/run/t";
@@ -88,7 +88,7 @@ TEST_F(OutputLinks, NothingIsSharedThroughOne) {
               ElementsAre(HasSubstr("lab/run: cannot be opened")));
 }
 
-TEST_F(OutputLinks, TheResultsMayBeBehindOneOfTheUsersOwn) {
+TEST_F(OutputLinks, TheResultsFolderMayBeBehindALinkOfTheUser) {
   fs::create_directories(results());
   fs::create_directory_symlink("results", fs::path(folder_.path()) / "link");
   open();

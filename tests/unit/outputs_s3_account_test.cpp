@@ -1,4 +1,4 @@
-// Where the keys, the region and the endpoint of S3 come from.
+// Tests of where the keys, the region and the endpoint of S3 come from.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -73,14 +73,14 @@ TEST_F(S3Account, AProfileIsFoundInBothFiles) {
   EXPECT_THAT(refusal(), HasSubstr("aws configure export-credentials"));
 }
 
-TEST_F(S3Account, WithoutAnyItSaysHowToGiveOne) {
+TEST_F(S3Account, TheErrorForMissingKeysSaysHowToSetThem) {
   variables_.clear();
   EXPECT_EQ(refusal(),
             "S3: no keys are given: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile in "
             "~/.aws/credentials");
 }
 
-TEST_F(S3Account, AnEndpointIsAnAddress) {
+TEST_F(S3Account, AnEndpointMustBeAnAddress) {
   for (const std::string endpoint :
        {"127.0.0.1:9000", "ftp://x", "http://me:pass@x", "http://x?y", "http://x y"}) {
     variables_["S3_ENDPOINT_URL"] = endpoint;
@@ -96,7 +96,7 @@ TEST_F(S3Account, AnEndpointMayHaveEitherScheme) {
   }
 }
 
-TEST_F(S3Account, AVariableThatIsEmptyIsNotSet) {
+TEST_F(S3Account, AnEmptyVariableCountsAsUnset) {
   write("credentials", "[default]\naws_access_key_id = k\naws_secret_access_key = s\nregion = eu-west-2\n");
   for (const std::string name : {"AWS_ACCESS_KEY_ID", "AWS_REGION", "S3_ENDPOINT_URL", "AWS_PROFILE"})
     variables_[name] = "";
@@ -105,11 +105,11 @@ TEST_F(S3Account, AVariableThatIsEmptyIsNotSet) {
   EXPECT_EQ(find().endpoint, "");
 }
 
-TEST_F(S3Account, TheRegionIsAmazonsFirstIfNoneIsGiven) {
+TEST_F(S3Account, TheDefaultRegionIsUsEast1) {
   EXPECT_EQ(find().region, "us-east-1");
 }
 
-TEST_F(S3Account, AFileIsReadAsAmazonsToolsReadIt) {
+TEST_F(S3Account, AFileIsParsedAsAmazonsToolsParseIt) {
   write("credentials",
         "  \n; a comment\n#[default]\n[ lab ]\nno value\n;aws_access_key_id = commented\n"
         "; above =\n  aws_access_key_id = k\n# above =\n  aws_secret_access_key = indented\n");
@@ -120,7 +120,7 @@ TEST_F(S3Account, AFileIsReadAsAmazonsToolsReadIt) {
   EXPECT_THAT(refusal(), HasSubstr("is neither in")) << "it is a comment";
 }
 
-TEST_F(S3Account, ValuesBelowAKeyAreItsOwn) {
+TEST_F(S3Account, NestedValuesBelongToTheirKey) {
   write("config",
         "[default]\naws_access_key_id = k\naws_secret_access_key = s\ns3 =\n  region = nested\n"
         "services = own\nendpoint_url = http://all:1\n[services own]\ndynamodb =\n"
@@ -130,7 +130,7 @@ TEST_F(S3Account, ValuesBelowAKeyAreItsOwn) {
   EXPECT_EQ(find().endpoint, "http://all:1") << "of a service that is not named";
 }
 
-TEST_F(S3Account, KeysBelongTogether) {
+TEST_F(S3Account, AProfileMustHaveBothKeys) {
   variables_.clear();
   for (const std::string half : {"aws_access_key_id = k", "aws_secret_access_key = s", ""}) {
     write("credentials", "[default]\n" + half + "\n");
@@ -141,7 +141,7 @@ TEST_F(S3Account, KeysBelongTogether) {
   EXPECT_THAT(refusal(), HasSubstr("has no aws_access_key_id and aws_secret_access_key"));
 }
 
-TEST_F(S3Account, FilesMayBeElsewhere) {
+TEST_F(S3Account, VariablesCanSetThePathsOfTheFiles) {
   write("keys", "[default]\naws_access_key_id = k\naws_secret_access_key = s\n");
   write("settings", "[default]\nregion = eu-south-1\nca_bundle = /of/profile\n");
   variables_ = {{"AWS_SHARED_CREDENTIALS_FILE", folder_.path() + "/.aws/keys"},

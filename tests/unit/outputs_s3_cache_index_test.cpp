@@ -1,4 +1,4 @@
-// What has been done is known to all whose outputs come to the same bucket.
+// Tests of SharedCacheIndex: all users of a bucket share its entries (markers).
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -47,12 +47,12 @@ TEST_F(MarkersS3, TheFirstWriterWins) {
   EXPECT_EQ(found(), "s3://lab/a/run1/train");
 }
 
-TEST_F(MarkersS3, AMarkerOfWhatIsGoneOrIsSomethingElseIsReplaced) {
+TEST_F(MarkersS3, AMarkerOfReplacedOutputsIsReplaced) {
   put("s3://lab/a/run1/train");
   leave("run1/train", "others");
   EXPECT_EQ(found(), "none");
   leave("run2/train");
-  // The marker's object is there still.
+  // The object of the marker still exists.
   bucket_.trouble = [](const wire::Asked& asked) -> std::optional<wire::Reply> {
     if (test::header(asked, "if-none-match").empty()) return std::nullopt;
     return wire::whole(412, test::fault("PreconditionFailed"));
@@ -61,15 +61,15 @@ TEST_F(MarkersS3, AMarkerOfWhatIsGoneOrIsSomethingElseIsReplaced) {
   EXPECT_EQ(found(), "s3://lab/a/run2/train");
 }
 
-TEST_F(MarkersS3, WhatIsNotThereIsNotMarked) {
+TEST_F(MarkersS3, MissingOutputsGetNoMarker) {
   const auto fault = fault_of([&] { put("s3://lab/a/run9/train"); });
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->kind(), ErrorKind::not_found);
   EXPECT_EQ(found(), "none");
 }
 
-// Another process was quicker.
-TEST_F(MarkersS3, AMarkerThatComesMeanwhileStays) {
+// Another process writes its marker first.
+TEST_F(MarkersS3, AMarkerThatAnotherProcessWritesFirstStays) {
   leave("run2/train");
   bucket_.trouble = [&](const wire::Asked& asked) -> std::optional<wire::Reply> {
     if (test::header(asked, "if-none-match").empty()) return std::nullopt;
@@ -80,19 +80,19 @@ TEST_F(MarkersS3, AMarkerThatComesMeanwhileStays) {
   EXPECT_EQ(found(), "s3://lab/a/run2/train");
 }
 
-TEST_F(MarkersS3, NothingIsToldWhereThereIsNothingToTell) {
+TEST_F(MarkersS3, NoTelemetryIsStoredIfThereIsNone) {
   put("s3://lab/a/run1/train");
   for (const std::string& key : keys()) EXPECT_EQ(key.find("/told/"), std::string::npos) << key;
 }
 
-TEST_F(MarkersS3, WhatWasToldIsThereUnlessItIsTooLarge) {
+TEST_F(MarkersS3, TelemetryIsReturnedUnlessItIsTooLarge) {
   put("s3://lab/a/run1/train", "metrics");
   EXPECT_EQ(told(), "metrics");
   EXPECT_EQ(told(Bytes{7}), "metrics");
   EXPECT_TRUE(fault_of([&] { (void)told(Bytes{6}); }));
 }
 
-TEST_F(MarkersS3, OneThatHasToTellReplacesOneThatHasNot) {
+TEST_F(MarkersS3, AMarkerWithRequiredTelemetryReplacesAMarkerWithout) {
   put("s3://lab/a/run1/train");
   EXPECT_EQ(told(), std::nullopt);
   leave("run2/train");

@@ -1,4 +1,4 @@
-// What an S3 server answers, and what comes of it: request by request.
+// Tests of S3Client: the result of each request for each kind of answer.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ using testing::StartsWith;
 using wire::Asked;
 using wire::Reply;
 
-// A time that stays.
+// A clock that always returns the same time.
 class Standing final : public Clock {
  public:
   explicit Standing(std::int64_t seconds) : now_(std::chrono::seconds(seconds)) {}
@@ -62,7 +62,7 @@ class ClientS3 : public S3 {
   std::unique_ptr<S3Client> client_;
 };
 
-TEST_F(ClientS3, ABucketThatIsNotThereIsRefusedWhateverIsAsked) {
+TEST_F(ClientS3, EveryRequestToAMissingBucketIsRefused) {
   auto requests = requests_for_objects();
   requests.emplace_back("list", [](S3Client& client) { client.list("", [](const S3Object&) {}, {}); });
   requests.emplace_back("check_list", [](S3Client& client) { client.check_list("", {}); });
@@ -75,7 +75,7 @@ TEST_F(ClientS3, ABucketThatIsNotThereIsRefusedWhateverIsAsked) {
   }
 }
 
-TEST_F(ClientS3, WhatTheServerHasLostIsSentAgainLater) {
+TEST_F(ClientS3, ALostUploadCountsAsUnavailable) {
   answer(wire::whole(404, fault("NoSuchUpload")));
   for (const auto& [name, request] : requests_for_objects())
     EXPECT_EQ(fault_text([&] { request(*client_); }, ErrorKind::unavailable),
@@ -88,7 +88,7 @@ TEST_F(ClientS3, WhatTheServerHasLostIsSentAgainLater) {
             "s3://lab/a: the server's answer names no upload");
 }
 
-TEST_F(ClientS3, AnObjectIsPutOnlyWhereThereIsNone) {
+TEST_F(ClientS3, PutNewWritesOnlyIfTheKeyDoesNotExist) {
   int condition = 0;
   bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
     if (header(asked, "if-none-match") != "*" || condition == 200) return std::nullopt;
@@ -110,7 +110,7 @@ TEST_F(ClientS3, AnObjectIsPutOnlyWhereThereIsNone) {
   EXPECT_THAT(fault_text([&] { (void)put_new("x"); }, ErrorKind::refused), HasSubstr("do not allow"));
 }
 
-TEST_F(ClientS3, AnUnexpectedConditionIsAFault) {
+TEST_F(ClientS3, AnUnexpectedConditionalStatusIsAnError) {
   for (const int status : {409, 412}) {
     answer(wire::whole(status, fault("Conflict")));
     EXPECT_THAT(fault_text([&] { client_->put("a", "x", {}, {}); }, ErrorKind::refused),
@@ -118,7 +118,7 @@ TEST_F(ClientS3, AnUnexpectedConditionIsAFault) {
   }
 }
 
-TEST_F(ClientS3, ServersThatHaveTroubleAreAskedAgain) {
+TEST_F(ClientS3, RequestsToAServerInTroubleAreRepeated) {
   for (const Reply& reply : {wire::whole(500, ""), wire::whole(408, ""), wire::whole(429, ""),
                              wire::whole(400, fault("BadDigest")), wire::whole(200, fault("SlowDown"))}) {
     bucket_.trouble = [&, asked = 0](const Asked&) mutable -> std::optional<Reply> {
@@ -136,7 +136,7 @@ TEST_F(ClientS3, ServersThatHaveTroubleAreAskedAgain) {
               EndsWith(": Empty reply from server"));
 }
 
-TEST_F(ClientS3, AnAnswerThatIsNoObjectIsNotTakenForOne) {
+TEST_F(ClientS3, AnErrorAnswerIsNotTakenForAnObject) {
   for (const int status : {300, 301, 400}) {
     answer(wire::whole(status, fault("PermanentRedirect")));
     EXPECT_THAT(fault_text([&] { EXPECT_EQ(get("a"), ""); }, ErrorKind::refused),
@@ -149,7 +149,7 @@ TEST_F(ClientS3, AnAnswerThatIsNoObjectIsNotTakenForOne) {
   EXPECT_THAT(fault_text([&] { (void)get("a"); }, ErrorKind::refused), EndsWith(" answered 400 Odd"));
 }
 
-TEST_F(ClientS3, WhereABucketIsIsTold) {
+TEST_F(ClientS3, TheErrorNamesTheRegionOfTheBucket) {
   answer(wire::whole(301, "", "X-Amz-Bucket-Region:eu-north-1\r\n"));
   EXPECT_EQ(fault_text([&] { (void)client_->head("a", {}); }, ErrorKind::refused),
             "s3://lab/a: the bucket is in the region eu-north-1: set AWS_REGION");
@@ -161,7 +161,7 @@ TEST_F(ClientS3, WhereABucketIsIsTold) {
             "s3://lab/a: the keys that AWS_ACCESS_KEY_ID gives do not allow s3:DeleteObject");
 }
 
-TEST_F(ClientS3, HeadersAreReadInAnyLetters) {
+TEST_F(ClientS3, HeaderNamesAreCaseInsensitive) {
   bucket_.objects["/lab/a"] = "alpha";
   bucket_.metadata["/lab/a"] =
       "ETAG:\"tag\" \r\nX-Amz-Meta-Mode: 0640\r\nx-amz-meta-mtime:\t1.5\r\nDate-Of: x\r\n";
@@ -173,7 +173,7 @@ TEST_F(ClientS3, HeadersAreReadInAnyLetters) {
   EXPECT_EQ(object->size, 5);
 }
 
-TEST_F(ClientS3, AClockThatIsWrongIsTold) {
+TEST_F(ClientS3, TheErrorForAWrongClockNamesTheDifference) {
   const auto skewed = [&](std::int64_t now, const std::string& date) {
     answer(wire::whole(403, fault("RequestTimeTooSkewed"), date));
     Standing clock(now);
@@ -190,7 +190,7 @@ TEST_F(ClientS3, AClockThatIsWrongIsTold) {
   EXPECT_EQ(skewed(k_date, ""), unknown);
 }
 
-TEST_F(ClientS3, ASessionsTokenIsSentWhereThereIsOne) {
+TEST_F(ClientS3, ASessionTokenIsSentIfThereIsOne) {
   client_->put("a", "x", {}, {});
   EXPECT_EQ(server_.asked().back().head.find("x-amz-security-token"), std::string::npos);
   variables_["AWS_SESSION_TOKEN"] = "the-token";
@@ -199,7 +199,7 @@ TEST_F(ClientS3, ASessionsTokenIsSentWhereThereIsOne) {
   EXPECT_EQ(header(server_.asked().back(), "x-amz-security-token"), "the-token");
 }
 
-TEST_F(ClientS3, APageWithoutObjectsIsNotTheLastOne) {
+TEST_F(ClientS3, AnEmptyPageDoesNotEndAListing) {
   const auto page = [](const std::string& contents, const std::string& next) {
     return wire::whole(200, "<R>" + contents + "<IsTruncated>" + (next.empty() ? "false" : "true") +
                                 "</IsTruncated><NextContinuationToken>" + next +
@@ -213,12 +213,12 @@ TEST_F(ClientS3, APageWithoutObjectsIsNotTheLastOne) {
   EXPECT_THAT(listed, ElementsAre("a", "b"));
 }
 
-TEST_F(ClientS3, AConnectionIsUsedAgain) {
+TEST_F(ClientS3, ConnectionsAreReused) {
   for (int i = 0; i < 5; ++i) client_->put("a", "x", {}, {});
   EXPECT_EQ(server_.connections(), 1U);
 }
 
-TEST_F(ClientS3, WhatNoRepeatMendsIsNotTriedAgain) {
+TEST_F(ClientS3, PermanentErrorsAreNotRetried) {
   const auto fault_at = [&](const std::string& endpoint) {
     variables_["S3_ENDPOINT_URL"] = endpoint;
     client_->use(find_s3_account(caller_));
@@ -232,7 +232,7 @@ TEST_F(ClientS3, WhatNoRepeatMendsIsNotTriedAgain) {
   EXPECT_THAT(fault_at("https" + server_.address().substr(3)), HasSubstr("/no/such/bundle"));
 }
 
-TEST_F(ClientS3, AnObjectMayTakeAsLongAsItLikes) {
+TEST_F(ClientS3, ADownloadHasNoTimeLimit) {
   Hurried clock;
   S3Client client("lab", find_s3_account(caller_), 0, clock);
   bucket_.trouble = [](const Asked&) { return wire::dripped(wire::whole(200, std::string(1000, 'x'))); };
@@ -241,7 +241,7 @@ TEST_F(ClientS3, AnObjectMayTakeAsLongAsItLikes) {
 
 // ---- Texts
 
-TEST(Answers, EntitiesStandForCharacters) {
+TEST(Answers, EntitiesAreDecoded) {
   const auto element_of = [](const std::string& text) { return element("<A>" + text + "</A>", "A"); };
   EXPECT_EQ(element_of("&lt;&gt;&quot;&apos;&amp;"), "<>\"'&");
   EXPECT_EQ(element_of("&#65;&#x42;&#x7f;"), "AB\x7f");
@@ -253,7 +253,7 @@ TEST(Answers, EntitiesStandForCharacters) {
   for (const std::string xml : {"", "<A>", "</A>", "<A>1</B>"}) EXPECT_EQ(element(xml, "A"), "") << xml;
 }
 
-TEST(Answers, APageIsReadInTheServersOwnWords) {
+TEST(Answers, APageOfAListingIsParsed) {
   const S3Page page = read_page(
       "<R><EncodingType>url</EncodingType>"
       "<Contents><Key>a+b%2B</Key><Size>12</Size><LastModified>2026-01-02T03:04:05.600Z</LastModified></"

@@ -1,5 +1,4 @@
-// Outputs that have been left in a bucket: how they come back, and are told from each other without being
-// brought.
+// Tests of fetch() and digest() of outputs in a bucket.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -49,7 +48,7 @@ using testing::UnorderedElementsAre;
 using wire::Asked;
 using wire::Reply;
 
-TEST_F(FetchS3, AsItWas) {
+TEST_F(FetchS3, OutputsAreFetchedUnchanged) {
   const std::string large = std::string(std::size_t{20} << 20U, 'x') + "end";
   bring_whole({{"out/a", "alpha"}, {"out/sub/empty", ""}, {"out/large", large}},
               {{.kind = OutputEntry::Kind::folder, .path = "out/none", .mode = 0750},
@@ -70,12 +69,12 @@ TEST_F(FetchS3, AsItWas) {
   }
 }
 
-TEST_F(FetchS3, OddNamesToo) {
+TEST_F(FetchS3, FilesWithOddNamesAreFetched) {
   bring_whole({{"out/a b+c=d&e%2F", "1"}, {"out/\xff\xc3", "2"}});
   EXPECT_THAT(fetch("/out"), ElementsAre("out/a b+c=d&e%2F", "out/\xff\xc3"));
 }
 
-TEST_F(FetchS3, NamesThatLookLikeEachOther) {
+TEST_F(FetchS3, SimilarNamesAreNotConfused) {
   bring_whole({{"out/\xff", "a byte"}, {"out/%FF", "three letters"}, {"out/%25FF", "five"}});
   EXPECT_THAT(fetch("/out"), ElementsAre("out/%25FF", "out/%FF", "out/\xff"));
   const std::string out = output_store_->fetch("t", "/out", {}) + "/out/";
@@ -84,20 +83,20 @@ TEST_F(FetchS3, NamesThatLookLikeEachOther) {
   EXPECT_EQ(content_of(out + "%25FF"), "five");
 }
 
-TEST_F(FetchS3, OnlyWhatIsWanted) {
+TEST_F(FetchS3, OnlyTheRequestedPathIsFetched) {
   bring_whole({{"out/model", "m"}, {"out/models/1", "1"}, {"out/model.txt", "t"}});
   EXPECT_THAT(fetch("/out/model"), ElementsAre("out/model"));
   EXPECT_THAT(fetch("/out/models/"), ElementsAre("out/models/1"));
   EXPECT_THAT(fetch("/out/model/../models"), SizeIs(3)) << "whatever that means";
 }
 
-TEST_F(FetchS3, OfWhatHasLinksAllIsWanted) {
+TEST_F(FetchS3, OutputsWithLinksAreFetchedCompletely) {
   bring_whole({{"out/run-7/a", "x"}},
               {{.kind = OutputEntry::Kind::symbolic_link, .path = "out/latest", .target = "run-7"}});
   EXPECT_THAT(fetch("/out/latest"), ElementsAre("out/latest", "out/run-7/a"));
 }
 
-TEST_F(FetchS3, OnceForAllWhoWantIt) {
+TEST_F(FetchS3, OutputsAreFetchedOnce) {
   bring_whole({{"out/a", "alpha"}});
   const std::string folder = output_store_->fetch("t", "/out", {});
   const std::size_t asked = server_.lines().size();
@@ -110,7 +109,7 @@ TEST_F(FetchS3, OnceForAllWhoWantIt) {
   EXPECT_THAT(here(), IsEmpty());
 }
 
-TEST_F(FetchS3, NothingThatIsNotWhole) {
+TEST_F(FetchS3, IncompleteOutputsAreRefused) {
   EXPECT_THAT(fetch_fault("/out"), HasSubstr("manifest.sha256: is not in the bucket any more"));
   bring_whole({{"out/a", "alpha"}, {"out/large", std::string(std::size_t{2} << 20U, 'x')}});
   bucket_.objects["/lab/a/run/t/out/a"] = "alphabet";
@@ -125,14 +124,14 @@ TEST_F(FetchS3, NothingThatIsNotWhole) {
   EXPECT_THAT(fetch_fault("/out"), HasSubstr("manifest.entries: cannot be read"));
 }
 
-TEST_F(FetchS3, WhichFileItIsIsToldHoweverDeepItIs) {
+TEST_F(FetchS3, TheErrorNamesADeepFile) {
   const std::string name = "out/" + std::string(80, 'x') + "/sub/b";
   bring_whole({{name, "beta"}});
   bucket_.objects["/lab/a/run/t/" + name] = "changed";
   EXPECT_THAT(fetch_fault("/out"), StartsWith("…/sub/b: is not what its manifest says"));
 }
 
-TEST_F(FetchS3, NothingThatWouldLandElsewhere) {
+TEST_F(FetchS3, PathsThatLeadOutAreRefused) {
   for (const std::string path : {"../above", "out/../../above", "/above", "./above"}) {
     bring_whole({{"out/a", "x"}});
     bucket_.objects["/lab/a/run/t/" + path] = "x";
@@ -156,7 +155,7 @@ TEST_F(FetchS3, NothingThatWouldLandElsewhere) {
   EXPECT_THAT(here(), IsEmpty());
 }
 
-TEST_F(FetchS3, AServerThatIsAwayIsWaitedFor) {
+TEST_F(FetchS3, FetchRetriesWhileTheServerIsUnavailable) {
   bring_whole({{"out/a", "alpha"}});
   int refused = 0;
   bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
@@ -169,12 +168,12 @@ TEST_F(FetchS3, AServerThatIsAwayIsWaitedFor) {
   EXPECT_THAT(fetch_fault("/out/a"), HasSubstr("answered 503 SlowDown"));
 }
 
-TEST_F(FetchS3, WhatIsCutGoesOnWhereItWas) {
+TEST_F(FetchS3, AnInterruptedDownloadIsResumed) {
   const std::string large = std::string(std::size_t{1} << 20U, 'x') + std::string(std::size_t{1} << 20U, 'y');
   Contents contents{{"out/large", large}};
   for (int i = 0; i < 100; ++i) contents.emplace_back("out/" + std::to_string(i), std::to_string(i));
   bring_whole(contents);
-  std::map<std::string, std::vector<std::string>> ranges;  // by what was asked for
+  std::map<std::string, std::vector<std::string>> ranges;  // by method and object
   bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
     auto& asked_for = ranges[asked.method + " " + asked.target.substr(0, asked.target.find('?'))];
     asked_for.push_back(header(asked, "range"));
@@ -194,12 +193,12 @@ TEST_F(FetchS3, WhatIsCutGoesOnWhereItWas) {
   EXPECT_EQ(of_large.front(), "");
   EXPECT_THAT(std::vector(of_large.begin() + 1, of_large.end()), AllOf(SizeIs(6), Each("bytes=1500000-")));
   EXPECT_THAT(std::exchange(ranges["GET /lab/a/run/t/out/77"], {""}), SizeIs(6));
-  ranges.erase("GET /lab/");  // page by page
+  ranges.erase("GET /lab/");  // the listing is requested page by page
   for (const auto& [what, asked_for] : ranges) EXPECT_THAT(asked_for, SizeIs(1)) << what;
   EXPECT_THAT(ranges, SizeIs(100 + 2 + 2)) << "all, the large one twice, and two lists";
 }
 
-TEST_F(FetchS3, WhatHasComeToItsLastByteIsNotAskedForAgain) {
+TEST_F(FetchS3, ACompleteFileIsNotFetchedAgainAfterACut) {
   const std::string large(std::size_t{2} << 20U, 'x');
   bring_whole({{"out/large", large}});
   int cuts = 0;
@@ -211,7 +210,7 @@ TEST_F(FetchS3, WhatHasComeToItsLastByteIsNotAskedForAgain) {
   EXPECT_EQ(cuts, 1);
 }
 
-TEST_F(FetchS3, AServerWithoutRangesTellsItAllAgain) {
+TEST_F(FetchS3, AServerWithoutRangesSendsTheWholeFileAgain) {
   const std::string large = std::string(std::size_t{1} << 20U, 'x') + std::string(std::size_t{1} << 20U, 'y');
   bring_whole({{"out/large", large}, {"out/small", "small"}});
   bucket_.knows_ranges = false;
@@ -231,7 +230,7 @@ TEST_F(FetchS3, AServerWithoutRangesTellsItAllAgain) {
   EXPECT_THAT(clock_.waits(), IsEmpty());
 }
 
-TEST_F(FetchS3, AStopEndsIt) {
+TEST_F(FetchS3, AStopEndsAFetch) {
   bring_whole({{"out/a", "alpha"}});
   std::atomic<bool> stalls = true;
   bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
@@ -246,23 +245,23 @@ TEST_F(FetchS3, AStopEndsIt) {
   std::stop_source first;
   auto one = std::async(std::launch::async, fetch_until, first.get_token());
   server_.wait_for_requests(before + 4);  // the two lists, the listing, and the file
-  // Who waits for another one's.
+  // The second thread waits for the download of the first thread.
   std::stop_source second;
   auto other = std::async(std::launch::async, fetch_until, second.get_token());
   second.request_stop();
   EXPECT_EQ(other.wait_for(std::chrono::seconds(20)), std::future_status::ready);
   EXPECT_NE(one.wait_for(std::chrono::seconds(0)), std::future_status::ready);
-  // Who waits for the server.
+  // The first thread waits for the server.
   first.request_stop();
   EXPECT_TRUE(one.get());
   EXPECT_TRUE(other.get());
-  // Nobody is the worse for it.
+  // Later calls are not affected.
   stalls = false;
   EXPECT_THAT(fetch("/out"), ElementsAre("out/a"));
 }
 
-// Small ones come several at once, large ones by themselves.
-TEST_F(FetchS3, AStopEndsItWithinABody) {
+// Small files are downloaded in parallel, large files one by one.
+TEST_F(FetchS3, AStopEndsAFetchWithinABody) {
   const std::string large = std::string(std::size_t{2} << 20U, 'x');
   bring_whole({{"out/large", large}});
   bring_whole({{"out/large", large}, {"out/small", "alpha"}});
@@ -282,7 +281,7 @@ TEST_F(FetchS3, AStopEndsItWithinABody) {
   }
 }
 
-TEST_F(FetchS3, NothingIsForcedToTheDisk) {
+TEST_F(FetchS3, FetchedFilesAreNotSynced) {
   bring_whole({{"out/a", "alpha"}});
   test::SystemFaults system;
   EXPECT_THAT(fetch("/out"), ElementsAre("out/a"));
@@ -290,7 +289,7 @@ TEST_F(FetchS3, NothingIsForcedToTheDisk) {
   EXPECT_EQ(system->file_systems_synced, 0);
 }
 
-TEST_F(FetchS3, WhatADeadProcessHasLeftGoes) {
+TEST_F(FetchS3, FoldersOfDeadProcessesAreRemoved) {
   const auto make = [this](const std::string& name, bool is_ours) {
     const std::string folder = folder_.path() + "/" + name;
     fs::create_directories(folder + "/1/out");
@@ -307,14 +306,14 @@ TEST_F(FetchS3, WhatADeadProcessHasLeftGoes) {
   bring_whole({{"out/a", "alpha"}});
   const std::string own = fs::path(output_store_->fetch("t", "/out", {})).parent_path().filename();
   EXPECT_THAT(here(), UnorderedElementsAre("combu-alive0", "combu-backup", "others-dead", own));
-  // Another process's, while this one lives.
+  // The folder of another process, while the first process lives.
   const auto other = open_s3("s3://lab/a/run", caller_, clock_);
   const std::string others = fs::path(other->fetch("t", "/out", {})).parent_path().filename();
   EXPECT_THAT(here(), UnorderedElementsAre("combu-alive0", "combu-backup", "others-dead", own, others));
   ::close(lock);
 }
 
-TEST_F(FetchS3, WhatIsSharedTakesThePlaceOfWhatWasFetched) {
+TEST_F(FetchS3, SharedOutputsReplaceFetchedOutputs) {
   bring_whole({{"out/a", "own"}});
   EXPECT_EQ(content_of(output_store_->fetch("t", "/out", {}) + "/out/a"), "own");
   for (const std::string name : {"out/a", "manifest.entries"})
@@ -325,7 +324,7 @@ TEST_F(FetchS3, WhatIsSharedTakesThePlaceOfWhatWasFetched) {
   EXPECT_EQ(content_of(output_store_->fetch("t", "/out", {}) + "/out/a"), "another's");
 }
 
-// ---- What it holds, without its being brought
+// ---- Digests without a download
 
 class DigestS3 : public FetchS3 {
  protected:
@@ -346,7 +345,7 @@ class DigestS3 : public FetchS3 {
                  {.kind = OutputEntry::Kind::hard_link, .path = "out/thrice", .target = "out/again"}},
                 {{"out/run", "#!"}});
   }
-  // What find_inputs() makes of it.
+  // Returns the digest of the downloaded output.
   [[nodiscard]] std::string brought(const std::string& path) {
     Trial trial{.inputs = {Input{.from = path, .trial = "t", .to = "/in"}}};
     find_inputs(trial, {}, [this](const std::string& left_by, const std::string& at) {
@@ -356,7 +355,7 @@ class DigestS3 : public FetchS3 {
   }
 };
 
-TEST_F(DigestS3, IsThatOfWhatComes) {
+TEST_F(DigestS3, EqualsTheDigestOfTheFetchedOutput) {
   std::map<std::string, std::string> digests;
   const std::vector<std::string> paths{
       "/out",      "/out/",         "/out/sub", "/out/latest", "/out/latest/b", "/out/again",   "/out/run",
@@ -372,7 +371,7 @@ TEST_F(DigestS3, IsThatOfWhatComes) {
   EXPECT_NE(digests["/out/a"], digests["/out/run"]);
 }
 
-TEST_F(DigestS3, IsAskedForOnce) {
+TEST_F(DigestS3, TheListsAreRequestedOnce) {
   const std::size_t before = server_.lines().size();
   (void)output_store_->digest("t", "/out", {});
   (void)output_store_->digest("t", "/out/a", {});
@@ -383,13 +382,13 @@ TEST_F(DigestS3, IsAskedForOnce) {
   EXPECT_EQ(output_store_->digest("t", "/out/a", {}), brought("/out/a"));
 }
 
-TEST_F(DigestS3, IsNotToldWhereItsListsAreOfAnEarlierKind) {
+TEST_F(DigestS3, IsUnknownIfTheListDoesNotNameAllPrograms) {
   std::string& entries = bucket_.objects["/lab/a/run/t/manifest.entries"];
   entries.erase(entries.find(R"({"path":"manifest.entries")"));
   EXPECT_EQ(output_store_->digest("t", "/out", {}), std::nullopt);
 }
 
-TEST_F(DigestS3, OfWhatIsNotThereThereIsNone) {
+TEST_F(DigestS3, IsRefusedForAMissingOutput) {
   for (const std::string path : {"/out/never", "/out/dangling", "/out/a/b"}) {
     const auto fault = fault_of([&] { (void)output_store_->digest("t", path, {}); });
     ASSERT_TRUE(fault) << path;

@@ -1,4 +1,4 @@
-// An S3 server whose answers have no end, or come too slowly.
+// Tests with an S3 server whose answers are endless or too slow.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ class HostileS3 : public S3 {
   }
 };
 
-// Every request whose answer is kept.
+// All requests whose answer is kept in memory.
 std::vector<S3Request> requests_with_answers() {
   std::vector<S3Request> requests = requests_for_objects();
   requests.emplace_back("list", [](S3Client& client) { client.list("a/", [](const S3Object&) {}, {}); });
@@ -63,7 +63,7 @@ std::vector<S3Request> requests_with_answers() {
   return requests;
 }
 
-TEST(LeadsOut, IsTrueOfNamesThatAreNoPathsBelowATrialsPlace) {
+TEST(LeadsOut, IsTrueForNamesThatAreNotPathsBelowTheTrialsFolder) {
   for (const char* name : {"", "/", "/out", "..", "out/..", "../out", "out/../x", ".", "./out", "out/.",
                            "out/", "out//x", "out//", "//out"})
     EXPECT_TRUE(outputs::leads_out(name)) << name;
@@ -72,7 +72,7 @@ TEST(LeadsOut, IsTrueOfNamesThatAreNoPathsBelowATrialsPlace) {
     EXPECT_FALSE(outputs::leads_out(name)) << name;
 }
 
-TEST(AsListed, ANameThatCombuDoesNotWriteMakesTheListUnknown) {
+TEST(AsListed, ANameThatCombuCannotHaveWrittenMakesTheDigestUnknown) {
   const std::string sum = sha256_of("x");
   const std::string entries = R"({"path":"manifest.entries","kind":"file","mode":"0644","mtime":"0"})"
                               "\n";
@@ -80,7 +80,7 @@ TEST(AsListed, ANameThatCombuDoesNotWriteMakesTheListUnknown) {
   EXPECT_FALSE(outputs::as_listed(sum + "  out//x\n", entries).known);
 }
 
-TEST_F(HostileS3, AnAnswerWithoutAnEndIsRefused) {
+TEST_F(HostileS3, AnEndlessAnswerIsRefused) {
   for (const Reply& reply : without_end("<a>", k_text)) {
     answer(reply);
     expect_refused(&list, "the answer of http://127.0.0.1:");
@@ -92,7 +92,7 @@ TEST_F(HostileS3, AnAnswerWithoutAnEndIsRefused) {
   }
 }
 
-TEST_F(HostileS3, HeadersWithoutAnEndAreRefused) {
+TEST_F(HostileS3, EndlessHeadersAreRefused) {
   const std::string line = "X-Header: " + std::string(1000, 'x') + "\r\n";
   const std::string interim = "HTTP/1.1 100 Continue\r\n\r\n";
   auto requests = requests_with_answers();
@@ -107,7 +107,7 @@ TEST_F(HostileS3, HeadersWithoutAnEndAreRefused) {
   expect_refused(&list, "has more than 256 KiB of headers");
 }
 
-TEST_F(HostileS3, AnAnswerThatIsKeptAndTakesTooLongIsGivenUp) {
+TEST_F(HostileS3, AnAnswerKeptInMemoryHasATimeLimit) {
   Hurried clock;
   answer(wire::endless(k_ok + "Content-Length: 10000000000\r\n\r\n", "x"));
   const auto connection = client(clock);
@@ -126,7 +126,7 @@ TEST_F(HostileS3, AnUploadMayTakeLongerThanAnAnswer) {
   EXPECT_EQ(bucket_.objects["/lab/a"].size(), content.size());
 }
 
-TEST_F(HostileS3, AnswersThatComeByteByByteAreUnderstood) {
+TEST_F(HostileS3, AnswersThatArriveByteByByteAreParsed) {
   bucket_.objects = {{"/lab/a/1", "one"}, {"/lab/a/2", "two"}, {"/lab/a/3", "three"}};
   bool is_within = false;
   bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
@@ -144,7 +144,7 @@ TEST_F(HostileS3, AnswersThatComeByteByByteAreUnderstood) {
   EXPECT_EQ(connection->get_text("a/4", 5, {}), std::nullopt);
 }
 
-TEST_F(HostileS3, PagesWithoutAnEndAreRefused) {
+TEST_F(HostileS3, EndlessListingsAreRefused) {
   const auto page = [](const std::string& contents, const std::string& token) {
     return wire::whole(200, "<R>" + contents + "<IsTruncated>true</IsTruncated><NextContinuationToken>" +
                                 token + "</NextContinuationToken></R>");
@@ -159,7 +159,7 @@ TEST_F(HostileS3, PagesWithoutAnEndAreRefused) {
   expect_refused(&list, "the server lists more than 2000000 objects");
 }
 
-TEST_F(HostileS3, ATextHasAsManyBytesAsItMayHave) {
+TEST_F(HostileS3, ATextAboveItsSizeLimitIsRefused) {
   for (const Reply& reply : without_end("x", k_text)) {
     answer(reply);
     expect_refused([](S3Client& client) { (void)client.get_text("a", 1 << 20, {}); }, "is larger than 1 MiB");
@@ -176,7 +176,7 @@ TEST_F(HostileS3, ATextHasAsManyBytesAsItMayHave) {
               HasSubstr("is larger than 1000"));
 }
 
-TEST_F(HostileS3, ManyAmpersandsAreReadInTheTimeThatTheyTake) {
+TEST_F(HostileS3, ManyAmpersandsAreParsedInLinearTime) {
   const std::string key(1 << 20, '&');
   answer(wire::whole(200, "<R><Contents><Key>" + key + "</Key></Contents></R>"));
   std::string listed;
@@ -184,7 +184,7 @@ TEST_F(HostileS3, ManyAmpersandsAreReadInTheTimeThatTheyTake) {
   EXPECT_EQ(listed.size(), key.size());
 }
 
-TEST_F(HostileS3, AnObjectThatIsLargerThanItsListingSaysIsNotFetchedToItsEnd) {
+TEST_F(HostileS3, AFetchEndsIfAnObjectIsLargerThanItsListingSays) {
   const std::string sum = sha256_of("small");
   for (const std::size_t size : {std::size_t{5}, std::size_t{2} << 20U}) {
     bucket_.objects = {{"/lab/a/run/t/manifest.sha256", sum + "  out/file\n"},

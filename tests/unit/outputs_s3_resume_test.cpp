@@ -1,4 +1,4 @@
-// Outputs that come back from a bucket, step by step: what has come once is not asked for again.
+// Tests of resumed downloads from a bucket: no file is downloaded twice.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -45,13 +45,13 @@ class ResumedS3 : public FetchS3 {
     return wire::cut("HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(content.size()) + "\r\n\r\n" +
                      content.substr(0, content.size() / 2));
   }
-  // How often an object was asked for.
+  // The number of requests for an object.
   [[nodiscard]] std::ptrdiff_t requests(const std::string& name) const {
     return std::ranges::count(server_.lines(), "GET /lab/a/run/t/" + name);
   }
 };
 
-TEST_F(ResumedS3, LargeFilesComeOneAfterTheOther) {
+TEST_F(ResumedS3, LargeFilesAreFetchedOneByOne) {
   bring_whole({{"out/a", large('a')}, {"out/b", large('b')}, {"out/c", large('c')}});
   int asked_for = 0;
   bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
@@ -67,7 +67,7 @@ TEST_F(ResumedS3, LargeFilesComeOneAfterTheOther) {
   EXPECT_EQ(requests("out/c"), 1);
 }
 
-TEST_F(ResumedS3, WhatHasComeBeforeAStopIsNotAskedForAgain) {
+TEST_F(ResumedS3, FilesFetchedBeforeAStopAreNotFetchedAgain) {
   bring_whole({{"out/a", large('a')}, {"out/b", large('b')}, {"out/small", "small"}});
   std::stop_source stop;
   bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
@@ -84,7 +84,7 @@ TEST_F(ResumedS3, WhatHasComeBeforeAStopIsNotAskedForAgain) {
   EXPECT_EQ(requests("out/small"), 1);
 }
 
-TEST_F(ResumedS3, ASmallFileThatIsCutIsAskedForThreeTimesAtOnce) {
+TEST_F(ResumedS3, ASmallFileThatIsCutIsRequestedThreeTimesWithoutPause) {
   const std::string content(1000, 'x');
   bring_whole({{"out/a", content}});
   bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
@@ -96,7 +96,7 @@ TEST_F(ResumedS3, ASmallFileThatIsCutIsAskedForThreeTimesAtOnce) {
   EXPECT_EQ(requests("out/a"), 3 * 6);
 }
 
-TEST_F(ResumedS3, ASmallFileThatIsRefusedIsAskedForOnce) {
+TEST_F(ResumedS3, ASmallFileThatIsRefusedIsRequestedOnce) {
   bring_whole({{"out/a", "alpha"}});
   bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
     if (asked.method != "GET" || !asked.target.ends_with("out/a")) return std::nullopt;
@@ -106,7 +106,7 @@ TEST_F(ResumedS3, ASmallFileThatIsRefusedIsAskedForOnce) {
   EXPECT_EQ(requests("out/a"), 1);
 }
 
-TEST_F(ResumedS3, OnlyFoldersThatAreWantedAreMade) {
+TEST_F(ResumedS3, OnlyRequestedFoldersAreMade) {
   bring_whole({{"out/model/a", "x"}},
               {{.kind = OutputEntry::Kind::folder, .path = "out/model/none", .mode = 0755},
                {.kind = OutputEntry::Kind::folder, .path = "out/other", .mode = 0755}});
@@ -115,7 +115,7 @@ TEST_F(ResumedS3, OnlyFoldersThatAreWantedAreMade) {
   EXPECT_FALSE(fs::exists(folder / "out/other"));
 }
 
-TEST_F(ResumedS3, WhatIsFetchedOfAnotherTrialStays) {
+TEST_F(ResumedS3, FetchedOutputsOfAnotherTrialStay) {
   bring_whole({{"out/a", "alpha"}});
   for (const std::string name : {"out/a", "manifest.sha256", "manifest.entries"})
     bucket_.objects["/lab/a/run/u/" + name] = bucket_.objects["/lab/a/run/t/" + name];
@@ -127,7 +127,7 @@ TEST_F(ResumedS3, WhatIsFetchedOfAnotherTrialStays) {
   EXPECT_EQ(content_of(output_store_->fetch("t", "/out", {}) + "/out/a"), "later");
 }
 
-TEST_F(ResumedS3, AFullDiskIsToldWithWhatHelps) {
+TEST_F(ResumedS3, TheErrorForAFullDiskNamesTmpdir) {
   bring_whole({{"out/a", "alpha"}});
   {
     test::SystemFaults system;
@@ -139,7 +139,7 @@ TEST_F(ResumedS3, AFullDiskIsToldWithWhatHelps) {
   EXPECT_THAT(fetch("/out"), ElementsAre("out/a"));
 }
 
-// ---- Who fetches the same
+// ---- Concurrent calls for the same path
 
 class FetchedTest : public testing::Test {
  protected:
@@ -151,7 +151,7 @@ class FetchedTest : public testing::Test {
   outputs::Fetched fetched_{(fs::create_directories(folder_.path()), folder_.path())};
 };
 
-TEST_F(FetchedTest, AnUnexpectedFaultIsPassedOnAndTheNextOneBeginsAnew) {
+TEST_F(FetchedTest, AnUnexpectedExceptionPassesThroughAndTheNextCallStartsAgain) {
   EXPECT_THROW(at([](outputs::Fetch&) { throw std::runtime_error("odd"); }), std::runtime_error);
   int calls = 0;
   const std::string folder = at([&](outputs::Fetch&) { ++calls; });
@@ -161,7 +161,7 @@ TEST_F(FetchedTest, AnUnexpectedFaultIsPassedOnAndTheNextOneBeginsAnew) {
       << "of what was given up, nothing is left";
 }
 
-TEST_F(FetchedTest, WhoWantsTheSameWaitsForIt) {
+TEST_F(FetchedTest, ConcurrentCallsShareOneDownload) {
   constexpr std::size_t k_others = 8;
   std::atomic<std::size_t> waiting = 0;
   std::atomic<int> calls = 0;

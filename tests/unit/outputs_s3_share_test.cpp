@@ -1,4 +1,4 @@
-// Outputs of one trial that become those of another one, in a bucket.
+// Tests of share() in a bucket: outputs of one trial are copied to another trial.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ class SharedS3 : public FetchS3 {
     return output_store_->share(std::vector<Sharing>{{.trial = trial, .from = "s3://lab/a/run/" + from}})
         .at(0);
   }
-  // Names without the manifest's and the entries'.
+  // The names of the trial's outputs, without the manifest and the list of entries.
   [[nodiscard]] std::vector<std::string> left_by(const std::string& trial) const {
     std::vector<std::string> names;
     for (const auto& [key, content] : bucket_.objects)
@@ -50,7 +50,7 @@ class SharedS3 : public FetchS3 {
         names.push_back(key.substr(place.size()));
     return names;
   }
-  // By somebody, later.
+  // Changes a file after the manifest was written.
   void edit(const std::string& name, const std::string& content) {
     bucket_.objects["/lab/a/run/" + name] = content;
     bucket_.written["/lab/a/run/" + name] = "2026-01-02T00:00:00.000Z";
@@ -60,7 +60,7 @@ class SharedS3 : public FetchS3 {
   }
 };
 
-TEST_F(SharedS3, AllOfItAlongAChain) {
+TEST_F(SharedS3, AllOutputsAreSharedAlongAChain) {
   EXPECT_EQ(share("u"), "");
   EXPECT_EQ(share("v", "u"), "");
   for (const std::string trial : {"u", "v"}) {
@@ -70,7 +70,7 @@ TEST_F(SharedS3, AllOfItAlongAChain) {
   EXPECT_EQ(requests("GET /lab/a/run/t/out/a"), 0U) << "nothing is read";
 }
 
-TEST_F(SharedS3, WhatWasEditedIsNotShared) {
+TEST_F(SharedS3, EditedOutputsAreNotShared) {
   EXPECT_EQ(share("u"), "");
   for (const std::string name : {"out/a", "out/b%25FF &+", "out/thrice"}) {
     const std::string before = bucket_.objects["/lab/a/run/u/" + name];
@@ -85,13 +85,13 @@ TEST_F(SharedS3, WhatWasEditedIsNotShared) {
   }
 }
 
-TEST_F(SharedS3, WhatSomebodyHasAddedIsNotTaken) {
+TEST_F(SharedS3, AddedObjectsAreNotShared) {
   edit("t/out/notes", "mine");
   EXPECT_EQ(share("u"), "");
   EXPECT_THAT(left_by("u"), UnorderedElementsAre("a", "b%25FF &+", "again", "thrice"));
 }
 
-// Servers leave decimals out as they like.
+// Servers omit decimals of times in different ways.
 TEST_F(SharedS3, TimesAreComparedAsTimes) {
   const auto set = [&](const std::string& manifest, const std::string& file) {
     bucket_.objects["/lab/a/run/t/out/a"] = "edited";
@@ -114,14 +114,14 @@ TEST_F(SharedS3, TimesAreComparedAsTimes) {
   }
 }
 
-TEST_F(SharedS3, WhatIsNotThereIsNotShared) {
+TEST_F(SharedS3, MissingOutputsAreNotShared) {
   bucket_.objects.erase("/lab/a/run/t/out/a");
   EXPECT_EQ(share("u"), "a/run/t/out/a: is not in the bucket any more");
   bucket_.objects.erase("/lab/a/run/t/manifest.sha256");
   EXPECT_EQ(share("u"), "a/run/t/manifest.sha256: is not in the bucket any more");
 }
 
-TEST_F(SharedS3, OneThatFailsHalfWayLeavesNothing) {
+TEST_F(SharedS3, AShareThatFailsHalfWayLeavesNothing) {
   bucket_.trouble = [](const Asked& asked) -> std::optional<Reply> {
     if (asked.method != "PUT" || !asked.target.ends_with("/thrice")) return std::nullopt;
     return wire::whole(403, fault("AccessDenied"));
@@ -130,8 +130,8 @@ TEST_F(SharedS3, OneThatFailsHalfWayLeavesNothing) {
   EXPECT_THAT(keys(), Each(StartsWith("/lab/a/run/t/")));
 }
 
-// A server copies no more than 5 GiB at once.
-TEST_F(SharedS3, WhatIsTooLargeToBeCopiedIsNotShared) {
+// A server copies at most 5 GiB at once.
+TEST_F(SharedS3, ObjectsTooLargeToCopyAreNotShared) {
   bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
     if (!asked.target.starts_with("/lab/?")) return std::nullopt;
     std::string xml = "<ListBucketResult>";
@@ -144,13 +144,13 @@ TEST_F(SharedS3, WhatIsTooLargeToBeCopiedIsNotShared) {
   EXPECT_THAT(keys(), Each(StartsWith("/lab/a/run/t/")));
 }
 
-TEST_F(SharedS3, TheOneThatWasThereBeforeIsReplaced) {
+TEST_F(SharedS3, EarlierOutputsAreReplaced) {
   bucket_.objects["/lab/a/run/u/out/old"] = "of an earlier attempt";
   EXPECT_EQ(share("u"), "");
   EXPECT_THAT(left_by("u"), UnorderedElementsAre("a", "b%25FF &+", "again", "thrice"));
 }
 
-TEST_F(SharedS3, WhatIsListedWithoutItsManifestIsNotShared) {
+TEST_F(SharedS3, OutputsListedWithoutTheirManifestAreNotShared) {
   bucket_.trouble = [](const Asked& asked) -> std::optional<Reply> {
     if (!asked.target.starts_with("/lab/?")) return std::nullopt;
     return wire::whole(200, "<R><Contents><Key>a/run/t/out/a</Key><Size>5</Size></Contents></R>");
@@ -158,7 +158,7 @@ TEST_F(SharedS3, WhatIsListedWithoutItsManifestIsNotShared) {
   EXPECT_EQ(share("u"), "a/run/t/manifest.sha256: is not in the bucket any more");
 }
 
-TEST_F(SharedS3, AnEditedFileThatIsLargerThanItsListingSaysIsNotReadToItsEnd) {
+TEST_F(SharedS3, ReadingEndsIfAnEditedFileIsLargerThanItsListingSays) {
   edit("t/out/a", "alphabet");
   bucket_.trouble = [](const Asked& asked) -> std::optional<Reply> {
     if (asked.method != "GET" || !asked.target.ends_with("out/a")) return std::nullopt;
@@ -167,7 +167,7 @@ TEST_F(SharedS3, AnEditedFileThatIsLargerThanItsListingSaysIsNotReadToItsEnd) {
   EXPECT_EQ(share("u"), "a/run/t/out/a: is not what its manifest says: somebody has changed it");
 }
 
-TEST_F(SharedS3, OutputsHaveComeOnlyWhereAnyWereShared) {
+TEST_F(SharedS3, HoldsAnyIsTrueOnlyIfFilesWereShared) {
   bring_whole({});
   output_store_ = open_s3("s3://lab/a/run", caller_, clock_);
   EXPECT_EQ(share("u"), "");
@@ -178,13 +178,13 @@ TEST_F(SharedS3, OutputsHaveComeOnlyWhereAnyWereShared) {
   EXPECT_TRUE(output_store_->holds_any());
 }
 
-TEST_F(SharedS3, ATrialIsWholeIfItsListIsInThisBucket) {
+TEST_F(SharedS3, IsWholeIfTheManifestIsInThisBucket) {
   EXPECT_TRUE(output_store_->is_whole("s3://lab/a/run/t"));
   EXPECT_FALSE(output_store_->is_whole("s3://lab/a/run/never"));
   EXPECT_FALSE(output_store_->is_whole("s3://other/a/run/t"));
 }
 
-TEST_F(SharedS3, WhatIsRemovedDoesNotLookWholeMeanwhile) {
+TEST_F(SharedS3, RemovalStartsWithTheManifest) {
   const std::size_t before = server_.lines().size();
   output_store_->remove("t");
   EXPECT_THAT(bucket_.objects, IsEmpty());
@@ -198,7 +198,7 @@ TEST_F(SharedS3, WhatIsRemovedDoesNotLookWholeMeanwhile) {
   output_store_->remove("never");
 }
 
-TEST(EndOfKey, IsAllOfAShortOneAndTheLastNamesOfALongOne) {
+TEST(EndOfKey, ReturnsAShortKeyAndTheLastNamesOfALongKey) {
   const std::string key = "a/run/t/out/" + std::string(30, 'n') + "/model.10";
   ASSERT_EQ(key.size(), 51U);
   EXPECT_EQ(outputs::end_of_key(key.substr(0, 50)), key.substr(0, 50));

@@ -1,5 +1,5 @@
-// Outputs on their way into a bucket: what is asked of an S3 server, and what comes of its faults. Whether
-// real ones take the signatures is tests/e2e/s3_test.py's.
+// Tests of uploading outputs to a bucket: the requests to an S3 server, and server errors.
+// tests/e2e/s3_test.py checks that real servers accept the signatures.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,14 +37,14 @@ using testing::StartsWith;
 using wire::Asked;
 using wire::Reply;
 
-TEST_F(S3, NothingHasComeWhereNothingWasLeft) {
+TEST_F(S3, HoldsAnyIsFalseWithoutFiles) {
   bring({}, "");
   EXPECT_FALSE(output_store_->holds_any());
   bring({{"out/empty", ""}});
   EXPECT_TRUE(output_store_->holds_any());
 }
 
-TEST_F(S3, FilesBecomeObjectsAndTheListOfThemComesLast) {
+TEST_F(S3, FilesBecomeObjectsAndTheManifestIsWrittenLast) {
   bring({{"out/a.txt", "alpha"}, {"out/empty", ""}});
   EXPECT_EQ(bucket_.objects["/lab/a/run/t/out/a.txt"], "alpha");
   EXPECT_EQ(bucket_.objects["/lab/a/run/t/manifest.sha256"], "sums\n");
@@ -62,7 +62,7 @@ TEST_F(S3, FilesBecomeObjectsAndTheListOfThemComesLast) {
   }
 }
 
-TEST_F(S3, ALargeFileComesInParts) {
+TEST_F(S3, ALargeFileIsUploadedInParts) {
   std::string content((std::size_t{33} << 20U) + 5, 'x');
   for (std::size_t i = 0; i < content.size(); i += 4096) content[i] = static_cast<char>(i >> 12U);
   bring({{"big", content}, {"small", "s"}});
@@ -72,7 +72,7 @@ TEST_F(S3, ALargeFileComesInParts) {
   EXPECT_EQ(server_.lines().back(), "PUT /lab/a/run/t/manifest.sha256");
 }
 
-TEST_F(S3, AServerThatOnlySaysThatPartsAreOneFileIsNotBelieved) {
+TEST_F(S3, AServerThatOnlyClaimsToHaveJoinedThePartsIsDetected) {
   bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
     if (asked.method != "POST" || asked.target.find("?uploadId=") == std::string::npos) return std::nullopt;
     return wire::whole(200, "<CompleteMultipartUploadResult/>");
@@ -84,7 +84,7 @@ TEST_F(S3, AServerThatOnlySaysThatPartsAreOneFileIsNotBelieved) {
   EXPECT_THAT(keys(), Not(Contains("/lab/a/run/t/manifest.sha256")));
 }
 
-TEST_F(S3, WhatHasNoObjectIsListedBesideThem) {
+TEST_F(S3, EntriesWithoutAnObjectAreInTheEntriesList) {
   const auto writer = output_store_->open("t", {});
   writer->add({.kind = OutputEntry::Kind::folder, .path = "out", .mode = 0750});
   add(*writer, "out/a", "alpha");
@@ -130,7 +130,7 @@ TEST_F(S3, OddNamesAreKept) {
   EXPECT_THAT(server_.lines(), Contains("PUT /lab/a/run/t/out/a%20b%2Bc%3Dd%26e%252F"));
 }
 
-TEST_F(S3, NoTwoNamesAreOneKey) {
+TEST_F(S3, DifferentNamesHaveDifferentKeys) {
   const std::vector<std::string> names{"\xff", "%FF", "%25FF", "%2525FF", "%\xff",
                                        "%ff",  "%7F", "%",     "%25",     "\x80%80"};
   std::set<std::string> keys;
@@ -147,14 +147,14 @@ TEST_F(S3, AFileThatIsTooLargeForAnObjectIsTheAttemptsFault) {
   EXPECT_EQ(fault->subject(), "out/holes");
 }
 
-TEST_F(S3, APathThatS3HasNoRoomForIsTheAttemptsFault) {
+TEST_F(S3, APathThatIsTooLongForS3IsTheAttemptsFault) {
   const auto fault = fault_of([&] { bring({{std::string(1100, 'n'), "x"}}); });
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->kind(), ErrorKind::invalid);
   EXPECT_THAT(fault->message(), HasSubstr("S3 has room for 1024"));
 }
 
-TEST_F(S3, WhatAnEarlierAttemptLeftGoesAndItsListGoesFirst) {
+TEST_F(S3, EarlierOutputsAreRemovedStartingWithTheManifest) {
   bring({{"out/a", "first"}, {"out/b", "first"}, {"out/c", "first"}});
   const std::size_t before = server_.lines().size();
   bring({{"out/a", "second"}}, "new sums\n");
@@ -168,7 +168,7 @@ TEST_F(S3, WhatAnEarlierAttemptLeftGoesAndItsListGoesFirst) {
   EXPECT_EQ(lines.back(), "PUT /lab/a/run/t/manifest.sha256");
 }
 
-TEST_F(S3, OddNamesAreFoundAgain) {
+TEST_F(S3, EarlierOutputsWithOddNamesAreRemoved) {
   for (const bool encodes : {true, false}) {
     bucket_.encodes = encodes;
     bring({{"a b+c%41&amp;", "1"}, {"line\nend", "2"}, {"ümlaut", "3"}, {"\xff", "4"}});
@@ -178,13 +178,13 @@ TEST_F(S3, OddNamesAreFoundAgain) {
   }
 }
 
-TEST_F(S3, OfAnotherTrialNothingIsTouched) {
+TEST_F(S3, OutputsOfOtherTrialsStay) {
   bucket_.objects["/lab/a/run/t2/manifest.sha256"] = "of t2";
   bring({{"out/a", "x"}});
   EXPECT_EQ(bucket_.objects["/lab/a/run/t2/manifest.sha256"], "of t2");
 }
 
-TEST_F(S3, AnAttemptThatIsGivenUpLeavesNothingThatLooksWhole) {
+TEST_F(S3, AWriterWithoutCloseLeavesNothingThatLooksComplete) {
   bring({{"out/a", "first"}});
   {
     const auto writer = output_store_->open("t", {});
@@ -196,13 +196,13 @@ TEST_F(S3, AnAttemptThatIsGivenUpLeavesNothingThatLooksWhole) {
   EXPECT_THAT(bucket_.uploads, IsEmpty()) << "parts that nobody sees cost money";
 }
 
-TEST_F(S3, NothingOfAnOldOneIsTouchedBeforeThereIsANewOne) {
+TEST_F(S3, EarlierOutputsStayUntilTheFirstEntryIsAdded) {
   bring({{"out/a", "first"}});
   { const auto writer = output_store_->open("t", {}); }
   EXPECT_TRUE(bucket_.objects.contains("/lab/a/run/t/manifest.sha256"));
 }
 
-TEST_F(S3, AServerThatHasTooMuchToDoIsAskedAgain) {
+TEST_F(S3, RequestsToAnOverloadedServerAreRepeated) {
   int refusals = 0;
   bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
     if (!asked.target.ends_with("out/a") || ++refusals > 3) return std::nullopt;
@@ -215,7 +215,7 @@ TEST_F(S3, AServerThatHasTooMuchToDoIsAskedAgain) {
   EXPECT_THAT(clock_.waits(), ElementsAre(7, 1, 2)) << "as long as it asks for";
 }
 
-TEST_F(S3, AConnectionThatIsCutIsMadeAgain) {
+TEST_F(S3, ACutConnectionIsReplaced) {
   int cuts = 0;
   bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
     if (!asked.target.ends_with("out/a") || ++cuts > 2) return std::nullopt;
@@ -226,7 +226,7 @@ TEST_F(S3, AConnectionThatIsCutIsMadeAgain) {
   EXPECT_THAT(keys(), Contains("/lab/a/run/t/manifest.sha256"));
 }
 
-TEST_F(S3, WhereItStaysThatWayAllIsTriedAgainLater) {
+TEST_F(S3, AfterTooManyRetriesTheServerCountsAsUnavailable) {
   bring({{"out/a", "first"}});
   bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
     if (asked.method == "PUT" && asked.target.ends_with("out/b")) return wire::whole(503, fault("SlowDown"));
@@ -244,7 +244,7 @@ TEST_F(S3, WhereItStaysThatWayAllIsTriedAgainLater) {
   EXPECT_TRUE(bucket_.objects.contains("/lab/a/run/t/manifest.sha256"));
 }
 
-TEST_F(S3, AnErrorBehind200IsAnError) {
+TEST_F(S3, AnErrorInAnAnswerWithStatus200IsAnError) {
   int refusals = 0;
   bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
     if (asked.method != "POST" || asked.target.find("uploadId=") == std::string::npos || ++refusals > 1)
@@ -256,7 +256,7 @@ TEST_F(S3, AnErrorBehind200IsAnError) {
   EXPECT_THAT(bucket_.objects["/lab/a/run/t/big"], SizeIs(std::size_t{17} << 20U));
 }
 
-TEST_F(S3, AStopEndsTheTriesOfAnUpload) {
+TEST_F(S3, AStopEndsTheRetriesOfAnUpload) {
   std::stop_source stop;
   bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
     if (asked.method != "PUT") return std::nullopt;
@@ -273,7 +273,7 @@ TEST_F(S3, AStopEndsTheTriesOfAnUpload) {
   EXPECT_THAT(clock_.waits(), IsEmpty());
 }
 
-TEST_F(S3, ManyFilesAtOnceFromManyTrials) {
+TEST_F(S3, ManyTrialsCanUploadManyFilesAtOnce) {
   std::vector<std::jthread> trials;
   for (int i = 0; i < 4; ++i) {
     trials.emplace_back([&, i] {
@@ -295,7 +295,7 @@ TEST_F(S3, ACheckLeavesNothing) {
   EXPECT_THAT(bucket_.uploads, IsEmpty());
 }
 
-TEST_F(S3, ACheckSaysWhatIsWrong) {
+TEST_F(S3, ACheckReportsTheCause) {
   Reply reply;
   bucket_.trouble = [&](const Asked& /*asked*/) { return reply; };
   reply = wire::whole(404, fault("NoSuchBucket"));
@@ -324,7 +324,7 @@ TEST_F(S3, ACheckSaysWhatIsWrong) {
   EXPECT_THAT(clock_.waits(), SizeIs(1));
 }
 
-TEST_F(S3, ACheckFindsThatNothingMayBeWritten) {
+TEST_F(S3, ACheckFailsWithoutWritePermission) {
   bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
     if (asked.method == "GET") return std::nullopt;
     return wire::whole(403, fault("AccessDenied"));
@@ -333,7 +333,7 @@ TEST_F(S3, ACheckFindsThatNothingMayBeWritten) {
             "s3://lab/a/run/.combu: the keys that AWS_ACCESS_KEY_ID gives do not allow s3:PutObject");
 }
 
-// ---- Its requests, by themselves
+// ---- Single requests
 
 TEST_F(S3, ObjectsAreReadBack) {
   outputs::S3Client client("lab", outputs::find_s3_account(caller_), 2, clock_);
@@ -363,8 +363,8 @@ TEST_F(S3, ObjectsAreReadBack) {
   EXPECT_EQ(asked_for, 1);
 }
 
-TEST_F(S3, AmazonsBucketsAreInTheHostsName) {
-  // A proxy sees where it is to go.
+TEST_F(S3, TheHostNameOfAmazonContainsTheBucket) {
+  // The proxy gets the address of each request.
   ASSERT_EQ(setenv("https_proxy", ("http" + server_.address().substr(3)).c_str(), 1), 0);  // NOLINT
   bucket_.trouble = [](const Asked& /*asked*/) { return wire::whole(403, "no"); };
   variables_.erase("S3_ENDPOINT_URL");

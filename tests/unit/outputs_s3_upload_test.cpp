@@ -1,4 +1,4 @@
-// Outputs on their way into a bucket: sizes at the limits of S3, what is given up, and what is asked for.
+// Tests of uploads to a bucket: sizes at the limits of S3, aborted uploads, and permissions.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ constexpr std::int64_t k_mebi = std::int64_t{1} << 20U;
 
 class UploadS3 : public S3 {
  protected:
-  // The bodies of the parts that have been sent, by number.
+  // The bodies of the uploaded parts, in the order of the requests.
   [[nodiscard]] std::vector<std::string> parts() const {
     std::vector<std::string> parts;
     for (const Asked& asked : server_.asked())
@@ -48,18 +48,18 @@ class UploadS3 : public S3 {
   }
 };
 
-TEST_F(UploadS3, NothingIsRemovedWhereNothingWas) {
+TEST_F(UploadS3, AnUploadWithoutEarlierOutputsRemovesNothing) {
   bring({{"out/a", "alpha"}, {"large", std::string(17 * k_mebi, 'x')}});
   EXPECT_FALSE(is_asked("DELETE", ""));
 }
 
-TEST_F(UploadS3, OnlyAFileThatIsLargerThanAPartComesInParts) {
+TEST_F(UploadS3, OnlyAFileThatIsLargerThanAPartIsUploadedInParts) {
   bring({{"small", std::string(16 * k_mebi, 'x')}, {"large", std::string(16 * k_mebi + 1, 'x')}});
   EXPECT_FALSE(is_asked("POST", "small"));
   EXPECT_TRUE(is_asked("POST", "large"));
 }
 
-TEST_F(UploadS3, AllPartsAreNamedInTheirOrder) {
+TEST_F(UploadS3, TheCompletionNamesAllPartsInOrder) {
   bring({{"large", std::string(33 * k_mebi, 'x')}});
   std::string completion;
   for (const Asked& asked : server_.asked())
@@ -71,7 +71,7 @@ TEST_F(UploadS3, AllPartsAreNamedInTheirOrder) {
   EXPECT_EQ(completion, expected + "</CompleteMultipartUpload>");
 }
 
-TEST_F(UploadS3, PartsHaveOneSizeInWhateverPiecesTheFileComes) {
+TEST_F(UploadS3, TheSizeOfPartsDoesNotDependOnTheSizeOfWrites) {
   std::string content(40 * k_mebi, 'x');
   for (std::size_t i = 0; i < content.size(); i += 4096) content[i] = static_cast<char>(i >> 12U);
   const auto writer = output_store_->open("t", {});
@@ -85,7 +85,7 @@ TEST_F(UploadS3, PartsHaveOneSizeInWhateverPiecesTheFileComes) {
   EXPECT_THAT(sizes, UnorderedElementsAre(16 * k_mebi, 16 * k_mebi, 8 * k_mebi));
 }
 
-// S3 takes 10,000 parts.
+// S3 allows at most 10,000 parts.
 TEST_F(UploadS3, PartsOfAVeryLargeFileAreLarger) {
   constexpr std::int64_t k_size = 400 * 1024 * k_mebi;
   const auto writer = output_store_->open("t", {});
@@ -99,7 +99,7 @@ TEST_F(UploadS3, PartsOfAVeryLargeFileAreLarger) {
   EXPECT_LT(size, 50 * k_mebi);
 }
 
-TEST_F(UploadS3, AnObjectHas5TebibytesAtMost) {
+TEST_F(UploadS3, AnObjectHasAtMost5Tebibytes) {
   constexpr std::int64_t k_most = std::int64_t{5} << 40U;
   const auto writer = output_store_->open("t", {});
   writer->add({.path = "most", .size = k_most});
@@ -109,14 +109,14 @@ TEST_F(UploadS3, AnObjectHas5TebibytesAtMost) {
   EXPECT_EQ(fault->message(), "is larger than what is brought to a bucket as one object: 5 TiB");
 }
 
-TEST_F(UploadS3, AKeyHas1024BytesAtMost) {
+TEST_F(UploadS3, AKeyHasAtMost1024Bytes) {
   const std::string name(1024 - std::string("a/run/t/").size(), 'n');
   EXPECT_FALSE(fault_of([&] { bring({{name, "x"}}); }));
   EXPECT_TRUE(fault_of([&] { bring({{name + "n", "x"}}); }));
 }
 
-// What is larger, a server does not copy.
-TEST_F(UploadS3, AnotherNameOfAFileIsACopyUpTo5Gibibytes) {
+// A server copies at most 5 GiB.
+TEST_F(UploadS3, AHardLinkIsACopyUpTo5Gibibytes) {
   constexpr std::int64_t k_most = std::int64_t{5} << 30U;
   const auto writer = output_store_->open("t", {});
   for (const std::int64_t more : {0, 1}) {
@@ -129,7 +129,7 @@ TEST_F(UploadS3, AnotherNameOfAFileIsACopyUpTo5Gibibytes) {
   EXPECT_THAT(bucket_.objects["/lab/a/run/t/manifest.entries"], HasSubstr("more-again"));
 }
 
-TEST_F(UploadS3, AFaultEndsWhatElseIsUnderWay) {
+TEST_F(UploadS3, AnErrorEndsTheOtherUploads) {
   bucket_.trouble = [](const Asked& asked) -> std::optional<Reply> {
     if (asked.target.ends_with("out/stalls")) return wire::stall();
     if (asked.target.ends_with("out/refused")) return wire::whole(403, fault("AccessDenied"));
@@ -140,7 +140,7 @@ TEST_F(UploadS3, AFaultEndsWhatElseIsUnderWay) {
   EXPECT_EQ(fault->kind(), ErrorKind::refused) << "the first one is told";
 }
 
-TEST_F(UploadS3, AFaultIsToldBeforeAllHasCome) {
+TEST_F(UploadS3, AnErrorIsThrownBeforeAllFilesAreAdded) {
   bucket_.trouble = [](const Asked& asked) -> std::optional<Reply> {
     if (asked.method != "PUT") return std::nullopt;
     return wire::whole(403, fault("AccessDenied"));
@@ -153,7 +153,7 @@ TEST_F(UploadS3, AFaultIsToldBeforeAllHasCome) {
   EXPECT_EQ(fault->kind(), ErrorKind::refused);
 }
 
-TEST_F(UploadS3, WhatIsGivenUpIsNotWaitedFor) {
+TEST_F(UploadS3, AWriterWithoutCloseDoesNotWaitForItsUploads) {
   bucket_.trouble = [](const Asked& asked) -> std::optional<Reply> {
     if (asked.method != "PUT") return std::nullopt;
     return wire::stall();
@@ -161,10 +161,10 @@ TEST_F(UploadS3, WhatIsGivenUpIsNotWaitedFor) {
   const auto writer = output_store_->open("t", {});
   add(*writer, "a", "x");
   add(*writer, "b", "x");
-  server_.wait_for_requests(2);  // a list, and the first one
+  server_.wait_for_requests(2);  // a listing, and the first file
 }
 
-TEST_F(UploadS3, AStopIsNoFaultOfTheServer) {
+TEST_F(UploadS3, AStopCountsAsCancelled) {
   std::stop_source stop;
   const auto writer = output_store_->open("t", stop.get_token());
   add(*writer, "a", "x");
@@ -175,7 +175,7 @@ TEST_F(UploadS3, AStopIsNoFaultOfTheServer) {
   EXPECT_FALSE(bucket_.objects.contains("/lab/a/run/t/manifest.sha256"));
 }
 
-TEST_F(UploadS3, KeysThatChangeDuringARunAreUsed) {
+TEST_F(UploadS3, KeysThatChangeDuringARunTakeEffect) {
   bring({{"a", "x"}});
   EXPECT_THAT(header(server_.asked().back(), "Authorization"),
               StartsWith("AWS4-HMAC-SHA256 Credential=the-key/"));
@@ -185,7 +185,7 @@ TEST_F(UploadS3, KeysThatChangeDuringARunAreUsed) {
               StartsWith("AWS4-HMAC-SHA256 Credential=later-key/"));
 }
 
-TEST_F(UploadS3, ACheckNeedsNoRightToRemove) {
+TEST_F(UploadS3, ACheckNeedsNoPermissionToRemove) {
   bucket_.trouble = [](const Asked& asked) -> std::optional<Reply> {
     if (asked.method != "DELETE") return std::nullopt;
     return wire::whole(403, fault("AccessDenied"));

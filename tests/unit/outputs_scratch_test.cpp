@@ -1,4 +1,4 @@
-// Folders for what can be had again, beside those of other processes that live or have died.
+// Tests of Scratch beside the folders of other processes, alive or dead.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -42,7 +42,7 @@ class ScratchTest : public testing::Test {
   test::SystemFaults system_;
 };
 
-TEST_F(ScratchTest, GoesWithAllThatIsInIt) {
+TEST_F(ScratchTest, TheDestructorRemovesTheFolderAndItsContent) {
   {
     const Scratch scratch(folder_.path());
     fs::create_directories(scratch.path() + "/1/out");
@@ -51,7 +51,7 @@ TEST_F(ScratchTest, GoesWithAllThatIsInIt) {
   EXPECT_THAT(names_in(folder_.path()), IsEmpty());
 }
 
-TEST_F(ScratchTest, WhatCannotBeRemovedStaysForTheNextProcess) {
+TEST_F(ScratchTest, TheNextScratchRemovesALeftover) {
   const fs::path dead = fs::path(folder_.path()) / "combu-dead00";
   fs::create_directories(dead / "1/out");
   for (const std::string name : {".combu-lock", "1/out/a", "1/out/b"}) std::ofstream(dead / name) << "";
@@ -64,8 +64,8 @@ TEST_F(ScratchTest, WhatCannotBeRemovedStaysForTheNextProcess) {
   EXPECT_THAT(names_in(folder_.path()), IsEmpty());
 }
 
-// By a process that takes it for a dead one's: it is not locked yet.
-TEST_F(ScratchTest, AFolderThatIsRemovedBeforeItIsLockedIsMadeAnew) {
+// The new folder is not locked yet, so another process takes it for a leftover and removes it.
+TEST_F(ScratchTest, AFolderThatIsRemovedBeforeItIsLockedIsMadeAgain) {
   std::string removed;
   system_->before_lock = [&] {
     removed = *names_in(folder_.path()).begin();
@@ -77,8 +77,8 @@ TEST_F(ScratchTest, AFolderThatIsRemovedBeforeItIsLockedIsMadeAnew) {
   EXPECT_THAT(names_in(scratch.path()), ElementsAre(".combu-lock"));
 }
 
-// By a process that is about to remove it.
-TEST_F(ScratchTest, AFolderThatAnotherProcessHasLockedIsGivenUp) {
+// Another process locks the new folder and is about to remove it.
+TEST_F(ScratchTest, AFolderThatAnotherProcessHasLockedIsReplaced) {
   std::optional<Descriptor> other;
   system_->before_lock = [&] {
     const std::string name = *names_in(folder_.path()).begin();
@@ -89,7 +89,7 @@ TEST_F(ScratchTest, AFolderThatAnotherProcessHasLockedIsGivenUp) {
   EXPECT_THAT(names_in(folder_.path()), ElementsAre(fs::path(scratch.path()).filename()));
 }
 
-TEST_F(ScratchTest, WhyNoFolderCanBeMadeIsTold) {
+TEST_F(ScratchTest, TheErrorSaysWhyNoFolderCanBeMade) {
   const std::string begin = folder_.path() + ": no folder can be made there for what comes from the bucket: ";
   system_->is_out_of_descriptors = true;
   EXPECT_EQ(fault(), begin + "Too many open files; set TMPDIR");

@@ -1,4 +1,4 @@
-// Outputs of one trial that become those of another one, in folders.
+// Tests of share() in a folder: outputs of one trial become those of another trial.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ using testing::IsEmpty;
 using testing::StartsWith;
 using testing::UnorderedElementsAre;
 
-// What a trial has left is another one's, too.
+// A trial `t` with outputs, which the tests share with other trials.
 class Shared : public Outputs {
  protected:
   void SetUp() override {
@@ -53,14 +53,14 @@ class Shared : public Outputs {
     return open_folder(there())->share(wanted);
   }
   [[nodiscard]] std::string there() const { return folder_.path() + "/other/run"; }
-  // By somebody, some time after it was left.
+  // Changes a file after the manifest was written.
   void edit(const fs::path& file, const std::string& content) const {
     std::ofstream(file) << content;
     fs::last_write_time(file, fs::last_write_time(home() / k_manifest_name) + std::chrono::seconds(1));
   }
 };
 
-TEST_F(Shared, AllThatTheManifestNamesIsThere) {
+TEST_F(Shared, AllFilesOfTheManifestAreShared) {
   EXPECT_THAT(share({{.trial = "u", .from = home()}, {.trial = "v", .from = home()}}), ElementsAre("", ""));
   EXPECT_THAT(names_in(there()), UnorderedElementsAre("u", "v"));
   for (const char* trial : {"u", "v"}) {
@@ -82,7 +82,7 @@ TEST_F(Shared, AllThatTheManifestNamesIsThere) {
   }
 }
 
-TEST_F(Shared, TheOneThatWasThereBeforeIsReplaced) {
+TEST_F(Shared, EarlierOutputsAreReplaced) {
   fs::create_directories(fs::path(there()) / "u/old");
   fs::create_directories(fs::path(there()) / ".u.unfinished/older");
   EXPECT_THAT(share({{.trial = "u", .from = home()}}), ElementsAre(""));
@@ -90,7 +90,7 @@ TEST_F(Shared, TheOneThatWasThereBeforeIsReplaced) {
   EXPECT_THAT(names_in(there()), UnorderedElementsAre("u"));
 }
 
-TEST_F(Shared, WhatIsNotWholeIsNotShared) {
+TEST_F(Shared, IncompleteOutputsAreNotShared) {
   fs::remove(home() / "out/sub/odd\\ na\nme");
   EXPECT_THAT(share({{.trial = "u", .from = home()}}), ElementsAre(HasSubstr("is not there any more")));
   fs::remove(home() / "manifest.sha256");
@@ -99,8 +99,8 @@ TEST_F(Shared, WhatIsNotWholeIsNotShared) {
   EXPECT_THAT(names_in(there()), IsEmpty());
 }
 
-// Also of what has been shared before: links and clones keep the manifest's time.
-TEST_F(Shared, WhatWasEditedIsNotShared) {
+// This also holds for shared outputs: links and clones keep the manifest's time.
+TEST_F(Shared, EditedOutputsAreNotShared) {
   const fs::path file = home() / "out/a.txt";
   edit(file, "ALPHA");
   EXPECT_THAT(share({{.trial = "u", .from = home()}}),
@@ -115,7 +115,7 @@ TEST_F(Shared, WhatWasEditedIsNotShared) {
   EXPECT_THAT(share({{.trial = "v", .from = shared}}), ElementsAre(HasSubstr("somebody has changed it")));
 }
 
-TEST_F(Shared, WhatIsNotNewerThanTheManifestIsNotRead) {
+TEST_F(Shared, FilesNotNewerThanTheManifestAreNotCompared) {
   const fs::path file = home() / "out/a.txt";
   for (const auto time : {fs::last_write_time(file), fs::last_write_time(home() / k_manifest_name)}) {
     edit(file, "ALPHA");
@@ -125,14 +125,14 @@ TEST_F(Shared, WhatIsNotNewerThanTheManifestIsNotRead) {
   }
 }
 
-TEST_F(Shared, WhatSomebodyHasAddedIsNotTaken) {
+TEST_F(Shared, AddedFilesAreNotShared) {
   edit(home() / "out/notes", "mine");
   EXPECT_THAT(share({{.trial = "u", .from = home()}}), ElementsAre(""));
   EXPECT_THAT(names_in(fs::path(there()) / "u/out"), UnorderedElementsAre("a.txt", "link", "run.sh", "sub"));
 }
 
-// Which the manifest does not name.
-TEST_F(Shared, OtherNamesOfAFileStayThatAlongAChain) {
+// The manifest does not name hard links.
+TEST_F(Shared, HardLinksStayHardLinksAlongAChain) {
   const fs::path other_disk = "/dev/shm/combu-shared." + std::to_string(getpid());
   ASSERT_TRUE(fs::exists("/dev/shm")) << "there is no other file system";
   fs::create_hard_link(home() / "out/a.txt", home() / "out/again");
@@ -147,12 +147,12 @@ TEST_F(Shared, OtherNamesOfAFileStayThatAlongAChain) {
   fs::remove_all(other_disk);
 }
 
-TEST_F(Shared, WhoCannotWriteThereIsTold) {
+TEST_F(Shared, AFolderThatCannotBeMadeIsReported) {
   std::ofstream(folder_.path() + "/other") << "a file";
   EXPECT_THAT(share({{.trial = "u", .from = home()}}), ElementsAre(HasSubstr("/other")));
 }
 
-TEST_F(Shared, TheCopiesOfAnotherFileSystemAreWhole) {
+TEST_F(Shared, CopiesOnAnotherFileSystemAreComplete) {
   const fs::path elsewhere = "/dev/shm/combu-shared." + std::to_string(getpid());
   ASSERT_TRUE(fs::exists("/dev/shm")) << "there is no other file system";
   EXPECT_THAT(open_folder(elsewhere)->share(std::vector<Sharing>{{.trial = "u", .from = home()}}),
@@ -163,7 +163,7 @@ TEST_F(Shared, TheCopiesOfAnotherFileSystemAreWhole) {
   fs::remove_all(elsewhere);
 }
 
-TEST_F(Shared, FilesAreLinkedWhereTheFileSystemHasNoClones) {
+TEST_F(Shared, FilesAreLinkedIfTheFileSystemHasNoClones) {
   SystemFaults system;
   system->clones = System::Clones::none;
   EXPECT_THAT(share({{.trial = "u", .from = home()}}), ElementsAre(""));
@@ -172,7 +172,7 @@ TEST_F(Shared, FilesAreLinkedWhereTheFileSystemHasNoClones) {
   EXPECT_EQ(system->clones_wanted, 1) << "the file system is asked once";
 }
 
-TEST_F(Shared, FilesAreClonedWhereTheFileSystemHasClones) {
+TEST_F(Shared, FilesAreClonedIfTheFileSystemHasClones) {
   SystemFaults system;
   system->clones = System::Clones::all;
   EXPECT_THAT(share({{.trial = "u", .from = home()}}), ElementsAre(""));
@@ -183,9 +183,9 @@ TEST_F(Shared, FilesAreClonedWhereTheFileSystemHasClones) {
   EXPECT_EQ(fs::last_write_time(place / "out/a.txt"), fs::last_write_time(home() / "out/a.txt"));
 }
 
-// A link would give the file's owner a file among another one's outputs.
+// If the file were a hard link, another user would own a file among these outputs.
 TEST_F(Shared, AFileOfAnotherOwnerIsCopied) {
-  const bool is_root = geteuid() == 0;  // nobody else can give a file away
+  const bool is_root = geteuid() == 0;  // only root can change the owner of a file
   SystemFaults system;
   system->clones = System::Clones::none;
   const fs::path others = home() / "out/a.txt";
@@ -207,7 +207,7 @@ TEST_F(Shared, AFileOfAnotherOwnerIsCopied) {
   }
 }
 
-TEST_F(Shared, WhatIsToLastIsOnTheDiskOrItIsNotShared) {
+TEST_F(Shared, OutputsThatCannotBeSyncedAreNotShared) {
   SystemFaults system;
   const std::vector<Sharing> wanted{{.trial = "u", .from = home()}, {.trial = "v", .from = home()}};
   system->fails_to_sync_all = true;
@@ -221,13 +221,13 @@ TEST_F(Shared, WhatIsToLastIsOnTheDiskOrItIsNotShared) {
       << "what was wrong first is told";
 }
 
-TEST_F(Shared, OneThatFailsIsToldByItselfAndTheOthersAreShared) {
+TEST_F(Shared, AFailedShareDoesNotAffectTheOthers) {
   EXPECT_THAT(share({{.trial = "u", .from = folder_.path() + "/none"}, {.trial = "v", .from = home()}}),
               ElementsAre(HasSubstr("its outputs are not there any more"), ""));
   EXPECT_THAT(names_in(there()), ElementsAre("v"));
 }
 
-TEST_F(Shared, WhatCannotBeRemovedIsToldOnce) {
+TEST_F(Shared, AFileThatCannotBeRemovedIsReportedOnce) {
   SystemFaults system;
   const fs::path unfinished = fs::path(there()) / ".u.unfinished";
   fs::create_directories(unfinished);
@@ -246,8 +246,7 @@ TEST_F(Shared, WhatCannotBeRemovedIsToldOnce) {
                                 HasSubstr("/link: cannot be removed"))));
 }
 
-// Of an experiment that was shared before.
-TEST_F(Shared, AFolderIsWholeIfItHasItsList) {
+TEST_F(Shared, IsWholeIfTheManifestExists) {
   EXPECT_TRUE(output_store_->is_whole(home()));
   fs::remove(home() / k_manifest_name);
   EXPECT_FALSE(output_store_->is_whole(home()));

@@ -1,5 +1,5 @@
-// Outputs that are on the disk before they have their name: a crash of the machine leaves them whole, or
-// none.
+// Tests that outputs are on disk before they get their final name: after a crash of the machine, they are
+// complete or missing.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ using testing::IsEmpty;
 using testing::IsSupersetOf;
 using testing::Pair;
 
-constexpr int k_synced_alone_max = 64;  // files, folders and links, with the manifest
+constexpr int k_synced_alone_max = 64;  // files, folders and links, including the manifest
 
 class Synced : public Outputs {
  protected:
@@ -44,7 +44,7 @@ class Synced : public Outputs {
     EXPECT_EQ(lstat(path.c_str(), &seen), 0) << path;
     return seen.st_ino;
   }
-  // All that stands for the outputs, and where they stand.
+  // The inode numbers of all files and folders of the outputs, and of the folder that contains them.
   [[nodiscard]] std::set<ino_t> all() const {
     std::set<ino_t> numbers{number_of(folder_.path()), number_of(home())};
     for (const auto& entry : fs::recursive_directory_iterator(home()))
@@ -55,7 +55,7 @@ class Synced : public Outputs {
   SystemFaults system_;
 };
 
-TEST_F(Synced, AFewThingsAreSyncedEachByItself) {
+TEST_F(Synced, AFewEntriesAreSyncedOneByOne) {
   const auto writer = open();
   writer->add({.kind = OutputEntry::Kind::folder, .path = "out", .mode = 0755});
   writer->add({.kind = OutputEntry::Kind::symbolic_link, .path = "out/link", .target = "a"});
@@ -65,7 +65,7 @@ TEST_F(Synced, AFewThingsAreSyncedEachByItself) {
   EXPECT_EQ(system_->file_systems_synced, 0) << "what others write is not waited for";
 }
 
-TEST_F(Synced, ManyThingsAreSyncedAtOnce) {
+TEST_F(Synced, ManyEntriesAreSyncedTogether) {
   const auto writer = open();
   add_files(*writer, k_synced_alone_max);
   writer->close("sums\n");
@@ -73,9 +73,9 @@ TEST_F(Synced, ManyThingsAreSyncedAtOnce) {
   EXPECT_THAT(system_->synced, ElementsAre(number_of(folder_.path()))) << "after the outputs have their name";
 }
 
-TEST_F(Synced, FewThingsInManyFoldersAreSyncedAtOnce) {
+TEST_F(Synced, FewEntriesInManyFoldersAreSyncedTogether) {
   std::string folders;
-  for (int i = 0; i < k_synced_alone_max - 1; ++i) folders += "d/";  // and the trial's own
+  for (int i = 0; i < k_synced_alone_max - 1; ++i) folders += "d/";  // the trial's own folder counts, too
   auto writer = open();
   add_files(*writer, 1, folders);
   writer->close("sums\n");
@@ -88,7 +88,7 @@ TEST_F(Synced, FewThingsInManyFoldersAreSyncedAtOnce) {
   EXPECT_EQ(system_->file_systems_synced, 1);
 }
 
-TEST_F(Synced, WhatCannotBeSyncedIsNotTaken) {
+TEST_F(Synced, OutputsThatCannotBeSyncedAreNotCollected) {
   const auto fault = [&](int files) {
     try {
       const auto writer = open();
@@ -107,7 +107,7 @@ TEST_F(Synced, WhatCannotBeSyncedIsNotTaken) {
   EXPECT_THAT(test::names_in(folder_.path()), IsEmpty());
 }
 
-TEST_F(Synced, NothingIsSyncedOfWhatCanBeHadAgain) {
+TEST_F(Synced, DownloadsAreNotSynced) {
   fs::create_directories(folder_.path());
   const auto writer = outputs::open_passing(folder_.path(), "t");
   add_files(*writer, 1);
@@ -116,7 +116,7 @@ TEST_F(Synced, NothingIsSyncedOfWhatCanBeHadAgain) {
   EXPECT_EQ(system_->file_systems_synced, 0);
 }
 
-TEST_F(Synced, ALargeFileIsOnItsWayToTheDiskWhileItComes) {
+TEST_F(Synced, ALargeFileIsWrittenToDiskWhileItArrives) {
   const auto writer = open();
   constexpr off_t k_step = off_t{8} << 20U;
   writer->add({.path = "large", .size = 2 * k_step + 1});

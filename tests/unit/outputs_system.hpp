@@ -1,5 +1,5 @@
 #pragma once
-// System calls as the tests of outputs have them: outputs_faults_test.cpp defines them in place of the
+// Fake system calls for tests of outputs. outputs_faults_test.cpp defines the functions in place of the
 // system's.
 
 #include <sys/types.h>
@@ -16,26 +16,26 @@ namespace combu::test {
 struct System {
   enum class Clones { as_they_are, none, all };
 
-  std::string unremovable = {};  // the name of what cannot be removed; empty: nothing
+  std::string unremovable = {};  // a name whose removal fails; empty: none
   bool is_out_of_descriptors = false;
-  bool is_disk_full = false;       // nothing can be written to a file
-  bool has_links = true;           // the file system, symbolic ones
-  bool has_exchange = true;        // renameat2(2) can exchange two names, and keep what has a name
-  bool fails_to_sync = false;      // fsync(2)
-  bool fails_to_sync_all = false;  // syncfs(2)
+  bool is_disk_full = false;       // writing to a file fails
+  bool has_links = true;           // the file system supports symbolic links
+  bool has_exchange = true;        // the file system supports the flags of renameat2(2)
+  bool fails_to_sync = false;      // fsync(2) fails
+  bool fails_to_sync_all = false;  // syncfs(2) fails
   Clones clones = Clones::as_they_are;
   std::function<void()> before_lock = {};  // called once, before the next flock(2)
 
-  std::set<ino_t> synced = {};                            // by fsync(2)
-  int file_systems_synced = 0;                            // by syncfs(2)
+  std::set<ino_t> synced = {};                            // inodes, by fsync(2)
+  int file_systems_synced = 0;                            // number of calls of syncfs(2)
   std::vector<std::pair<off_t, off_t>> written_out = {};  // offsets and sizes, by sync_file_range(2)
   int clones_wanted = 0;
 };
 
-inline System the_system;        // NOLINT: the calls of C have no other way to it
-inline std::mutex system_mutex;  // NOLINT: of what the calls write
+inline System the_system;        // NOLINT: functions of C have no other access to it
+inline std::mutex system_mutex;  // NOLINT: protects the fields that the functions write
 
-// The system is as it was when this goes.
+// Resets the fake system at the beginning and at the end of a test.
 class SystemFaults {
  public:
   SystemFaults() { the_system = {}; }

@@ -1,4 +1,4 @@
-// Outputs on their way home: out of an archive, into a folder, and nowhere else.
+// Tests of collecting outputs from an archive into a folder.
 
 #include "combu/outputs.hpp"
 
@@ -41,7 +41,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::UnorderedElementsAre;
 
-TEST_F(Outputs, NothingHasComeWhereNothingWasLeft) {
+TEST_F(Outputs, HoldsAnyIsFalseWithoutFiles) {
   EXPECT_FALSE(output_store_->holds_any());
   (void)take({Output{.path = "/out", .required = false}});
   EXPECT_TRUE(fs::exists(home() / "manifest.sha256"));
@@ -53,7 +53,7 @@ TEST_F(Outputs, NothingHasComeWhereNothingWasLeft) {
   EXPECT_TRUE(output_store_->holds_any());
 }
 
-TEST_F(Outputs, AFolderComesWithAllThatIsInIt) {
+TEST_F(Outputs, AFolderIsCollectedWithAllItsContent) {
   shelf_.archives["/data/out"] = Tar()
                                      .folder("out/")
                                      .file("out/a.txt", "alpha")
@@ -80,14 +80,14 @@ TEST_F(Outputs, AFolderComesWithAllThatIsInIt) {
   EXPECT_THAT(names_in(folder_.path()), ElementsAre("t")) << "nothing unfinished is left";
 }
 
-TEST_F(Outputs, AFileComesToItsOwnPath) {
+TEST_F(Outputs, AFileIsCollectedToItsOwnPath) {
   shelf_.archives["/result.json"] = Tar().file("result.json", "{}").bytes();
   take("/result.json");
   EXPECT_EQ(content_of(home() / "result.json"), "{}");
 }
 
-// A path that is a link in the container: the archive has the name of what it leads to.
-TEST_F(Outputs, WhatALinkLeadsToComesToTheLinksPath) {
+// If the path is a link in the container, the archive has the name of the link's target.
+TEST_F(Outputs, TheTargetOfALinkIsCollectedToTheLinksPath) {
   shelf_.archives["/out"] = Tar().folder("out-7/").file("out-7/a", "x").bytes();
   take("/out");
   EXPECT_EQ(content_of(home() / "out/a"), "x");
@@ -127,7 +127,7 @@ TEST_F(Outputs, LinksAreKeptAndNeverFollowed) {
   EXPECT_THAT(names_in(elsewhere.path()), IsEmpty());
 }
 
-TEST_F(Outputs, WhatWouldLandElsewhereIsRefused) {
+TEST_F(Outputs, PathsThatLeadOutAreRefused) {
   for (const std::string path : {"../evil", "out/../../evil", "/evil", "out/../../../evil", ".."}) {
     shelf_.archives["/out"] = Tar().folder("out/").file(path, "x").bytes();
     const auto fault = fault_of({Output{.path = "/out"}});
@@ -139,7 +139,7 @@ TEST_F(Outputs, WhatWouldLandElsewhereIsRefused) {
   EXPECT_TRUE(fault_of({Output{.path = "/out"}}));
 }
 
-TEST_F(Outputs, NobodyBecomesAnotherByAnOutput) {
+TEST_F(Outputs, SetUserIdBitsAreDropped) {
   shelf_.archives["/out"] = Tar().folder("out/", 0).file("out/a", "x", 06777).file("out/b", "y", 0).bytes();
   take("/out");
   EXPECT_EQ(fs::status(home() / "out/a").permissions(), fs::perms(0777));
@@ -147,8 +147,8 @@ TEST_F(Outputs, NobodyBecomesAnotherByAnOutput) {
   EXPECT_EQ(fs::status(home() / "out").permissions(), fs::perms(0700));
 }
 
-// As of somebody who needs sudo to reach the engine.
-TEST_F(Outputs, AllIsGivenToItsOwner) {
+// Files must belong to the calling user if combu runs under sudo to reach the engine.
+TEST_F(Outputs, AllFilesBelongToTheOwner) {
   const Owner owner =
       geteuid() == 0 ? Owner{.uid = 4000, .gid = 4001} : Owner{.uid = geteuid(), .gid = getegid()};
   output_store_ = open_folder(folder_.path() + "/lab/run", owner);
@@ -174,15 +174,15 @@ TEST_F(Outputs, AllIsGivenToItsOwner) {
   EXPECT_EQ(info.st_uid, 0U) << "a link is not followed";
 }
 
-TEST_F(Outputs, WhatIsNoFileIsLeftAndTold) {
+TEST_F(Outputs, APipeIsSkippedAndReported) {
   shelf_.archives["/out"] = Tar().folder("out/").pipe("out/pipe").file("out/a", "x").bytes();
   const CollectionResult taken = take("/out");
   EXPECT_THAT(taken.left, ElementsAre("out/pipe"));
   EXPECT_EQ(taken.files, 1U);
 }
 
-// Engines write a second name of anything as a hard link.
-TEST_F(Outputs, AnotherNameOfWhatIsNoFileIsLeftToo) {
+// Engines write every further link to an entry of any kind as a hard link.
+TEST_F(Outputs, AHardLinkToAPipeIsSkippedToo) {
   shelf_.archives["/out"] = Tar()
                                 .folder("out/")
                                 .pipe("out/pipe")
@@ -200,7 +200,7 @@ TEST_F(Outputs, AnotherNameOfWhatIsNoFileIsLeftToo) {
   EXPECT_TRUE(manifest_holds());
 }
 
-TEST_F(Outputs, AnotherNameOfALinkIsALink) {
+TEST_F(Outputs, AHardLinkToASymbolicLinkIsASymbolicLink) {
   const auto archive = Tar()
                            .folder("out/")
                            .link("out/latest", "run-7")
@@ -226,8 +226,8 @@ TEST_F(Outputs, HolesStayHoles) {
   EXPECT_TRUE(manifest_holds());
 }
 
-// Of which sums are made on another thread than what writes it.
-TEST_F(Outputs, ALargeFileComesAsItIs) {
+// The digest of a large file is computed on a separate thread.
+TEST_F(Outputs, ALargeFileIsCollectedUnchanged) {
   std::string content;
   for (unsigned i = 0; content.size() < (std::size_t{9} << 20U); ++i) content += std::to_string(i * i);
   shelf_.archives["/out"] =
@@ -238,8 +238,8 @@ TEST_F(Outputs, ALargeFileComesAsItIs) {
   EXPECT_TRUE(manifest_holds());
 }
 
-// Where they are many, they are not synced one by one.
-TEST_F(Outputs, ManyFilesComeHome) {
+// A large number of files is not synced one by one.
+TEST_F(Outputs, ManyFilesAreCollected) {
   constexpr std::size_t k_many = 1000;
   Tar tar;
   tar.folder("out/");
@@ -250,7 +250,7 @@ TEST_F(Outputs, ManyFilesComeHome) {
   EXPECT_TRUE(manifest_holds());
 }
 
-TEST_F(Outputs, WhatARunningAttemptHasSoFarIsBesideWhatIsComplete) {
+TEST_F(Outputs, PartialOutputsAreBesideTheCompleteOutputs) {
   const Key key{.run = RunId("run"), .trial = "t"};
   const std::vector<Output> outputs{Output{.path = "/out"}, Output{.path = "/late"}};
   const fs::path so_far = fs::path(folder_.path()) / partial_place("t");
@@ -275,8 +275,8 @@ TEST_F(Outputs, WhatARunningAttemptHasSoFarIsBesideWhatIsComplete) {
   EXPECT_THAT(names_in(folder_.path()), ElementsAre("t"));
 }
 
-// A file of an output may have become shorter while the engine read it: the archive ends within it.
-TEST_F(Outputs, AnArchiveThatEndsWithinAFileIsNoneAtAll) {
+// If a file becomes shorter while the engine reads it, the archive ends within that file.
+TEST_F(Outputs, AnArchiveThatEndsWithinAFileIsRefused) {
   const std::string whole = Tar().folder("out/").file("out/a", std::string(100000, 'a')).bytes();
   shelf_.archives["/out"] = whole.substr(0, 60000);
   const auto fault = fault_of({Output{.path = "/out"}});
@@ -285,7 +285,7 @@ TEST_F(Outputs, AnArchiveThatEndsWithinAFileIsNoneAtAll) {
   EXPECT_THAT(names_in(folder_.path()), IsEmpty());
 }
 
-TEST_F(Outputs, AMissingOneIsTheAttemptsFaultUnlessItMayBe) {
+TEST_F(Outputs, AMissingRequiredOutputIsTheAttemptsFault) {
   shelf_.archives["/a"] = Tar().file("a", "x").bytes();
   const auto fault = fault_of({Output{.path = "/a"}, Output{.path = "/b"}});
   ASSERT_TRUE(fault);
@@ -296,7 +296,7 @@ TEST_F(Outputs, AMissingOneIsTheAttemptsFaultUnlessItMayBe) {
   EXPECT_THAT(names_in(home()), UnorderedElementsAre("a", "manifest.sha256"));
 }
 
-TEST_F(Outputs, OneThatIsTooLargeIsTheAttemptsFault) {
+TEST_F(Outputs, AnOutputThatIsTooLargeIsTheAttemptsFault) {
   shelf_.archives["/out"] =
       Tar().folder("out/").file("out/a", std::string(600, 'x')).file("out/b", std::string(600, 'x')).bytes();
   EXPECT_EQ(take({Output{.path = "/out", .size_max = Bytes{1200}}}).size.count, 1200);
@@ -308,7 +308,7 @@ TEST_F(Outputs, OneThatIsTooLargeIsTheAttemptsFault) {
 
 constexpr int k_deep = 60;
 
-// Of a file below so many folders that no call of the system takes its whole path.
+// Returns an archive of a file in so many nested folders that no system call accepts its whole path.
 std::string deep_archive(const std::string& content) {
   Tar tar;
   std::string path = "out";
@@ -316,7 +316,7 @@ std::string deep_archive(const std::string& content) {
   return tar.file(path + "/leaf", content).bytes();
 }
 
-// The one that is as deep below `place`.
+// Returns the content of that file below `place`.
 std::string deep_content(const fs::path& place) {
   Descriptor folder(::open((place / "out").c_str(), O_RDONLY | O_DIRECTORY));
   for (int i = 0; i < k_deep; ++i)
@@ -328,7 +328,7 @@ std::string deep_content(const fs::path& place) {
   return content;
 }
 
-TEST_F(Outputs, AFileBelowManyFoldersComesHomeIsReplacedSharedAndRemoved) {
+TEST_F(Outputs, AFileBelowManyFoldersIsCollectedReplacedSharedAndRemoved) {
   shelf_.archives["/out"] = deep_archive("first");
   (void)take("/out");
   EXPECT_EQ(deep_content(home()), "first");
@@ -359,7 +359,7 @@ TEST_F(Outputs, ANameThatIsTooLongIsTheAttemptsFault) {
   }
 }
 
-TEST_F(Outputs, WhatWasThereBeforeStaysUntilAllIsThere) {
+TEST_F(Outputs, EarlierOutputsStayUntilTheNewOutputsAreComplete) {
   shelf_.archives["/out"] = Tar().folder("out/").file("out/a", "first").file("out/only-first", "x").bytes();
   take("/out");
   shelf_.archives["/out"] =
@@ -377,7 +377,7 @@ TEST_F(Outputs, WhatWasThereBeforeStaysUntilAllIsThere) {
   EXPECT_THAT(names_in(folder_.path()), ElementsAre("t"));
 }
 
-TEST_F(Outputs, AnArchiveThatEndsEarlyIsNotWhole) {
+TEST_F(Outputs, AnArchiveThatEndsEarlyIsRefused) {
   const std::string whole = Tar().folder("out/").file("out/a", std::string(10000, 'a')).bytes();
   shelf_.archives["/out"] = whole.substr(0, 5000);
   const auto fault = fault_of({Output{.path = "/out"}});
@@ -388,7 +388,7 @@ TEST_F(Outputs, AnArchiveThatEndsEarlyIsNotWhole) {
   EXPECT_TRUE(fault_of({Output{.path = "/out"}}));
 }
 
-TEST_F(Outputs, WhatADeadProcessHasLeftIsNoHindrance) {
+TEST_F(Outputs, LeftoversOfADeadProcessAreReplaced) {
   fs::create_directories(fs::path(folder_.path()) / ".t.unfinished/out");
   std::ofstream(fs::path(folder_.path()) / ".t.unfinished/out/a") << "half";
   shelf_.archives["/out"] = Tar().folder("out/").file("out/b", "whole").bytes();
@@ -396,7 +396,7 @@ TEST_F(Outputs, WhatADeadProcessHasLeftIsNoHindrance) {
   EXPECT_THAT(names_in(home() / "out"), ElementsAre("b"));
 }
 
-TEST_F(Outputs, APlaceThatCannotBeMadeIsRefused) {
+TEST_F(Outputs, AFolderThatCannotBeMadeIsRefused) {
   std::ofstream(folder_.path()) << "a file where the folder should be";
   shelf_.archives["/out"] = Tar().folder("out/").bytes();
   const auto fault = fault_of({Output{.path = "/out"}});
@@ -406,8 +406,8 @@ TEST_F(Outputs, APlaceThatCannotBeMadeIsRefused) {
   fs::remove(folder_.path());
 }
 
-TEST_F(Outputs, AnEngineThatWritesForEverIsLeftWhenNobodyCanKeepIt) {
-  // Removed under it, as when a disk goes away: the first file cannot be made.
+TEST_F(Outputs, AnErrorOfTheWriterEndsTheCopyFromTheEngine) {
+  // Removes the folder during the collection, like a disk failure: the first file cannot be created.
   shelf_.archives["/out"] =
       Tar().folder("out/").file("out/a", std::string(std::size_t{16} << 20U, 'a')).bytes();
   shelf_.before = [&] { fs::remove_all(fs::path(folder_.path()) / ".t.unfinished"); };

@@ -1,5 +1,5 @@
 #pragma once
-// A bucket that is scripted, and what tests of outputs in one begin with.
+// A scripted bucket, and a fixture for tests of outputs in a bucket.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ namespace combu::test {
 using wire::Asked;
 using wire::Reply;
 
-// Waits for nothing, and keeps how long it was asked to.
+// A clock that never waits and records the requested durations.
 class Impatient final : public Clock {
  public:
   Instant now() override { return real_clock().now(); }
@@ -60,10 +60,10 @@ inline std::string fault(const std::string& code, const std::string& more = "") 
          "</Error>";
 }
 
-// The bucket `lab` of a server, as far as the depot needs one.
+// The bucket `lab` of a fake server, as far as the output store needs one.
 class Bucket {
  public:
-  // A reply of its own to a request; nullopt lets the bucket answer.
+  // Returns a scripted reply to a request, or nullopt for the bucket's normal reply.
   using Trouble = std::function<std::optional<Reply>(const Asked&)>;
 
   Reply answer(const Asked& asked) {
@@ -76,11 +76,11 @@ class Bucket {
   }
 
   std::map<std::string, std::string> objects;                 // by "/lab/KEY"
-  std::map<std::string, std::string> metadata;                // headers of theirs
-  std::map<std::string, std::string> written;                 // when
-  std::map<std::string, std::map<int, std::string>> uploads;  // that have not been completed
+  std::map<std::string, std::string> metadata;                // HTTP headers of each object
+  std::map<std::string, std::string> written;                 // LastModified of each object
+  std::map<std::string, std::map<int, std::string>> uploads;  // incomplete, by key and part number
   Trouble trouble;
-  bool encodes = true;  // the keys of a listing, as it is asked to
+  bool encodes = true;  // keys in listings are URL-encoded if the request asks for that
   bool knows_ranges = true;
 
  private:
@@ -97,7 +97,7 @@ class Bucket {
       return wire::whole(200, "<R><UploadId>" + std::string("id/1+") + "</UploadId></R>");
     }
     if (query.starts_with("partNumber=")) {
-      // A client that gives up may remove the upload before the server has read its last part.
+      // A client that gives up may abort the upload before the server has read the last part.
       if (!uploads.contains(key)) return wire::whole(404, fault("NoSuchUpload"));
       uploads[key][std::atoi(query.c_str() + 11)] = asked.body;
       return wire::whole(200, "", "ETag: \"tag-" + query.substr(11, query.find('&') - 11) + "\"\r\n");
@@ -144,7 +144,7 @@ class Bucket {
     return bytes;
   }
 
-  // As MinIO and Amazon do, or as versitygw does.
+  // Encodes a key as MinIO and Amazon do, or as versitygw does.
   [[nodiscard]] std::string listed(const std::string& key) const {
     std::string text;
     for (const char letter : key) {
@@ -162,7 +162,7 @@ class Bucket {
     return text;
   }
 
-  // Two on a page.
+  // A page has two objects.
   Reply list(const std::string& query) {
     const std::string prefix = "/lab/" + plain(query.substr(query.find("prefix=") + 7));
     const bool goes_on = query.starts_with("continuation-token=");
@@ -197,7 +197,7 @@ class Bucket {
     return asked.method == "POST" ? wire::whole(200, "<CompleteMultipartUploadResult/>") : wire::bare(204);
   }
 
-  int ticks_ = 0;  // a second for each object
+  int ticks_ = 0;  // one second for each object
 };
 
 class S3 : public testing::Test {
@@ -229,7 +229,7 @@ class S3 : public testing::Test {
     for (const auto& [path, content] : contents) add(*writer, path, content);
     writer->close(manifest);
   }
-  // From now on, to every request.
+  // Sends `reply` to every further request.
   void answer(const Reply& reply) {
     bucket_.trouble = [reply](const Asked&) { return reply; };
   }
@@ -261,7 +261,7 @@ class S3 : public testing::Test {
   std::map<std::string, std::string> variables_;
   Caller caller_;
   std::unique_ptr<OutputStore> output_store_;
-  // After its members are there.
+  // SetUp() runs after all members are constructed.
   void SetUp() override { output_store_ = open_s3("s3://lab/a/run", caller_, clock_); }
 };
 

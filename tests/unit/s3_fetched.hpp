@@ -1,5 +1,5 @@
 #pragma once
-// What tests of outputs that come back from a bucket begin with.
+// A fixture for tests that download outputs from a bucket.
 
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ class FetchS3 : public S3 {
     variables_["TMPDIR"] = folder_.path();
   }
 
-  // With the manifest that belongs to it.
+  // Uploads outputs of trial `t` with a matching manifest.
   void bring_whole(const Contents& contents, const std::vector<OutputEntry>& more = {},
                    const Contents& programs = {}) {
     const auto writer = output_store_->open("t", {});
@@ -37,7 +37,7 @@ class FetchS3 : public S3 {
     for (const OutputEntry& entry : more) writer->add(entry);
     writer->close(manifest);
   }
-  // All that there is on this machine of what was fetched, without what tells of it.
+  // Fetches `path` and returns all downloaded paths except folders and the manifest.
   std::vector<std::string> fetch(const std::string& path) {
     const fs::path folder = output_store_->fetch("t", path, {});
     std::vector<std::string> found;
@@ -54,7 +54,7 @@ class FetchS3 : public S3 {
     EXPECT_EQ(fault->kind(), ErrorKind::refused) << "the engine is not what is away";
     return fault->what();
   }
-  // Folders of fetched things.
+  // The temporary folders for downloads.
   [[nodiscard]] std::vector<std::string> here() const {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(folder_.path())) names.push_back(entry.path().filename());

@@ -1,5 +1,5 @@
 #pragma once
-// The requests of S3Client, and a clock for them.
+// Calls of S3Client for tests, and a clock for them.
 
 #include <atomic>
 #include <chrono>
@@ -13,7 +13,7 @@
 
 namespace combu::test {
 
-// Each look at it is a minute later.
+// A clock that advances by a minute at each call of now().
 class Hurried final : public Clock {
  public:
   Instant now() override { return Instant(std::chrono::minutes(++looks_)); }
@@ -23,10 +23,10 @@ class Hurried final : public Clock {
   std::atomic<int> looks_ = 0;
 };
 
-// By its name, a call for the key "a".
+// A name, and a call of S3Client for the key "a".
 using S3Request = std::pair<std::string, std::function<void(outputs::S3Client&)>>;
 
-// Those that write an object.
+// The calls that write an object.
 inline std::vector<S3Request> requests_for_objects() {
   using outputs::S3Client;
   return {{"put", [](S3Client& client) { client.put("a", "x", {}, {}); }},
