@@ -30,8 +30,8 @@ struct OutputEntry {
   std::int64_t size = 0;  // file: the number of bytes that the caller writes after add()
 };
 
-// Writes the outputs of one trial to an OutputStore. Belongs to one thread. A writer that is destroyed
-// without close() leaves no outputs that look complete.
+// Writes the outputs of one trial to an OutputStore. Belongs to one thread. If a writer is destroyed
+// without close(), the store does not report its incomplete outputs as complete.
 // All functions throw Error, with the destination as subject:
 // - invalid: the outputs cannot be stored there, and a retry would fail, too;
 // - refused: no space or no permission;
@@ -44,8 +44,8 @@ class OutputWriter {
   virtual void add(const OutputEntry& entry) = 0;
   // Appends `bytes` to the file that was added last.
   virtual void write(std::string_view bytes) = 0;
-  // Completes the outputs: when close() returns, they survive a crash of the machine and replace those of an
-  // earlier attempt of the trial. `manifest`: the text for k_manifest_name, in the format of `sha256sum -c`.
+  // Completes the outputs. When close() returns, the outputs survive a crash of the machine and replace the
+  // outputs of an earlier attempt. `manifest`: the text for k_manifest_name, in the format of `sha256sum -c`.
   // The outputs are complete if and only if the manifest exists. Returns why a part of the earlier outputs
   // could not be removed, as a message for the user; empty if all were removed.
   virtual std::string close(const std::string& manifest) = 0;
@@ -106,9 +106,9 @@ struct Owner {
 // Stores outputs in FOLDER/PLACE/…, with the manifest inside. `folder`: an absolute path; combu creates it
 // when the first writer opens. Symbolic links in that path are refused.
 // All files belong to `owner`, or to the user of this process by default. The owner may always read and write
-// them, whatever permissions they had in the container. A writer writes to FOLDER/.PLACE.unfinished until
-// close(). Without close(), the earlier outputs stay. share() makes clones or hard links if the file system
-// supports them, and copies otherwise.
+// them, whatever permissions the files had in the container. A writer writes to FOLDER/.PLACE.unfinished
+// until close(). Without close(), the earlier outputs stay. share() makes clones or hard links if the file
+// system supports them, and copies otherwise.
 [[nodiscard]] std::unique_ptr<OutputStore> open_folder(const std::string& folder,
                                                        std::optional<Owner> owner = std::nullopt);
 
@@ -123,13 +123,13 @@ struct Owner {
 // minutes.
 [[nodiscard]] std::unique_ptr<OutputStore> open_s3(const std::string& place, const Caller& caller,
                                                    Clock& clock = real_clock());
-// Throws Error(refused or unavailable) unless the bucket can be written to. Reasons are missing or wrong
+// Throws Error(refused or unavailable) unless combu can write to the bucket. Causes are missing or wrong
 // keys, a missing bucket, or no write permission. Leaves nothing in the bucket.
 void check_s3(const std::string& place, const Caller& caller, const std::stop_token& stop,
               Clock& clock = real_clock());
 
-// Cache entries of all users whose outputs go to the same bucket: a small object for each cache key (equal
-// trials have the same key). May be used from many threads. All functions throw Error.
+// Cache entries (marks) of all users whose outputs go to the same bucket: a small object for each cache key.
+// Equal trials have the same key. May be used from many threads. All functions throw Error.
 class SharedCacheIndex {
  public:
   struct Mark {
@@ -151,9 +151,10 @@ class SharedCacheIndex {
   // larger than `size_max`.
   [[nodiscard]] virtual std::optional<std::string> told(const Mark& mark, Bytes size_max,
                                                         const std::stop_token& stop) = 0;
-  // Records that the outputs at `place` are complete. Does nothing if a valid entry exists, and its telemetry
-  // too if `has_to_tell` is set. So the first writer wins. Replaces an entry that combu cannot have written.
-  // `told` returns the telemetry to store, or an empty string for none; it is called only if needed.
+  // Records that the outputs at `place` are complete. Does nothing if a valid entry exists, so the first
+  // writer wins. If `has_to_tell` is set, an entry without telemetry is replaced, too. Replaces an entry that
+  // combu cannot have written. `told` returns the telemetry to store, or an empty string for none; it is
+  // called only if needed.
   virtual void put(const std::string& key, const std::string& place, const std::function<std::string()>& told,
                    bool has_to_tell, const std::stop_token& stop) = 0;
 };
@@ -171,7 +172,7 @@ struct CollectionResult {
 };
 
 // Collects the outputs of an attempt. Each output keeps its path below the trial's folder (`/out/a` becomes
-// TRIAL/out/a). If the call throws, no incomplete outputs look complete. Throws Error:
+// TRIAL/out/a). If the call throws, the store does not report incomplete outputs as complete. Throws Error:
 // - invalid: the attempt is at fault: a required output is missing or an output is too large. The subject is
 // the output's path;
 // - not_found: the attempt no longer exists;

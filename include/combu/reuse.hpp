@@ -1,6 +1,6 @@
 #pragma once
-// Reuse of results. Trials with `cache` are looked up among trials that have succeeded before: in the record
-// and, if outputs go to a bucket, among the entries that other users published there.
+// Reuse of results. For a trial with `cache`, combu looks for an equal trial that has succeeded before. combu
+// searches the record and, if outputs go to a bucket, the entries that other users published there.
 
 #include <memory>
 #include <stop_token>

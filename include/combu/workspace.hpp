@@ -1,6 +1,6 @@
 #pragma once
-// The surroundings of a run on this machine: the caller and the environment, the state folder and its locks,
-// the configuration, and the git revision of a folder.
+// The surroundings of a run on this machine: caller, environment, state folder, locks, configuration, and the
+// git revision of a folder.
 
 #include <functional>
 #include <optional>
@@ -37,13 +37,13 @@ namespace combu {
 // ~/.local/state/combu.
 [[nodiscard]] std::string state_folder(const Caller& caller);
 
-// ---- Locks: at most one process starts trials of an experiment on an engine (two would interfere with each
-// other's starts), and at most one process owns a run.
+// ---- Locks: at most one process starts trials of an experiment on an engine, since two would interfere. At
+// most one process owns a run.
 
 enum class LockScope { starts, run };
 
-// Held from construction to destruction; SIGKILL releases it, too. It excludes only processes of the same
-// user on the same machine. Processes of other users are noticed by the names of their containers.
+// Held from construction to destruction; SIGKILL releases the lock, too. The lock excludes only processes of
+// the same user on the same machine. Runs of other users are detected by the names of their containers.
 class RunLock {
  public:
   // `engine`: its address. Waits up to 3 s for the current holder to release the lock. Throws Error: conflict
@@ -64,14 +64,15 @@ class RunLock {
 // The path of the socket on which the run's owner accepts requests of other combu processes.
 [[nodiscard]] std::string channel_path(const RunId& run, const Caller& caller);
 
-// Sends SIGINT, as Ctrl-C does, to the processes that hold a lock of a run that matches `selector`. Those
-// processes then start nothing more. Waits until they release their locks. `announce` is called before a
-// process gets its signal. Returns the processes that got a signal. Throws Error: conflict if a process does
-// not release its lock, refused if the signal is not permitted, cancelled.
+// A process that got a signal, and its run.
 struct Interrupted {
   int process = 0;
   std::string run;
 };
+// Sends SIGINT, as Ctrl-C does, to the processes that hold a lock of a run that matches `selector`. Those
+// processes then start nothing more. Waits until they release their locks. `announce` is called before a
+// process gets its signal. Returns the processes that got a signal. Throws Error: conflict if a process does
+// not release its lock, refused if the signal is not permitted, cancelled.
 [[nodiscard]] std::vector<Interrupted> interrupt_runs(const Selector& selector, const std::string& engine,
                                                       const Caller& caller,
                                                       const std::function<void(const RunId&)>& announce,

@@ -22,7 +22,7 @@ void put_first(std::deque<fs::path>& parts, const fs::path& path) {
   parts.insert(parts.begin(), relative.begin(), relative.end());
 }
 
-// Derives a folder name from the experiment's name, which may not be a valid one.
+// Derives a valid folder name from the experiment's name.
 std::string folder_name(const Experiment& experiment) {
   std::string name =
       experiment.name == experiment.file ? fs::path(experiment.file).stem().string() : experiment.name;

@@ -193,7 +193,7 @@ class FolderWriter final : public OutputWriter {
         openat(above_.number(), unfinished_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (!root_.is_open()) refuse(path_of(unfinished_), "cannot be opened", errno);
   }
-  // If this fails, the next writer for this place reports the leftover folder.
+  // If the removal fails, the next writer for this place reports the leftover folder.
   ~FolderWriter() override { (void)outputs::remove_tree(above_.number(), unfinished_, folder_); }
   FolderWriter(const FolderWriter&) = delete;
   FolderWriter& operator=(const FolderWriter&) = delete;
@@ -247,7 +247,8 @@ class FolderWriter final : public OutputWriter {
   }
 
  private:
-  // An open folder below the root. It stays open for the next entry, which is usually in or near it.
+  // An open folder below the root. The folder stays open, because the next entry is usually in or near that
+  // folder.
   struct Position {
     std::optional<FolderPath> folder = std::nullopt;
     std::string path = {};  // relative to the root

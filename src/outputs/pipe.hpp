@@ -44,7 +44,7 @@ class Pipe {
     return reading_;
   }
 
-  // The reader will not read any more.
+  // Ends reading: the reader will not call read() again.
   void leave() {
     const std::scoped_lock lock(mutex_);
     left_ = true;

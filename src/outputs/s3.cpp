@@ -42,8 +42,8 @@ constexpr std::int64_t k_object_max = std::int64_t{5} << 40U;
 constexpr std::int64_t k_copied_max = std::int64_t{5} << 30U;
 constexpr std::size_t k_key_size_max = 1024;
 constexpr unsigned k_list_mode = 0644;
-// Larger files are uploaded in parts. The body of a request is in memory as a whole, because its digest is
-// sent before it. All parts of a file except the last have the same size, which some servers require.
+// Larger files are uploaded in parts. The body of a request is in memory as a whole, because the digest of
+// the body is sent first. All parts of a file except the last have the same size, which some servers require.
 constexpr std::int64_t k_part = std::int64_t{16} << 20U;
 constexpr std::size_t k_removals_at_once = 8;
 constexpr std::size_t k_copies_at_once = 4;
@@ -227,7 +227,8 @@ class S3Parcel final : public OutputWriter {
 
   void complete(const InParts& in_parts) {
     client_.complete(in_parts.key, in_parts.upload, in_parts.tags, given_up_.get_token());
-    // If a server crashes while it joins the parts, it may answer the repeated request with success.
+    // If a server crashes while joining the parts, its answer to the repeated request may still report
+    // success.
     const auto object = client_.head(in_parts.key, given_up_.get_token());
     if (!object || object->size != in_parts.size)
       throw Error(ErrorKind::unavailable, fmt::format("s3://{}/{}", bucket_, shortened(in_parts.key)),
@@ -382,8 +383,8 @@ class S3 final : public OutputStore {
   }
 
  private:
-  // Calls `body` again, with growing pauses, while the server is unavailable. Throws Error(refused) when it
-  // gives up.
+  // Repeats `body` with growing pauses while the server is unavailable. Throws Error(refused) after the last
+  // attempt.
   template <class Body>
   std::invoke_result_t<Body> patiently(const std::string& trial, const std::stop_token& stop,
                                        const Body& body) {

@@ -14,7 +14,7 @@ struct S3Account {
   std::string source;  // where the keys were found, for messages
   std::string region;
   std::string endpoint;     // "http[s]://HOST[:PORT][/PATH]"; empty for Amazon's server
-  std::string authorities;  // a file of trusted CA certificates; empty for those of the system
+  std::string authorities;  // a file of trusted CA certificates; empty: the system's certificates
 };
 
 // Finds the account in this order (AWS SDKs and Tools Reference Guide, "Shared config and credentials files",

@@ -184,7 +184,7 @@ std::size_t receive_some(char* bytes, std::size_t size, std::size_t count, void*
 std::size_t receive_header(char* bytes, std::size_t size, std::size_t count, void* of) {
   auto& exchange = *static_cast<Exchange*>(of);
   const std::string_view line(bytes, size * count);
-  // Ignore "100 Continue": the upload follows it, and may take longer than an answer may.
+  // Ignore "100 Continue": the upload follows, and may take longer than the time limit for answers.
   long status = 0;
   curl_easy_getinfo(exchange.easy, CURLINFO_RESPONSE_CODE, &status);
   if (!exchange.began && status >= 200) exchange.began = exchange.clock.now();
@@ -259,9 +259,9 @@ void set_up(Exchange& exchange, Method method) {
   }
 }
 
-// Adds the headers that the signature needs; all headers are signed. libcurl 7.88 takes the payload's digest
-// for the signature from this header. libcurl itself sends the header only since 8.0, but AWS and others
-// require it.
+// Adds the headers that the signature needs; all headers are signed. For the signature, libcurl 7.88 reads
+// the payload's digest from x-amz-content-sha256. libcurl sends that header by itself only since 8.0, but AWS
+// and others require the header.
 S3Client::Headers signed_headers(S3Client::Headers headers, std::string_view body, const S3Account& account) {
   headers.emplace_back("x-amz-content-sha256", sha256_of(body));
   if (!account.token.empty()) headers.emplace_back("x-amz-security-token", account.token);

@@ -30,8 +30,8 @@ class Fetch {
         std::unique_ptr<OutputWriter> writer);
 
   // Downloads everything. After Error(unavailable) or Error(cancelled), another call resumes the download.
-  // Also throws Error(not_found), Error(corrupt) and the errors of the writer; then the object cannot be used
-  // any more.
+  // Also throws Error(not_found), Error(corrupt) and the errors of the writer. After these errors the object
+  // is unusable.
   void go_on(S3Client& client, const std::stop_token& stop);
 
  private:
@@ -64,15 +64,15 @@ class Fetch {
   Sha256 sum_;  // of the part of the current large file that was downloaded
 };
 
-// Cache of downloads, one for each trial and path. It lives as long as this object. May be used from many
-// threads.
+// A cache with one download for each trial and path. The downloads live as long as this object. May be used
+// from many threads.
 class Fetched {
  public:
   // Creates a new folder in `above` at the first download.
   explicit Fetched(std::string above) : above_(std::move(above)) {}
 
   // Returns the folder that `fetch` has filled in this or an earlier call. Blocks while another thread
-  // downloads the same. Resumes an interrupted download. Throws Error: refused if the folder cannot be
+  // downloads the same path. Resumes an interrupted download. Throws Error: refused if the folder cannot be
   // created, cancelled, and the errors of `fetch`.
   [[nodiscard]] std::string at(const std::string& trial, const std::string& wanted, const std::string& prefix,
                                const std::shared_ptr<const LeftInBucket>& left,

@@ -35,7 +35,7 @@ struct LeftInBucket {
 [[nodiscard]] std::vector<S3Object> objects_as_left(S3Client& client, const std::string& prefix,
                                                     const std::stop_token& stop);
 
-// Shortens a key for messages. Of a long key only the end is shown, which identifies the object.
+// Shortens a key for messages. For a long key, only the end is shown, which identifies the object.
 [[nodiscard]] std::string end_of_key(const std::string& key);
 
 // Returns the path to download for `path`, below the trial's folder. Returns an empty path (all outputs) if

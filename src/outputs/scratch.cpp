@@ -25,15 +25,15 @@ constexpr std::string_view k_name = "combu-";
 // This file identifies a folder as combu's. It is locked as long as the folder's process lives.
 constexpr std::string_view k_lock_name = ".combu-lock";
 
-// True if the file could be locked and still exists. Between creation and locking, another process may take a
-// new folder for a leftover and remove it.
+// True if the file could be locked and still exists. Between creation and locking, another process may
+// mistake a new folder for a leftover and remove the folder.
 bool lock(const Descriptor& file) {
   struct stat seen {};
   return file.is_open() && flock(file.number(), LOCK_EX | LOCK_NB) == 0 && fstat(file.number(), &seen) == 0 &&
          seen.st_nlink > 0 && seen.st_uid == geteuid();
 }
 
-// True if the file system does not support locks. Then no process can take the folder for a leftover.
+// True if the file system does not support locks. Then no process can mistake the folder for a leftover.
 bool cannot_be_locked(const Descriptor& file) {
   return file.is_open() && flock(file.number(), LOCK_EX | LOCK_NB) != 0 && errno != EWOULDBLOCK;
 }
@@ -79,7 +79,7 @@ void clean(const std::string& above) {
 }  // namespace
 
 Scratch::Scratch(const std::string& folder) {
-  // Resolve `folder` now, because later steps follow no links.
+  // Resolve `folder` first, because later steps follow no links.
   std::error_code missing;
   const fs::path real = fs::canonical(folder, missing);
   const std::string above = missing ? folder : real.string();

@@ -145,8 +145,8 @@ class Sharer {
     return false;
   }
 
-  // True if the trial wrote the file and nobody changed it since. The manifest was written last, so a file
-  // older than the manifest is unchanged. A newer file is compared with its digest in the manifest.
+  // True if the trial wrote the file and the file is unchanged since. The manifest was written last, so a
+  // file older than the manifest is unchanged. A newer file is compared with its digest in the manifest.
   // Additional hard links of a file are not in the manifest.
   [[nodiscard]] bool was_left(int source, const std::string& name, const std::string& path,
                               const struct stat& seen) {

@@ -18,9 +18,10 @@ struct Unpacking {
 };
 
 // Reads a tar archive from `read` (which returns the next bytes, empty at the end) into `writer`. Adds the
-// files to `taken` and their digests to `manifest`. Throws Error: invalid if the files exceed `size_max`,
-// corrupt if the archive is incomplete or a path leads out of it, cancelled, and the errors of `read` and
-// `writer`.
+// files to `taken` and their digests to `manifest`. Throws the errors of `read` and `writer`, and Error:
+// - invalid: the files exceed `size_max`;
+// - corrupt: the archive is incomplete, or a path leads out of the archive;
+// - cancelled.
 void unpack(const std::function<std::string_view()>& read, const Unpacking& how, OutputWriter& writer,
             CollectionResult& taken, std::string& manifest);
 

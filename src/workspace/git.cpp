@@ -175,8 +175,8 @@ void Git::find(const std::string& folder) {
                                 shell_word(folder)));
   };
   if (found.exit_code != 0 || lines.size() != 3) return refuse(found);
-  // A repository's settings can name a work tree elsewhere (core.worktree). From that work tree, git then
-  // finds no repository or another one.
+  // A repository's settings can name a work tree elsewhere (core.worktree). From that work tree, git finds
+  // either no repository or another repository.
   const std::string& top = lines[1];
   const std::string& repository = lines[2];
   const ProgramEnd at_top = git(

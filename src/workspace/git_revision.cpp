@@ -132,7 +132,7 @@ Names changed(Git& git, std::initializer_list<std::string> options,
   return {names.begin(), names.end()};
 }
 
-// Returns those of `names` that have a git filter.
+// Returns the names that have a git filter.
 Names filtered(Git& git, const Names& names) {
   if (git.filters().empty() || names.empty()) return {};
   const auto answer = git.ask({"check-attr", "-z", "--stdin", "filter"},

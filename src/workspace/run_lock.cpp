@@ -34,8 +34,8 @@ std::string lock_folder(const Caller& caller) {
   return state_folder(caller) + "/locks";
 }
 
-// Returns the id of this boot of this machine. Several machines may share a home folder, and each needs its
-// own sockets.
+// Returns an id of this machine and its current boot. Machines may share a home folder, and each machine
+// needs its own socket names.
 std::string machine() {
   std::string id;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> id;

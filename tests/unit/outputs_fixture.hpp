@@ -47,7 +47,7 @@ inline std::set<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
-// Builds a tar archive like those of an engine, but also with entries that no engine should write.
+// Builds a tar archive as engines do, but also with entries that no engine should write.
 class Tar {
  public:
   Tar() : writer_(archive_write_new()) {

@@ -64,7 +64,7 @@ TEST_F(ScratchTest, TheNextScratchRemovesALeftover) {
   EXPECT_THAT(names_in(folder_.path()), IsEmpty());
 }
 
-// The new folder is not locked yet, so another process takes it for a leftover and removes it.
+// The new folder is not locked yet, so another process mistakes it for a leftover and removes it.
 TEST_F(ScratchTest, AFolderThatIsRemovedBeforeItIsLockedIsMadeAgain) {
   std::string removed;
   system_->before_lock = [&] {
