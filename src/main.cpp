@@ -10,9 +10,9 @@
 
 namespace {
 
-// As many open files as the system allows: each start, each log and each of the outputs needs some. The
-// bound is for programs that combu executes, since some of them close, or keep a list of, all that there may
-// be.
+// Raises the limit of open files to the hard limit, at most 65,536. Each start, each log and each output
+// needs descriptors. The maximum exists for child processes: some close, or keep a table of, all possible
+// descriptors.
 void raise_limit_of_descriptors() {
   constexpr rlim_t k_enough = 65536;
   rlimit limit{};
@@ -24,8 +24,8 @@ void raise_limit_of_descriptors() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // What is large goes back to the system when it is freed: glibc would keep ever larger pieces of what an
-  // experiment was read from.
+  // Large blocks are returned to the system when they are freed. By default glibc raises this threshold and
+  // would keep ever larger blocks of memory in which an experiment was evaluated.
   constexpr int k_large = 128 * 1024;
   (void)mallopt(M_MMAP_THRESHOLD, k_large);  // NOLINT(concurrency-mt-unsafe): no thread has been started
   raise_limit_of_descriptors();

@@ -1,6 +1,6 @@
 #pragma once
-// Runs and trials as rows, a trial with all that is on record of it, and the results of runs: a row for each
-// trial, columns by name, comparisons with their statistics, and the points of charts.
+// Rows that describe runs and trials; everything that the record has of a single trial; and the results of
+// runs. Results are one row a trial, with columns found by name, comparisons with statistics, and charts.
 
 #include <algorithm>
 #include <array>
@@ -23,37 +23,40 @@ namespace combu {
 
 // ---- Rows of runs and trials
 
-// A run, and how many of its trials are in which state.
+// A run and the number of its trials in each state.
 struct RunRow {
   RunEntry entry;
-  std::string state;  // "running", "left running", "interrupted", "ended"; "not on record"
+  std::string state;  // "running", "left running", "interrupted", "ended" or "not on record"
   TrialCounts counts{};
 };
 
-// A trial by the record, and by the engine where that knows more.
+// A trial as the record describes it, completed by live data from the engine where that is available.
 struct TrialRow {
-  TrialEntry entry;  // attempt 0: it stands for several trials
+  TrialEntry entry;  // attempt 0: this row stands for several trials
   Health health = Health::none;
-  Instant created_at{};             // the epoch when not told
-  std::optional<Usage> usage = {};  // of a running trial, now; nullopt: not known
+  Instant created_at{};             // the epoch if unknown
+  std::optional<Usage> usage = {};  // live usage of a running trial; nullopt: unknown
 };
 
-// A trial of a run with all that is on record of it.
+// A trial of a run with everything that the record and the telemetry database have of it.
 struct ShownTrial {
   const RunEntry& run;
-  std::optional<RunEntry> ran_in;  // by itself, or as an equal one; nullopt: in one that is not on record
+  // The run that executed the trial: `run`, or the run whose cached trial was reused. nullopt: that run is
+  // not on record.
+  std::optional<RunEntry> ran_in;
   const Trial& trial;
   TrialEntry entry;
   std::vector<AttemptEntry> attempts;
   std::optional<KnownEntry> known;
-  std::vector<std::string> inputs;  // their digests, where they are known
+  std::vector<std::string> inputs;  // digests of its inputs; empty if unknown
   std::vector<MetricSummary> metrics;
   std::optional<KeptLog> log;
-  std::string outputs;          // where its outputs are; empty: there are none
-  std::string partial_outputs;  // where those of an attempt that still ran are
+  std::string outputs;          // where the collected outputs are; empty: there are none
+  std::string partial_outputs;  // where outputs are that were collected while an attempt still ran
 
   [[nodiscard]] bool is_equal() const { return known && !known->equal_trial.empty(); }
-  // Points of its metrics beyond k_kept_points_max.
+  // Number of metric points that were counted but not stored, because an attempt keeps at most
+  // k_kept_points_max.
   [[nodiscard]] std::size_t points_not_kept() const {
     std::size_t points = 0;
     for (const MetricSummary& metric : metrics) points += metric.points;
@@ -64,21 +67,22 @@ struct ShownTrial {
   }
 };
 
-// By what conditions choose a trial on record: "state", "exit_code", "memory_peak", …; nullopt: it has none,
-// or there is nothing of this name. `wanted`: what it is compared with. Throws Error(invalid) for a state
-// that there is not.
+// Returns the value of the field `name` ("state", "exit_code", "memory_peak", …) that a filter condition
+// compares with `wanted`. Returns nullopt if there is no such field or the trial has no value for it. Throws
+// Error(invalid) if `name` is "state" and `wanted` is neither a state nor a pattern.
 [[nodiscard]] std::optional<std::string> trial_value(const TrialEntry& entry, std::string_view name,
                                                      std::string_view wanted = {});
 
-// ---- Results: what a run's trials were given, and the numbers that they have told
+// ---- Results: the params of a run's trials, and the metrics that the trials reported
 
-// Nothing, a number (that may be none), or a text: a string, or another value's JSON.
+// No value, a number (may be NaN or infinite), or a text. A param that is neither a number nor a string is
+// stored as its JSON text.
 using Value = std::variant<std::monostate, double, std::string>;
 
-// Summary of a metric of a trial's newest attempt. Its numbers are NaN if none of the metric's values is a
-// number.
+// Summary of one metric of a trial's newest attempt. `last`, `least` and `greatest` are NaN if all values of
+// the metric are NaN.
 struct Told {
-  std::size_t points = 0;  // 0: it has not told it
+  std::size_t points = 0;  // 0: the trial did not report this metric
   double last = 0;
   double least = 0;
   double greatest = 0;
@@ -86,60 +90,69 @@ struct Told {
 
 struct ResultRow {
   TrialEntry trial;
-  std::vector<Value> params;  // by Results::params
-  std::vector<Told> metrics;  // by Results::metrics
+  std::vector<Value> params;  // same order as Results::params
+  std::vector<Told> metrics;  // same order as Results::metrics
 };
 
 struct Results {
   RunEntry run;
-  std::vector<std::string> params;  // by name, as the next
+  std::vector<std::string> params;  // sorted, like `metrics`
   std::vector<std::string> metrics;
-  std::vector<ResultRow> rows;             // in the experiment's order
-  std::shared_ptr<Telemetry> telemetry{};  // has the points; nullptr: there are none
+  std::vector<ResultRow> rows;             // in the order of the experiment file
+  std::shared_ptr<Telemetry> telemetry{};  // holds the points; nullptr: there are none
 };
-// `telemetry`: the run's; nullptr: it has none.
+// Reads the results of `run`. `telemetry` is the run's telemetry database; nullptr if the run has none.
+// Throws Error if the record or the telemetry database cannot be read.
 [[nodiscard]] Results read_results(Record& record, std::shared_ptr<Telemetry> telemetry, RunEntry run);
 
-// The column that is likely meant by a name that none has.
+// Suggests a column for a misspelled name. Returns nullopt if `name` is a column or no column has a similar
+// name.
 [[nodiscard]] std::optional<std::string> nearest_column(const Results& results, std::string_view name);
 
-// Keeps the trials of which the condition is so. Gives the names in it that no trial has a value of.
+// Removes the rows that do not match `where`. Returns the names in the condition for which no trial has a
+// value.
 std::set<std::string> choose_results(Results& results, const Filter& where);
 
-// A value for people, and in full; empty where there is none.
+// Formats a value: short_text() rounds numbers for display, whole_text() prints them in full. Both return ""
+// if there is no value.
 [[nodiscard]] std::string short_text(const Value& value);
 [[nodiscard]] std::string whole_text(const Value& value);
-// "null" for none, and for what JSON has no number for.
+// Returns the value as JSON: "null" if there is no value, and for NaN and infinite numbers.
 [[nodiscard]] std::string json_value(const Value& value);
 
-// ---- Columns: fields of a trial ("state", "seconds"), params and metrics, by name
+// ---- Columns: fields of a trial ("state", "seconds"), params and metrics, found by name
 
 struct Column {
   enum class Of { field, param, metric };
   enum class Part { last, least, greatest, points };
   Of of = Of::field;
-  std::size_t index = 0;  // of the param or the metric
+  std::size_t index = 0;  // index in Results::params or Results::metrics
   Part part = Part::last;
-  std::string name;  // by which it is found in these results
+  std::string name;  // the name by which find_column() finds this column
 
   bool operator==(const Column&) const = default;
 };
 
-// Of a param's or a metric's name among a run's.
+// Returns the position of `name` in the sorted `names`; nullopt if `name` is not there.
 [[nodiscard]] std::optional<std::size_t> index_of(const std::vector<std::string>& names,
                                                   std::string_view name);
 
-// As described above. nullopt: there is none.
+// Finds a column by name. A field precedes a param, and a param precedes a metric, of the same name.
+// "params.NAME" and "metrics.NAME" name a param or a metric explicitly. "NAME.least", "NAME.greatest",
+// "NAME.points" and "NAME.last" name a part of a metric's summary; NAME alone means the last value. Returns
+// nullopt if there is no such column.
 [[nodiscard]] std::optional<Column> find_column(const Results& results, std::string_view name);
-// Throws Error(invalid), of `subject`.
+// Like find_column(), but throws Error(invalid) if there is no such column. `subject` begins the error
+// message.
 [[nodiscard]] Column expect_column(const Results& results, std::string_view name, std::string_view subject);
 
-// The names in lists of columns or params, each list "a,b" or "'a,b',c", that `option` was given. Throws
-// Error(invalid) for an empty name, one that is named twice, or a quote without its end.
+// Splits lists of column or param names, each of the form "a,b" or "'a,b',c", which were given as values of
+// `option`. Throws Error(invalid) if a name is empty or repeated, or if a quoted name does not end with its
+// quote.
 [[nodiscard]] std::vector<std::string> names_in(const std::vector<std::string>& lists,
                                                 std::string_view option);
 
-// True if `name` is a field of the trial.
+// True if `name` is a field of a trial.
 [[nodiscard]] bool is_field(std::string_view name);
 
 [[nodiscard]] Column field_column(std::string_view name);
@@ -148,52 +161,54 @@ struct Column {
 
 [[nodiscard]] Value value_in(const ResultRow& row, const Column& column);
 
-// How long it ran, or has run; nullopt: it has not, or that is not known.
+// Returns how long the trial's last attempt ran or, if it still runs, has run until `now`. Returns nullopt if
+// it did not run or the time is unknown.
 [[nodiscard]] std::optional<Seconds> time_of(const TrialEntry& entry, Instant now);
 
-// The params that are the same for all of several trials.
+// For each param: true if there are at least two trials and all of them have the same value.
 [[nodiscard]] std::vector<bool> params_shared(const Results& results);
 
-// ---- Times: where the time of attempts has gone
+// ---- Times: how an attempt's time divides into parts
 
-// In order. An attempt waits in only one of the first two ways.
+// In the order in which they occur. An attempt has `needs` or `retry`, never both.
 enum class AttemptPart {
-  needs,     // waiting for what its trial depends on
+  needs,     // waiting for the trial's dependencies
   retry,     // waiting to retry
-  place,     // waiting for a place
-  combu,     // combu itself: what is left of the start
-  creating,  // by the engine, as the next one
+  place,     // ready, and waiting for slots
+  combu,     // time that combu itself needs: the time to start less `creating` and `starting`
+  creating,  // the engine creates the container
   starting,
   running,
   home,  // collecting outputs
 };
 inline constexpr std::size_t k_attempt_part_count = 8;
-// By AttemptPart; nullopt: there was none of it, or it is not known.
+// Indexed by AttemptPart; nullopt: the attempt had no such part, or its duration is unknown.
 using AttemptTimes = std::array<std::optional<Seconds>, k_attempt_part_count>;
 
 struct TimedAttempt {
   AttemptEntry entry;
   AttemptTimes times;
 };
-// `attempts`: of the run or of one of its trials, as Record::attempts() returns them.
+// Computes the parts of each attempt. `attempts` are those of `run` or of one of its trials, in the order of
+// Record::attempts().
 [[nodiscard]] std::vector<TimedAttempt> times_of(std::vector<AttemptEntry> attempts, const RunEntry& run);
 
-// One part of several attempts' times.
+// Statistics of one part over several attempts.
 struct PartTimes {
   Seconds median{0};
-  Seconds most_of_90_percent{0};  // the 90th percentile
+  Seconds most_of_90_percent{0};  // 90th percentile
   Seconds most{0};
   Seconds sum{0};
 };
-// By AttemptPart; nullopt: no attempt has any of it.
+// Indexed by AttemptPart; nullopt: no attempt has this part.
 using TimesByPart = std::array<std::optional<PartTimes>, k_attempt_part_count>;
 [[nodiscard]] TimesByPart times_by_part(std::span<const TimedAttempt> attempts);
 
-// ---- Statistics: means, and how far they can be trusted: 95 % intervals by Student's t. Formulas:
-// NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.5.2 (of a mean), 1.3.5.3 (of the difference of two).
+// ---- Statistics: means with 95 % confidence intervals by Student's t. Formulas: NIST/SEMATECH e-Handbook of
+// Statistical Methods, 1.3.5.2 (interval of a mean) and 1.3.5.3 (difference of two means).
 
-// `half`: of the interval, which is mean ± half. It and the deviation (n - 1) are not a number where there
-// are less than two values.
+// `half` is half of the interval, which is mean ± half. `deviation` is the sample standard deviation (divisor
+// n - 1). If there are fewer than two values, both are NaN.
 struct Sample {
   std::size_t count = 0;
   double mean = 0;
@@ -202,61 +217,67 @@ struct Sample {
 };
 [[nodiscard]] Sample sample_of(std::span<const double> values);
 
-// How a difference's interval was found.
+// How the interval of a difference was computed.
 enum class Pairing {
-  none,    // there is none: less than two values on one side
-  paired,  // from the differences of those that belong together
-  welch,   // from two samples, of any deviations
+  none,    // no interval: one of the samples has fewer than two values
+  paired,  // from the differences of matching values
+  welch,   // Welch's t interval of two samples, which may differ in variance
 };
 [[nodiscard]] std::string_view to_string(Pairing pairing);
 
 struct Difference {
   double mean = 0;
-  double half = 0;  // not a number where there is no interval
+  double half = 0;  // NaN if there is no interval
   Pairing pairing = Pairing::none;
 };
-// `other` - `one`. Those at the same place belong together; equally many.
+// Both return the mean of `other` - `one` with its interval. paired_difference() matches values by index;
+// both spans must have the same size.
 [[nodiscard]] Difference paired_difference(std::span<const double> one, std::span<const double> other);
 [[nodiscard]] Difference welch_difference(const Sample& one, const Sample& other);
 
-// The 0.975 quantile of Student's t distribution with `freedom` degrees of freedom (any number above 0).
+// The 0.975 quantile of Student's t distribution with `freedom` degrees of freedom, which need not be an
+// integer. Returns NaN if `freedom` is not above 0.
 [[nodiscard]] double student_t(double freedom);
 
 // ---- Comparison of runs
 
 struct CompareForm {
-  std::vector<std::string> metrics;  // columns; none: the last values of all metrics
-  std::vector<std::string> over;     // params in which repeats differ
+  std::vector<std::string> metrics;  // columns; empty: the last values of all metrics
+  std::vector<std::string> over;     // params by which repetitions of a trial differ, such as a seed
 };
-// Trials that mean the same but for `over`.
+// Trials of several runs that are compared with one another. Their params are equal, except for those in
+// `over`.
 struct Pair {
-  std::vector<Value> params;              // by Pairs::params
-  std::string trial;                      // the name, of trials without params
-  std::vector<Sample> samples;            // by run; without values where the run has none
-  std::vector<Difference> differences{};  // from the first run, by run from the second one on
+  std::vector<Value> params;              // same order as PairTable::params
+  std::string trial;                      // name of a trial without params; empty for trials with params
+  std::vector<Sample> samples;            // one for each run; count 0 if the run has no such trial
+  std::vector<Difference> differences{};  // to the first run, one for each further run
 };
 
 struct PairTable {
-  std::string metric;                                 // the column's name
-  std::vector<std::string> params;                    // in which the pairs differ
-  bool by_name = false;                               // some have no params
-  std::vector<std::pair<std::string, Value>> shared;  // the params that are the same in all pairs
-  std::vector<Pair> pairs;                            // that are in two runs or more; of one run all
-  std::vector<Difference> overall;                    // by run from the second one on: of the pairs' means
-  std::vector<std::size_t> overall_count;
-  std::vector<std::string> notes;  // what is left out, and why
+  std::string metric;                                 // name of the column
+  std::vector<std::string> params;                    // params in which the pairs differ
+  bool by_name = false;                               // true if some pairs are trials without params
+  std::vector<std::pair<std::string, Value>> shared;  // params with the same value in all pairs
+  std::vector<Pair> pairs;                            // with values from two runs; all if one run is given
+  std::vector<Difference> overall;                    // of the pairs' means to the first run, by further run
+  std::vector<std::size_t> overall_count;             // number of pairs in each of `overall`
+  std::vector<std::string> notes;                     // what was left out, and why
 };
 
-// One for each metric. Throws Error(invalid) for a column that no run has.
+// Returns one table for each metric. Throws Error(invalid) if no run has a column of `form.metrics`.
 [[nodiscard]] std::vector<PairTable> compare(std::span<const Results> runs, const CompareForm& form);
 
 // ---- Charts
 
 enum class Scale { linear, logarithmic };
 struct ChartForm {
-  std::string metric;  // a column, when `x` is one
-  std::string by;  // a column: a curve for each value of it; empty: for each trial, or one if they are many
-  std::string x;   // a column, whose points are trials; empty: curves over the metric's steps
+  std::string metric;  // a column; without `x` it must be a metric
+  // A column: trials with the same value form one curve or series. Empty: each trial has its own curve; more
+  // than 10 trials have one curve, their mean.
+  std::string by;
+  // A column for the x axis: each trial is one point. Empty: curves over the steps of the metric.
+  std::string x;
   Scale x_scale = Scale::linear;
   Scale y_scale = Scale::linear;
 };
@@ -264,8 +285,8 @@ struct Chart {
   struct Point {
     double x = 0;
     double y = 0;
-    double spread = 0;   // half of the 95 % interval of the mean that y is; 0: of one trial alone
-    bool apart = false;  // no line comes to it from the one before: a gap
+    double spread = 0;   // half of the 95 % interval of the mean `y`; 0 if only one trial has a value
+    bool apart = false;  // a gap precedes this point: no line connects it with the previous point
   };
   struct Series {
     std::string title;
@@ -275,12 +296,14 @@ struct Chart {
   std::string y_title;
   Scale x_scale = Scale::linear;
   Scale y_scale = Scale::linear;
-  std::vector<std::string> x_words;  // x is a place among these, where it is no number
-  bool joined = true;                // curves; else each point is for itself
+  // If not empty, the x axis has these words, and Point::x is an index into them.
+  std::vector<std::string> x_words;
+  bool joined = true;  // true: lines connect the points; false: a scatter plot
   std::vector<Series> series;
-  std::vector<std::string> notes;  // what is not in it, and why
+  std::vector<std::string> notes;  // what was left out, and why
 };
-// Throws Error(not_found) when there is nothing to draw.
+// Throws Error(not_found) if there is nothing to draw, and Error(invalid) if a column of `form` does not
+// exist or does not fit.
 [[nodiscard]] Chart make_chart(const Results& results, const ChartForm& form);
 
 }  // namespace combu

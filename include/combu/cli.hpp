@@ -2,8 +2,8 @@
 
 namespace combu {
 
-// The whole program. Returns the exit code: 0 done, 1 a trial failed or could not be started, 2 usage or
-// file, 3 engine away, 130 and 143 after SIGINT and SIGTERM.
+// Runs the whole program. Returns the exit code: 0 success; 1 a trial failed or could not be started; 2 wrong
+// usage or invalid file; 3 engine unreachable; 130 and 143 after SIGINT and SIGTERM.
 int cli_main(int argc, const char* const* argv);
 
 }  // namespace combu

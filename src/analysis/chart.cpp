@@ -15,12 +15,13 @@
 namespace combu {
 namespace {
 
-constexpr std::size_t k_series_max = 24;    // that can be told apart
-constexpr std::size_t k_single_max = 10;    // trials that are curves of their own when nothing else is said
-constexpr std::size_t k_title_max = 60;     // columns of a curve's name
-constexpr std::size_t k_points_max = 2000;  // of a curve: more than a page can show
+constexpr std::size_t k_series_max = 24;    // more curves cannot be distinguished
+constexpr std::size_t k_single_max = 10;    // with at most this many trials and no `by`, each trial has its
+                                            // own curve
+constexpr std::size_t k_title_max = 60;     // maximum width of a curve's name, in columns
+constexpr std::size_t k_points_max = 2000;  // maximum of a curve: more than a page can show
 
-// Mean and deviation of what is not kept: B. P. Welford, Technometrics 4 (1962) 419.
+// Computes mean and deviation of values without storing them: B. P. Welford, Technometrics 4 (1962) 419.
 class Running {
  public:
   void take(double value) {
@@ -43,7 +44,7 @@ class Running {
   double squares_ = 0;
 };
 
-// What cannot be drawn.
+// Counts values that cannot be drawn.
 struct LeftOut {
   std::size_t no_numbers = 0;
   std::size_t not_above_zero = 0;
@@ -56,7 +57,7 @@ struct SeriesGroup {
 
 std::vector<SeriesGroup> groups_by(const std::vector<const ResultRow*>& rows, const Column& column,
                                    const std::string& by) {
-  // Numbers by value, NaN after all others; texts in the order of people.
+  // Sorts numbers by value, with NaN last, and texts in natural order (is_before()).
   using Key = std::pair<double, std::string>;
   const auto place_of = [](const Value& value) {
     const auto* number = std::get_if<double>(&value);
@@ -83,7 +84,8 @@ std::vector<SeriesGroup> groups_by(const std::vector<const ResultRow*>& rows, co
   return groups;
 }
 
-// Trials of the same value of `by`; each for itself, or all together, without it.
+// Groups trials by their value of `by`. Without `by`, each trial is a group, or one group holds all trials if
+// there are many.
 std::vector<SeriesGroup> groups_of(const Results& results, const std::vector<const ResultRow*>& rows,
                                    const std::string& by) {
   if (!by.empty()) return groups_by(rows, expect_column(results, by, "--by"), by);
@@ -94,7 +96,8 @@ std::vector<SeriesGroup> groups_of(const Results& results, const std::vector<con
   return groups;
 }
 
-// Neighbours become one, their mean; a gap among them is before it.
+// Replaces adjacent points by their mean until at most k_points_max remain. A gap between two of them moves
+// before the mean.
 void thin(Chart::Series& series, std::vector<std::string>& notes) {
   const std::size_t width = (series.points.size() + k_points_max - 1) / k_points_max;
   if (width <= 1) return;
@@ -143,8 +146,8 @@ Error nothing_to_draw(const Results& results, const ChartForm& form) {
                       form.x.empty() ? "" : fmt::format(", or none of these has `{}`", form.x))};
 }
 
-// One value of each trial for a step: the last one, of a trial that was resumed, or has told several. Steps
-// of which none can be drawn are a gap.
+// Uses one value of each trial for a step: the last one, because a resumed trial may report a step several
+// times. Steps without a value that can be drawn become a gap.
 Chart::Series curve_of(const Results& results, const std::string& metric, const SeriesGroup& group,
                        const ChartForm& form, LeftOut& left_out) {
   std::map<double, Running> by_step;
@@ -196,7 +199,7 @@ Chart curves(const Results& results, const ChartForm& form) {
   return chart;
 }
 
-// The words of what is not a number everywhere, in the order of people.
+// Returns the distinct texts of the column in natural order, or nothing if all its values are numbers.
 std::vector<std::string> words_of(const std::vector<const ResultRow*>& rows, const Column& column) {
   bool all_numbers = true;
   std::vector<std::string> words;

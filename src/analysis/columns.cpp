@@ -51,7 +51,7 @@ std::optional<Column> find_param(const Results& results, std::string_view name, 
       .of = Column::Of::param, .index = *index, .part = Column::Part::last, .name = std::string(called)};
 }
 
-// A metric may itself be called "loss.least".
+// The full name precedes the parts, because a metric may itself be called "loss.least".
 std::optional<Column> find_metric(const Results& results, std::string_view name, std::string_view called) {
   const auto column = [&](std::size_t index, Column::Part part) {
     return Column{.of = Column::Of::metric, .index = index, .part = part, .name = std::string(called)};
@@ -78,7 +78,7 @@ Value field_in(const TrialEntry& entry, std::string_view name) {
   return number;
 }
 
-// Nothing where there are no points.
+// Returns no value if the metric has no points.
 Value part_of(const Told& told, Column::Part part) {
   if (told.points == 0) return {};
   switch (part) {

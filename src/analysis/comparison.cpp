@@ -26,23 +26,23 @@ bool has_succeeded(const ResultRow& row) {
 }
 
 bool has_params(const ResultRow& row) {
-  constexpr std::size_t k_none = 2;  // "" and "{}"
+  constexpr std::size_t k_none = 2;  // "" and "{}" mean: no params
   return row.trial.params.size() > k_none;
 }
 
-// Where each run has a param; nullopt where it does not.
+// The index of a param in each run; nullopt: the run does not have this param.
 using Places = std::vector<std::optional<std::size_t>>;
 
 Value value_at(const ResultRow& row, const std::optional<std::size_t>& place) {
   return place ? row.params[*place] : Value();
 }
 
-// What a param is to trials that may belong together.
+// How a param takes part in pairing trials.
 enum class Role {
-  alike,      // they have the same value of it
-  there,      // it is what differs between the runs: they have it, or they do not
-  elsewhere,  // the same, but a run does not have it at all
-  repeat      // another value in each repeat
+  alike,      // pairs have the same value
+  there,      // changed between the runs: pairs agree in whether they have a value, not in the value
+  elsewhere,  // changed between the runs, and some run has no value at all: ignored
+  repeat      // differs between repetitions: ignored for pairs, and used to match repetitions
 };
 
 struct Param {
@@ -51,7 +51,7 @@ struct Param {
   Role role = Role::alike;
 };
 
-// What pairs are made of.
+// How trials are paired.
 struct Grounds {
   std::vector<Param> params;  // by name
   std::vector<std::string> notes{};
@@ -64,7 +64,7 @@ struct Grounds {
   }
 };
 
-// Trials of the same text belong together: their values of some params, each with its kind and its length.
+// Trials with equal keys are paired. The key holds the values of some params, each with its type and length.
 class Key {
  public:
   explicit Key(const Grounds& grounds)
@@ -74,7 +74,7 @@ class Key {
     if (!has_params(row)) return row.trial.name;
     std::string key = text_of(alike_, run, row);
     for (const Param* param : there_) key += is_there(value_at(row, param->places[run])) ? '+' : '-';
-    return key + '/';  // in no name
+    return key + '/';  // no trial name contains it
   }
   [[nodiscard]] std::string repeat_of(std::size_t run, const ResultRow& row) const {
     return text_of(repeat_, run, row);
@@ -96,7 +96,7 @@ class Key {
   std::vector<const Param*> repeat_;
 };
 
-// The values of a param that the trials of a run have.
+// Returns the values of a param among the successful trials of a run.
 std::set<Value> values_in(const Results& run, const std::optional<std::size_t>& place) {
   std::set<Value> values;
   for (const ResultRow& row : run.rows)
@@ -104,7 +104,7 @@ std::set<Value> values_in(const Results& run, const std::optional<std::size_t>& 
   return values;
 }
 
-// A run has at most one value of it, and not every run the same.
+// True if each run has at most one value, and not all runs have the same.
 bool is_change(const std::vector<std::set<Value>>& values) {
   return std::ranges::all_of(values, [](const auto& some) { return some.size() <= 1; }) &&
          std::ranges::any_of(values, [&](const auto& some) { return some != values.front(); });
@@ -116,7 +116,8 @@ Role role_of(const std::vector<std::set<Value>>& values) {
   return is_everywhere ? Role::there : Role::elsewhere;
 }
 
-// Whether trials of one run that differ in having the param would be the same without it.
+// True if a run has two trials whose keys would be equal without the param, although only one trial has the
+// param.
 bool tells_apart(std::span<const Results> runs, const Grounds& grounds, const Param& param) {
   const Key key(grounds);
   for (std::size_t run = 0; run < runs.size(); ++run) {
@@ -165,7 +166,7 @@ Grounds grounds_of(std::span<const Results> runs, const std::vector<std::string>
   return grounds;
 }
 
-// The trials of a pair, of one run.
+// A trial of a pair, in one run.
 struct Member {
   const ResultRow* row;
   std::string repeat;
@@ -212,7 +213,8 @@ Numbers numbers_of(const Cell& cell, const std::optional<Column>& column) {
   return numbers;
 }
 
-// The values of both whose repeats are the same ones, each once; nullopt where they are others.
+// If both have the same repetitions, each exactly once, returns their values in the same order. Otherwise
+// returns nullopt.
 std::optional<std::pair<std::vector<double>, std::vector<double>>> matched(const Numbers& one,
                                                                            const Numbers& other) {
   if (one.values.size() != other.values.size() || one.values.size() < 2) return std::nullopt;
@@ -234,7 +236,7 @@ Difference difference_of(const Numbers& one, const Numbers& other) {
   return welch_difference(sample_of(one.values), sample_of(other.values));
 }
 
-// What a run's trials lack.
+// Adds notes about successful trials of a run that have no value, or none that is finite.
 void add_missing(PairTable& table, const Results& run, const std::optional<Column>& column) {
   std::vector<std::string> without;
   std::vector<std::string> no_number;
@@ -281,7 +283,7 @@ void add_overall(PairTable& table, std::size_t run_count) {
   }
 }
 
-// Shows the params in which the pairs differ, and keeps the others apart.
+// Moves params that are equal in all pairs to `shared`, so that the table shows only params that differ.
 void split_params(PairTable& table, const std::vector<const Param*>& params) {
   const bool is_single = table.pairs.size() == 1 && !table.by_name;
   std::vector<bool> differs(params.size());
@@ -319,7 +321,7 @@ Pair pair_of(const PairGroup& group, const std::vector<const Param*>& params,
   return pair;
 }
 
-// Why no trial of one run is one of the others'.
+// Explains why no trials of two runs could be paired.
 std::string nothing_paired(std::span<const Results> runs, const std::vector<const Param*>& params) {
   std::vector<std::string> apart;
   for (const Param* param : params) {
@@ -370,7 +372,8 @@ PairTable compare_metric(std::span<const Results> runs, const std::string& metri
   return table;
 }
 
-// A metric's name means it in all runs: where one has a param of this name it has its prefix.
+// Returns the metrics to compare. If a param or field of any run has the name of a metric, the metric gets
+// its prefix.
 std::vector<std::string> metrics_meant(std::span<const Results> runs, const CompareForm& form) {
   if (!form.metrics.empty()) return form.metrics;
   std::set<std::string> metrics;

@@ -22,7 +22,7 @@ Value value_of(const Json& json) {
   return json_text(json);
 }
 
-// Sorts `names` and gives where each has come to.
+// Sorts `names` and returns the new index of each.
 std::vector<std::size_t> sort_names(std::vector<std::string>& names) {
   std::vector<std::size_t> order(names.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -38,7 +38,7 @@ std::vector<std::size_t> sort_names(std::vector<std::string>& names) {
   return places;
 }
 
-// Numbers for names, in the order in which they come.
+// Assigns numbers to names, in the order of their first use.
 class Names {
  public:
   std::size_t number_of(const std::string& name) {
@@ -82,7 +82,8 @@ void read_metrics(Results& results) {
     const auto found = rows.find(summary.trial);
     if (found == rows.end()) return;
     ResultRow& row = *found->second;
-    if (summary.attempt == k_adopted && row.trial.state != TrialState::skipped) return;  // it is to run again
+    // the trial will run again, so metrics reused from a cached trial do not count
+    if (summary.attempt == k_adopted && row.trial.state != TrialState::skipped) return;
     const std::size_t number = names.number_of(summary.metric);
     if (row.metrics.size() <= number) row.metrics.resize(number + 1);
     row.metrics[number] = {

@@ -42,7 +42,8 @@ double incomplete_beta(double a, double b, double x) {
   return 1 - front * beta_fraction(b, a, 1 - x) / b;
 }
 
-// The probability that Student's t is above `t`, https://dlmf.nist.gov/8.17.E19 and 8.17.4 for its use.
+// The probability that Student's t exceeds `t`. Formula: https://dlmf.nist.gov/8.17.E19, with 8.17.4 for its
+// use.
 double above(double t, double freedom) {
   return incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t)) / 2;
 }
@@ -61,7 +62,7 @@ std::string_view to_string(Pairing pairing) {
 }
 
 double student_t(double freedom) {
-  constexpr double k_normal = 1.959963984540054;  // t of infinitely many
+  constexpr double k_normal = 1.959963984540054;  // t for infinitely many degrees of freedom
   constexpr double k_as_normal = 1e7;
   constexpr int k_steps_max = 200;
   if (!(freedom > 0)) return k_no_number;
@@ -87,7 +88,7 @@ Sample sample_of(std::span<const double> values) {
   for (const double value : values) sum += value;
   sample.mean = sum / count;
   const auto [least, greatest] = std::ranges::minmax(values);
-  if (least == greatest) sample.mean = least;  // the sum is rounded
+  if (least == greatest) sample.mean = least;  // the computed mean has a rounding error
   if (values.size() < 2) return sample;
   double squares = 0;
   for (const double value : values) squares += (value - sample.mean) * (value - sample.mean);
@@ -106,7 +107,7 @@ Difference paired_difference(std::span<const double> one, std::span<const double
     scale = std::max({scale, std::fabs(one[i]), std::fabs(other[i])});
   }
   Sample sample = sample_of(differences);
-  // Those that differ by less than they are rounded are the same.
+  // Differences within the rounding error count as equal.
   if (sample.count > 1) {
     const auto [least, greatest] = std::ranges::minmax(differences);
     if (greatest - least <= k_rounding * scale) sample.half = 0;

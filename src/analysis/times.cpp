@@ -11,14 +11,15 @@ Seconds at_least_none(Seconds time) {
   return std::max(time, Seconds(0));
 }
 
-// False for the first attempt, and for the first one that `retry` begins.
+// False for a trial's first attempt, and for the first attempt after `combu retry`.
 bool waits_to_retry(const AttemptEntry& entry) {
   return entry.attempt > 1 && entry.attempt != entry.first_attempt;
 }
 
-// The time since which the attempt waited: a trial's first attempt since the run began, or was opened again
-// with a file that added or changed the trial; a retry since the end of the attempt before it, `before`. The
-// first attempt that `retry` begins waited for neither.
+// Returns when the attempt began to wait. A trial's first attempt waits since the run began or, if a changed
+// file added or changed the trial, since the run was reopened with that file. A retry waits since the end of
+// the previous attempt, `before`. The first attempt after `combu retry` has no such waiting time: the result
+// is its ready_at.
 Instant since_of(const AttemptEntry& entry, const AttemptEntry* before, const RunEntry& run) {
   if (entry.attempt == 1) return entry.revision > 1 ? run.working_since : run.began_at;
   if (!waits_to_retry(entry) || before == nullptr || before->trial != entry.trial) return entry.ready_at;
@@ -29,7 +30,7 @@ AttemptTimes parts_of(const AttemptEntry& entry, Instant since) {
   const auto between = [](Instant from, Instant to) { return at_least_none(to - from); };
   std::optional<Seconds> needs;
   std::optional<Seconds> retry;
-  // A trial that waits for no other is ready from the beginning.
+  // A trial without dependencies is ready when the run begins, so it has no `needs`.
   if (waits_to_retry(entry)) {
     retry = between(since, entry.ready_at);
   } else if (entry.ready_at > since) {

@@ -8,7 +8,7 @@
 namespace combu {
 namespace {
 
-// The engine's word for it, by which conditions may choose, too; empty: it has none.
+// The engine's name for the trial's state, which conditions may use too; "" if there is none.
 std::string_view phase_of(const TrialEntry& entry) {
   switch (entry.state) {
     case TrialState::starting:
@@ -37,7 +37,7 @@ bool is_phase(std::string_view word) {
                           to_string(Phase::created), to_string(Phase::ended)));
 }
 
-// A state by the record's words or, where a phase is meant, by the engine's.
+// Returns the state in the record's words, or in the engine's if `wanted` is one of those.
 std::string state_like(const TrialEntry& entry, std::string_view wanted) {
   const std::string_view state = to_string(entry.state);
   if (wanted.empty() || wanted == state) return std::string(state);
@@ -47,7 +47,8 @@ std::string state_like(const TrialEntry& entry, std::string_view wanted) {
   return std::string(state);
 }
 
-// Of several devices the one that is wanted, if it is among them.
+// If `wanted` is one of the trial's GPUs, returns `wanted`, so that a condition on one of several GPUs
+// matches. Otherwise returns `gpus`.
 std::string gpus_like(const std::string& gpus, std::string_view wanted) {
   const bool is_among = fmt::format(",{},", gpus).find(fmt::format(",{},", wanted)) != std::string::npos;
   return is_among ? std::string(wanted) : gpus;
