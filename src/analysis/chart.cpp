@@ -16,8 +16,7 @@ namespace combu {
 namespace {
 
 constexpr std::size_t k_series_max = 24;    // more curves cannot be distinguished
-constexpr std::size_t k_single_max = 10;    // with at most this many trials and no `by`, each trial has its
-                                            // own curve
+constexpr std::size_t k_single_max = 10;    // up to this many trials have curves of their own
 constexpr std::size_t k_title_max = 60;     // maximum width of a curve's name, in columns
 constexpr std::size_t k_points_max = 2000;  // maximum of a curve: more than a page can show
 

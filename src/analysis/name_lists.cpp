@@ -7,8 +7,8 @@
 namespace combu {
 namespace {
 
-// Removes the next name from the front of `rest` and returns it. A name ends at a comma, or is quoted by ' or
-// ".
+// Removes the next name from the front of `rest` and returns it. A name ends at a comma, or is in
+// single or double quotes.
 std::string take_name(std::string_view& rest, std::string_view option) {
   if (!rest.starts_with('"') && !rest.starts_with('\'')) {
     std::string name(rest.substr(0, rest.find(',')));

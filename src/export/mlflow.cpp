@@ -31,13 +31,14 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Of one log-batch: https://mlflow.org/docs/latest/rest-api.html#request-limits
+// Limits of a log-batch request: https://mlflow.org/docs/latest/rest-api.html#request-limits
 constexpr std::size_t k_metrics_max = 1000;
 constexpr std::size_t k_params_max = 100;
 constexpr std::size_t k_in_flight = 8;
-// A tag: the attempt that was exported after this one.
+// The value of this tag is the attempt that was exported after this one.
 constexpr const char* k_tried_again = "combu.tried_again";
-// Characters. Of a param's value servers have taken more and more: since 2.10, from 1.28 on, and before.
+// Limits in characters. The maximum for a param's value depends on the version of the server: 6000 since
+// 2.10, 500 since 1.28, and 250 in older ones.
 constexpr std::size_t k_key_max = 250;
 constexpr std::array<std::size_t, 3> k_value_max = {6000, 500, 250};
 
@@ -45,9 +46,9 @@ std::int64_t milliseconds(Instant at) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(at.time_since_epoch()).count();
 }
 
-// ---- What MLflow takes
+// ---- Limits of MLflow
 
-// Its first characters.
+// Returns the first `count` characters (not bytes) of `text`.
 std::string_view first_of(std::string_view text, std::size_t count) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (!is_inside_character(text[i]) && count-- == 0) return text.substr(0, i);
@@ -55,7 +56,8 @@ std::string_view first_of(std::string_view text, std::size_t count) {
   return text;
 }
 
-// A key has letters, digits and _ - . / and blanks, and no path that could be written otherwise.
+// Returns `name` as a valid key: letters, digits, _ - . / and blanks. A key must not be a path with empty,
+// "." or ".." parts.
 std::string allowed(const std::string& name) {
   constexpr std::string_view k_allowed = "_-./ ";
   std::string key = name;
@@ -74,8 +76,8 @@ std::string allowed(const std::string& name) {
   return key.empty() ? "_" : key;
 }
 
-// What names are called there, each otherwise: one that is too long, or would be called like another, has
-// its digest at the end.
+// Maps names to distinct MLflow keys. If a key is too long or already used, its end is replaced by digits of
+// the name's digest.
 class Keys {
  public:
   explicit Keys(const std::vector<std::string>& names) {
@@ -105,10 +107,11 @@ class Keys {
   }
 
   std::map<std::string, std::string> keys_;
-  std::vector<std::string> renamed_;  // for a person
+  std::vector<std::string> renamed_;  // descriptions of the changed names, for display
 };
 
-// As protocol buffers write numbers in JSON: https://protobuf.dev/programming-guides/json/
+// Returns `value` as protocol buffers represent numbers in JSON:
+// https://protobuf.dev/programming-guides/json/
 Json number_of(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
@@ -149,18 +152,18 @@ Json tags_of(const Results& results, const TrialEntry& trial, const std::string&
   add("combu.outputs", outputs);
   add("mlflow.user", run.user);
   add("mlflow.source.name", run.file);
-  if (trial.state != TrialState::skipped)
-    add("mlflow.source.git.commit", run.revision);  // else an earlier one
+  // A skipped trial was executed by an earlier run, perhaps at another commit.
+  if (trial.state != TrialState::skipped) add("mlflow.source.git.commit", run.revision);
   return tags;
 }
 
-// ---- What is there already
+// ---- MLflow runs of earlier exports
 
 struct MlflowRun {
   std::string id;
   std::string attempt;
   std::string status;
-  std::int64_t ended_at = 0;  // in milliseconds; 0: not told
+  std::int64_t ended_at = 0;  // in milliseconds; 0: unknown
   bool has_outputs = false;
   bool tried_again = false;
   std::set<std::string> params;
@@ -173,7 +176,7 @@ std::string tag_in(const Json& run, std::string_view key) {
   return {};
 }
 
-// An integer, which protocol buffers may write as a text.
+// Reads an integer, which protocol buffers may represent as a JSON string.
 std::int64_t integer_in(const Json& object, const char* key) {
   const auto at = object.find(key);
   if (at == object.end()) return 0;
@@ -185,13 +188,13 @@ std::int64_t integer_in(const Json& object, const char* key) {
   return *value;
 }
 
-// The pages of a list.
+// Follows the pages of a list, and refuses answers that exceed the limits or repeat a page.
 class Pages {
  public:
   Pages(const char* list, std::size_t entries_max, std::size_t pages_max)
       : list_(list), entries_max_(entries_max), pages_max_(pages_max) {}
 
-  // Of the next page; empty: of the first one.
+  // Token of the next page; empty for the first page.
   [[nodiscard]] const std::string& token() const { return token_; }
 
   [[nodiscard]] const Json& entries_of(const Json& answer) const {
@@ -201,7 +204,7 @@ class Pages {
     return entries;
   }
 
-  // Whether there is one behind that of `answer`.
+  // True if another page follows `answer`.
   [[nodiscard]] bool go_on(const Json& answer) {
     token_ = answer.value("next_page_token", "");
     if (token_.empty()) return false;
@@ -239,8 +242,8 @@ MlflowRun kept_of(const Json& run) {
   return kept;
 }
 
-// One point, so that it can be found again. Servers on a database keep the greatest number for an infinite
-// one (mlflow/store/tracking/sqlalchemy_store.py, sanitize_metric_value).
+// Returns a text that identifies a point. SQL-backed servers store the largest double in place of infinity
+// (mlflow/store/tracking/sqlalchemy_store.py, sanitize_metric_value), so both have the same text.
 std::string point_key(std::int64_t timestamp, std::int64_t step, const Json& value) {
   std::string text;
   if (value.is_number()) {
@@ -296,7 +299,7 @@ class Exporter {
   }
 
   void find_kept() {
-    // Params may have 6000 characters: a page of them is to stay well below the largest answer.
+    // An answer must stay well below the size limit, and params may have 6000 characters each.
     constexpr std::size_t k_page = 200;
     constexpr std::size_t k_pages_max = 2500;
     Json request{{"experiment_ids", {experiment_}},
@@ -327,7 +330,8 @@ class Exporter {
     (void)server_.post("runs/update", update);
   }
 
-  // Closes those of earlier attempts. nullopt: there is none of this one.
+  // Returns the MLflow run of this attempt; nullopt if there is none. Closes the MLflow runs of earlier
+  // attempts.
   std::optional<MlflowRun> same_attempt(const TrialEntry& trial) {
     const auto known = kept_.find(trial.name);
     if (known == kept_.end()) return std::nullopt;
@@ -342,7 +346,8 @@ class Exporter {
     return same;
   }
 
-  // The place of its outputs is another attempt's now. What says that it is closed comes last.
+  // The tag combu.outputs is deleted because the location now holds outputs of another attempt. The tag
+  // combu.tried_again is written last: if this export is interrupted, the next one closes the run again.
   void close(const MlflowRun& kept, const TrialEntry& trial) {
     if (kept.has_outputs)
       (void)server_.post("runs/delete-tag", {{"run_id", kept.id}, {"key", "combu.outputs"}});
@@ -376,7 +381,7 @@ class Exporter {
     return made.at("run").at("info").at("run_id");
   }
 
-  // A param that is there cannot be changed.
+  // Skips params that the MLflow run already has, because MLflow does not allow changing them.
   void log_params(const MlflowRun& kept, const TrialEntry& trial, Json tags) {
     std::vector<Param> params;
     const auto send = [&] {
@@ -422,7 +427,7 @@ class Exporter {
     }
   }
 
-  // Once of each.
+  // Reports each name only once.
   void tell_cut(const std::vector<std::string>& names, std::size_t value_max) {
     const std::scoped_lock lock(cut_mutex_);
     for (const std::string& name : names)
@@ -489,15 +494,15 @@ class Exporter {
   Keys params_;
   Keys metrics_;
   std::mutex cut_mutex_;
-  std::set<std::string> cut_;  // params that have been told of
+  std::set<std::string> cut_;  // params whose shortening was reported
   std::string experiment_;
   std::mutex ended_mutex_;
-  std::map<std::string, std::vector<MlflowRun>> kept_;  // by trial: one for each attempt that was exported
+  std::map<std::string, std::vector<MlflowRun>> kept_;  // by trial; one for each exported attempt
 };
 
 }  // namespace
 
-// Not `corrupt`, which is an engine's answer.
+// Reports invalid answers as `refused`, because `corrupt` is for answers of an engine.
 void export_to_mlflow(const Results& results, const MlflowForm& form, const std::stop_token& stop) {
   MlflowServer server(form.uri, stop);
   try {

@@ -23,17 +23,17 @@ using Json = nlohmann::json;
 
 constexpr long k_connect_seconds_max = 10;
 constexpr long k_silent_seconds_max = 120;
-constexpr long k_seconds_max = 600;  // of a request and its answer
+constexpr long k_seconds_max = 600;  // limit for a request with its answer
 constexpr std::size_t k_answer_max = std::size_t{64} << 20U;
 
-// ---- Who asks, and whom to trust: mlflow/utils/credentials.py, mlflow/utils/rest_utils.py
+// ---- Credentials and certificates: mlflow/utils/credentials.py, mlflow/utils/rest_utils.py
 
 struct Account {
   std::string user;
   std::string password;
-  std::string token;        // where there is no user, or no password
-  std::string authorities;  // a file or a folder of certificates; empty: the system's
-  std::string own;          // a file of a certificate and its key
+  std::string token;        // used if user or password is empty
+  std::string authorities;  // a file or a folder of trusted certificates; empty: the system's
+  std::string own;          // a file with the client certificate and its key
   bool trusts_all = false;
 };
 
@@ -41,7 +41,7 @@ std::string variable(const char* name) {
   return environment(name).value_or("");
 }
 
-// Of ~/.mlflow/credentials, whose names are those of the environment in small letters.
+// Reads a value from ~/.mlflow/credentials, where names are those of the environment variables in lower case.
 std::string credential(std::string name) {
   std::ranges::transform(name, name.begin(), [](unsigned char letter) { return std::tolower(letter); });
   std::ifstream file(variable("HOME") + "/.mlflow/credentials");
@@ -88,7 +88,8 @@ Account find_account() {
   return account;
 }
 
-// Takes user and password out of the address, where they are told before those of the environment.
+// Returns the address without user and password, and moves these to `account`. They override those from the
+// environment.
 std::string take_address(const std::string& uri, Account& account) {
   const std::unique_ptr<CURLU, decltype(&curl_url_cleanup)> parts(curl_url(), &curl_url_cleanup);
   const bool is_web = uri.starts_with("http://") || uri.starts_with("https://");
@@ -112,7 +113,7 @@ std::string take_address(const std::string& uri, Account& account) {
   return address;
 }
 
-// ---- One request while it goes on: what libcurl calls back
+// ---- libcurl callbacks of one request
 
 struct Exchange {
   const std::stop_token& stop;
@@ -155,7 +156,7 @@ struct MlflowServer::Impl {
   Impl(const std::string& uri, std::stop_token until)
       : account(find_account()), address(take_address(uri, account)), stop(std::move(until)) {}
 
-  // `body`: of a POST; a GET otherwise.
+  // Sends a POST with `body`, or a GET if `body` is nullptr.
   std::optional<Json> ask(const std::string& call, const std::string& query, const Json* body);
   [[noreturn]] void explain(CURLcode result, const char* words) const;
 
@@ -243,7 +244,7 @@ void MlflowServer::Impl::explain(CURLcode result, const char* words) const {
         fmt::format("its certificate is not trusted: {}; MLFLOW_TRACKING_SERVER_CERT_PATH names a file "
                     "of those that are",
                     why));
-  // Not `unavailable`, which is an engine that is away.
+  // `unavailable` is reserved for an engine that cannot be reached.
   throw Error(
       ErrorKind::refused, address,
       fmt::format("no MLflow server answers there, or it broke off ({}); what is there already stays: "

@@ -9,21 +9,22 @@
 
 namespace combu {
 
-// May be used from many threads: each request takes a connection of its own, and leaves it for the next.
-// Everything throws Error; nothing of who asks is ever in it.
+// Thread-safe: each request uses a connection of its own, which later requests reuse. All functions throw
+// Error on failure. The text of an error never contains credentials.
 class MlflowServer {
  public:
-  // `uri`: "http://HOST:PORT", "https://HOST/PATH". Who asks, and which certificates are trusted, is read
-  // from the environment and ~/.mlflow/credentials, as MLflow's own client reads it.
+  // `uri`: "http://HOST:PORT" or "https://HOST/PATH". Credentials and trusted certificates are read from the
+  // environment and ~/.mlflow/credentials, like MLflow's own client does.
   MlflowServer(const std::string& uri, std::stop_token stop);
   ~MlflowServer();
   MlflowServer(const MlflowServer&) = delete;
   MlflowServer& operator=(const MlflowServer&) = delete;
 
-  // As `uri`, without who asks.
+  // Returns `uri` without credentials.
   [[nodiscard]] const std::string& address() const;
 
-  // nullopt: what is asked for is not there. `query`: percent-encoded.
+  // find() returns nullopt if the server does not have the requested object; get() and post() throw
+  // Error(not_found) in this case. `query` must be percent-encoded.
   [[nodiscard]] std::optional<nlohmann::json> find(const std::string& call, const std::string& query);
   [[nodiscard]] nlohmann::json get(const std::string& call, const std::string& query);
   nlohmann::json post(const std::string& call, const nlohmann::json& body);

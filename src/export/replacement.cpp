@@ -23,7 +23,8 @@ Error cannot_be_written(const std::string& path, int fault) {
           fmt::format("cannot be written: {}", std::generic_category().message(fault))};
 }
 
-// What is written to where it is: below the first ones a link leads to what a process has open.
+// True if `path` is written directly instead of being replaced: a pipe, a device, or a path that leads to an
+// open descriptor of a process (/dev/stdout, /dev/fd, /proc).
 bool is_in_place(const std::string& path) {
   std::error_code none;
   const fs::file_status status = fs::status(path, none);
@@ -53,7 +54,8 @@ Replacement::Replacement(const std::string& path) : path_(path), place_(path) {
   }
   beside_ = fmt::format("{}.{}.new", place_, getpid());
   fs::remove(beside_, fault);
-  // What others may not read they may not read before, either.
+  // If a file is replaced, the new one is created with access for its owner only: commit() sets the
+  // permissions of the replaced file.
   if (fs::exists(status))
     const Descriptor file(open(beside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
 }

@@ -1,21 +1,23 @@
 #pragma once
-// A file that takes another one's place when it is whole.
+// Writes a file under a temporary name, and replaces another file with it.
 
 #include <string>
 
 namespace combu {
 
-// It is written beside the place, and removed unless commit() has succeeded.
+// A temporary file in the folder of the file to replace. The destructor removes it unless commit() succeeded.
 class Replacement {
  public:
-  // `path`: the place, or a symbolic link to it. Throws Error(refused) where something else than a file is.
+  // `path`: the file to replace, or a symbolic link to it; it need not exist. Throws Error(refused) if `path`
+  // is something else than a regular file.
   explicit Replacement(const std::string& path);
   ~Replacement();
   Replacement(const Replacement&) = delete;
   Replacement& operator=(const Replacement&) = delete;
 
   [[nodiscard]] const std::string& beside() const { return beside_; }
-  // With the owner and the permissions of what is there. Throws Error(refused).
+  // Renames the temporary file to `path`, with the owner and the permissions of the replaced file. Throws
+  // Error(refused) if this fails.
   void commit();
 
  private:

@@ -18,13 +18,14 @@ namespace {
 
 // ---- A row for each trial
 
-// A column of all runs: where each of them has it.
+// A column of the exported table, and the column of each run that it shows; nullopt: the run does not have
+// it.
 struct SheetColumn {
   std::string name;
   std::vector<std::optional<Column>> of_run{};
 };
 
-// Those of which a person asks in a table of many runs.
+// Fields that are useful in a table of several runs.
 constexpr std::array<std::string_view, 8> k_sheet_fields{"trial",     "attempt", "state", "seconds",
                                                          "exit_code", "cause",   "image", "digest"};
 constexpr std::array<std::pair<std::string_view, Column::Part>, 4> k_sheet_parts{
@@ -41,11 +42,11 @@ std::string lower(std::string_view text) {
   return all;
 }
 
-// Names that differ in more than their letters' case, which SQL does not look at.
+// Chooses column names that differ in more than the case of letters, because SQL ignores the case of names.
 class Namer {
  public:
-  // `name`, else `prefix` and it, else these and a number: the first that is free with and without all
-  // endings of a metric's, if it is one.
+  // Returns the first free name of `name`, `prefix` + `name`, and these followed by a number. For a metric,
+  // the name with each of the suffixes in k_sheet_parts must be free too.
   std::string take(std::string_view prefix, const std::string& name, bool is_metric) {
     std::string chosen = name;
     for (int number = 1; !is_free(chosen, is_metric); ++number)
@@ -108,7 +109,7 @@ Value value_of(const ResultRow& row, const std::optional<Column>& column) {
   return column ? value_in(row, *column) : Value();
 }
 
-// RFC 4180, with the line ends that everybody reads.
+// Escapes a cell as RFC 4180 defines.
 void add_csv(std::string& text, std::string_view cell) {
   if (cell.find_first_of("\",\r\n") == std::string_view::npos) {
     text.append(cell);
@@ -127,7 +128,8 @@ void put(std::ostream& out, std::string& text) {
   text.clear();
 }
 
-// A param as the file has it: also what is neither a number nor a text.
+// Returns a param as JSON as the experiment file has it, which may also be an object, an array, a boolean or
+// null.
 std::string param_json(const nlohmann::ordered_json& params, const std::string& name, const Value& value) {
   const auto at = params.find(name);
   if (at == params.end() || at->is_number() || at->is_string()) return json_value(value);

@@ -15,10 +15,10 @@
 namespace combu {
 namespace {
 
-constexpr double k_margin = 0.03;  // of its length, free at both ends
+constexpr double k_margin = 0.03;  // free space at both ends, as a part of the axis
 
-// 1, 2 or 5 times a power of ten, not less than `step`: Heckbert, "Nice Numbers for Graph Labels", Graphics
-// Gems (1990).
+// Returns the smallest number that is 1, 2 or 5 times a power of ten and not less than `step`: Heckbert,
+// "Nice Numbers for Graph Labels", Graphics Gems (1990).
 double nice_step(double step) {
   const double power = std::pow(10, std::floor(std::log10(step)));
   const double part = step / power;
@@ -28,7 +28,7 @@ double nice_step(double step) {
   return 10 * power;
 }
 
-// With as many places as tell one step from the next.
+// Uses enough decimal places to distinguish adjacent ticks.
 std::string label_of(double value, double step) {
   constexpr double k_small = 1e-4;
   constexpr double k_large = 1e6;
@@ -90,7 +90,7 @@ void Axis::add_linear_ticks(std::size_t ticks_max) {
     add_tick((first + i) * step, label_of((first + i) * step, step));
 }
 
-// Powers of ten; where these are few, 2 and 5 times them, too.
+// Ticks are at powers of ten. If the axis spans at most two decades, 2 and 5 times these have ticks too.
 void Axis::add_logarithmic_ticks(std::size_t ticks_max) {
   constexpr double k_few = 2;
   const double decades = until_ - from_;

@@ -1,5 +1,5 @@
 #pragma once
-// One direction of a chart: where a value stands in it, and which values are written beside it.
+// One axis of a chart: converts values to positions, and chooses the ticks and their labels.
 
 #include <cstddef>
 #include <string>
@@ -10,18 +10,18 @@
 namespace combu {
 
 struct AxisTick {
-  double place = 0;  // 0 to 1, as Axis::place()
+  double place = 0;  // 0 to 1, as Axis::place() returns
   std::string label;
 };
 
 class Axis {
  public:
-  // Values of a logarithmic one are above 0. At most about `ticks_max` ticks.
+  // On a logarithmic scale, all values must be above 0. There are at most about `ticks_max` ticks.
   Axis(double least, double greatest, Scale scale, std::size_t ticks_max);
-  // Places of the words, in their order; every `stride`-th has a tick, the first one too.
+  // An axis of words: word i is at value i. The first word and each `stride`-th after it have a tick.
   Axis(const std::vector<std::string>& words, std::size_t stride);
 
-  // 0 at its beginning, 1 at its end.
+  // Returns the position of `value`: 0 at the start of the axis, 1 at its end.
   [[nodiscard]] double place(double value) const;
   [[nodiscard]] const std::vector<AxisTick>& ticks() const { return ticks_; }
 
@@ -31,17 +31,17 @@ class Axis {
   void add_tick(double value, std::string label);
 
   Scale scale_;
-  double from_;  // on a logarithmic axis the logarithm, as `until_`
+  double from_;  // on a logarithmic axis, the logarithm (also for `until_`)
   double until_;
   std::vector<AxisTick> ticks_;
 };
 
-// Of all points, with their spread. Throws nothing: a chart has points. x_axis() is for charts without
-// x_words.
+// Return an axis that holds all points of the chart; the y axis also holds their spreads. The chart must have
+// points. x_axis() is only for charts without x_words.
 [[nodiscard]] Axis x_axis(const Chart& chart, std::size_t ticks_max);
 [[nodiscard]] Axis y_axis(const Chart& chart, std::size_t ticks_max);
 
-// "every 3rd of 40 values of `model` is labelled"; empty if all are.
+// Returns "every 3rd of 40 values of `model` is labelled", or "" if all values are.
 [[nodiscard]] std::string thinning_note(const Chart& chart, std::size_t stride);
 
 }  // namespace combu

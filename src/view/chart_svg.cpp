@@ -16,25 +16,25 @@
 namespace combu {
 namespace {
 
-// M. Okabe and K. Ito, "Color Universal Design" (2008): told apart by the colour-blind, too.
+// Distinguishable for colour-blind readers: M. Okabe and K. Ito, "Color Universal Design" (2008).
 constexpr std::array<std::string_view, 7> k_svg_colours{"#0072B2", "#D55E00", "#009E73", "#CC79A7",
                                                         "#E69F00", "#56B4E9", "#000000"};
-// Where the colours are all taken.
+// If there are more series than colours, dashes distinguish them.
 constexpr std::array<std::string_view, 4> k_dashes{"", "7 3", "2 2", "9 3 2 3"};
 
-// In pixels, as an SVG's units are.
-constexpr double k_width = 480;  // of the field between the axes, as the next one
+// Sizes in pixels, the units of the SVG.
+constexpr double k_width = 480;  // width of the plot area; k_height is its height
 constexpr double k_height = 320;
 constexpr double k_font = 12;
-constexpr double k_letter = 6.8;  // about the width of one
+constexpr double k_letter = 6.8;  // approximate width of a letter
 constexpr double k_top = 14;
 constexpr double k_tick_length = 5;
-constexpr double k_line = 18;  // of the legend
+constexpr double k_line = 18;  // height of a line of the legend
 constexpr std::size_t k_ticks_max = 7;
-// Words side by side, each turned by a quarter.
+// Maximum number of word labels that have room side by side when they are rotated by 90°.
 constexpr auto k_words_max = static_cast<std::size_t>(k_width / (k_font + 2));
 
-// XML 1.0 (section 2.2) has no way to write the other characters.
+// XML 1.0 (section 2.2) cannot represent other characters.
 bool is_in_xml(char32_t code) {
   return code == '\t' || code == '\n' || code == '\r' || (code >= 0x20 && code != 0xFFFE && code != 0xFFFF);
 }
@@ -123,7 +123,7 @@ class Drawing {
                         escaped(words))
          << '\n';
   }
-  // From below to above.
+  // Writes text rotated by 90°, which reads upwards.
   void turned_text(double x, double y, std::string_view anchor, std::string_view words) {
     text(x, y, anchor, words, fmt::format(R"svg( transform="rotate(-90 {:.1f} {:.1f})")svg", x, y));
   }
@@ -165,7 +165,7 @@ class Drawing {
     turned_text(k_font + 4, k_top + k_height / 2, "middle", chart_.y_title);
   }
 
-  // What is between the gaps.
+  // Points of a series between two gaps.
   using Stretch = std::span<const Chart::Point>;
   [[nodiscard]] std::vector<Stretch> stretches_of(std::size_t number) const {
     const std::vector<Chart::Point>& points = chart_.series[number].points;
@@ -179,7 +179,7 @@ class Drawing {
     return stretches;
   }
 
-  // The 95 % interval of a mean, behind all curves.
+  // Draws the 95 % intervals of means, below all curves.
   void draw_spread(std::size_t number) {
     if (!chart_.joined) return;
     for (const Stretch points : stretches_of(number)) draw_spread(points, number);
@@ -189,7 +189,7 @@ class Drawing {
     if (std::ranges::none_of(points, has_spread)) return;
     const auto low = [&](const Chart::Point& point) {
       const double value = point.y - point.spread;
-      // What a logarithmic scale does not have is below all of it.
+      // A logarithmic scale has no such value, so the polygon ends at the bottom of the plot.
       return chart_.y_scale == Scale::logarithmic && value <= 0
                  ? fmt::format("{:.2f},{:.2f}", x_at(x_.place(point.x)), y_at(0))
                  : at(point.x, value);
@@ -246,7 +246,7 @@ class Drawing {
   Axis x_;
   Axis y_;
   double left_;
-  bool is_turned_;  // the labels of x: words that have no room side by side
+  bool is_turned_;  // true if the x labels are words that have no room side by side
   double labels_height_;
 };
 

@@ -22,17 +22,17 @@
 namespace combu {
 namespace {
 
-// ECMA-48's blue, yellow, green, red, cyan, magenta: what terminals show well on black and on white.
+// ECMA-48 codes of blue, yellow, green, red, cyan and magenta, which are readable on black and on white.
 constexpr std::array<std::string_view, 6> k_terminal_colours{"\x1b[34m", "\x1b[33m", "\x1b[32m",
                                                              "\x1b[31m", "\x1b[36m", "\x1b[35m"};
 constexpr std::string_view k_plain = "\x1b[0m";
 constexpr std::string_view k_letters = "abcdefghijklmnopqrstuvwxyz";
 
-// How points are shown.
+// How points are drawn.
 enum class Marks {
-  dots,     // braille, 2 by 4 in a character
-  bullets,  // one for a point
-  letters,  // one for a series
+  dots,     // braille characters, with 2 by 4 dots each
+  bullets,  // one bullet for each point
+  letters,  // a letter for each series
 };
 
 Marks marks_for(const Chart& chart, const ChartSurface& surface) {
@@ -42,16 +42,16 @@ Marks marks_for(const Chart& chart, const ChartSurface& surface) {
   return chart.joined ? Marks::dots : Marks::bullets;
 }
 
-// The part of the surface between the axes.
+// The plot area between the axes.
 class CellField {
  public:
   CellField(std::size_t columns, std::size_t rows, Marks marks)
       : columns_(columns), rows_(rows), marks_(marks), cells_(columns * rows) {}
 
-  // Places are 0 to 1, from the lower left.
+  // Coordinates are 0 to 1, from the lower left corner.
   void point(double x, double y, std::size_t series) { mark(dot_x(x), dot_y(y), series); }
 
-  // Bresenham's line.
+  // Draws a line by Bresenham's algorithm.
   void line(double x1, double y1, double x2, double y2, std::size_t series) {
     long x = dot_x(x1);
     long y = dot_y(y1);
@@ -108,7 +108,7 @@ class CellField {
   }
 
   void mark(long x, long y, std::size_t series) {
-    // Which bit is which dot: Unicode 15, 24.1, "Braille Patterns".
+    // The bits of the dots: Unicode 15, 24.1, "Braille Patterns".
     constexpr std::array<std::array<std::uint8_t, 2>, 4> k_bits{
         {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}}};
     const bool dots = marks_ == Marks::dots;
@@ -122,7 +122,7 @@ class CellField {
   [[nodiscard]] std::string text_of(const Cell& cell) const {
     if (marks_ == Marks::letters) return {k_letters[cell.series % k_letters.size()]};
     if (marks_ == Marks::bullets) return "•";
-    // U+2800 and the dots, in UTF-8.
+    // UTF-8 encoding of U+2800 plus the bits of the dots.
     return {'\xE2', static_cast<char>(0xA0 + (cell.dots >> 6)), static_cast<char>(0x80 + (cell.dots & 0x3F))};
   }
 
@@ -150,7 +150,7 @@ CellField field_of(const Chart& chart, const Axis& x, const Axis& y, std::size_t
   return field;
 }
 
-// Labels below their places, as many as have room.
+// Returns a line with the labels below their ticks. Labels that have no room are left out.
 std::string labels_below(const Axis& axis, std::size_t margin, std::size_t columns) {
   std::string line(margin, ' ');
   std::size_t used = 0;
@@ -167,8 +167,8 @@ std::string labels_below(const Axis& axis, std::size_t margin, std::size_t colum
   return line;
 }
 
-// Labels of words in at most `rows_max` rows below their places. Each label is in the first row that has room
-// for it; nullopt if no row has room for one.
+// Returns the labels in at most `rows_max` rows below their ticks. Each label is in the first row that has
+// room for it. Returns nullopt if the rows cannot hold all labels.
 std::optional<std::vector<std::string>> rows_of_words(const Axis& axis, std::size_t columns,
                                                       std::size_t rows_max) {
   constexpr std::size_t k_between = 2;
@@ -203,8 +203,8 @@ struct WordLabels {
   std::size_t stride = 1;
 };
 
-// Labels every word, or every second one, and so on, until all labels have room. A single label always has
-// room.
+// Labels every word if all labels have room, or else every second word, every third, and so on. A single
+// label always has room.
 WordLabels label_words(const std::vector<std::string>& words, std::size_t columns, std::size_t rows_max) {
   for (std::size_t stride = 1;; ++stride) {
     Axis axis(words, stride);
@@ -239,7 +239,7 @@ std::string print_chart(std::ostream& out, const Chart& chart, const ChartSurfac
   constexpr std::size_t k_columns_min = 20;
   constexpr std::size_t k_rows_min = 6;
   constexpr std::size_t k_rows_max = 30;
-  constexpr std::size_t k_around = 5;  // lines of title, axis, labels, its title, and the shell's
+  constexpr std::size_t k_around = 5;  // lines for title, axis, labels, axis title and the shell prompt
   constexpr std::size_t k_word_rows_max = 3;
   const Marks marks = marks_for(chart, surface);
   const bool legend = chart.series.size() > 1;

@@ -35,8 +35,8 @@ std::string title_of(const PairTable& table, std::span<const Results> runs, bool
   return text;
 }
 
-// A table that is too wide leaves out deviations first, then counts, intervals, params, and means with their
-// differences. The first column stays: it names the row.
+// If the table is too wide, the columns of deviations are left out first, followed by counts, intervals,
+// params, and at last means and differences. The first column is always printed because it names the row.
 std::vector<NumberTable::Head> heads_of(const PairTable& table, std::span<const Results> runs, bool repeats) {
   constexpr int k_value_rank = 1;
   constexpr int k_param_rank = 2;

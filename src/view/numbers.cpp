@@ -122,7 +122,8 @@ std::string NumberTable::line_of(std::size_t row, const std::vector<std::size_t>
     const Cell& cell = cut.text.empty() ? whole : cut;
     const ColumnLayout& column = columns_[shown[i]];
     const bool is_numeric = column.left > 0;
-    // Numbers stand at the right, each with its point below the others'; so does what is among them.
+    // Numbers are right-aligned with their decimal points in one column. Texts in a column of numbers are
+    // right-aligned too.
     std::size_t before = 0;
     if (is_numeric) {
       const std::size_t right = cell.is_number ? column.right : 0;

@@ -1,5 +1,5 @@
 #pragma once
-// Tables of numbers and texts.
+// Tables that mix numbers and texts.
 
 #include <cstddef>
 #include <ostream>
@@ -11,52 +11,56 @@
 
 namespace combu {
 
-// A line above a table: "the same for all: epochs=10 lr=0.1", cut between two params.
+// Returns the line "the same for all: epochs=10 lr=0.1", which is printed above a table. If it is too wide,
+// it is cut between two params.
 [[nodiscard]] std::string shared_line(std::string_view params, std::size_t columns_max);
 
-// Aligned columns, the heads first; a column of numbers at their points. An empty cell is shown as "–".
+// A table with aligned columns whose first row is the heads. Columns of numbers are aligned at their decimal
+// points. An empty cell is printed as "–".
 class NumberTable {
  public:
   struct Head {
     std::string text;
-    int rank = 0;           // a table that is too wide leaves out the greatest first; 0: the column stays
-    bool is_whole = false;  // its texts are not shortened
+    // If the table is too wide, columns of the highest rank are left out first. 0: always printed.
+    int rank = 0;
+    bool is_whole = false;  // true: its texts are not shortened
   };
   explicit NumberTable(const std::vector<Head>& heads);
 
   void add_text(std::string_view text);
   void add_number(std::string number);
-  // A number, or a text, which is cut to 60 columns in its middle.
+  // Adds a number, or a text that is cut in its middle to 60 columns.
   void add(const Value& value);
-  // No line is wider than `columns_max`; 0: lines are whole. First texts are shortened, then whole columns
-  // are left out: by their rank, of one rank the last one first. A last line names these, and ends with
-  // `way_out`: how to see them. No number is cut, unless its column alone is too wide.
+  // Prints the table with lines of at most `columns_max` columns; 0: no limit. If the table is too wide,
+  // texts are shortened first. Then whole columns are left out, by rank; within a rank, the last one goes
+  // first. In that case a last line names these columns and ends with `way_out`, which says how to see them.
+  // A number is cut only if its column alone is too wide.
   void print(std::ostream& out, std::size_t columns_max = 0, std::string_view way_out = {}) const;
 
  private:
   struct Cell {
     std::string text;
-    std::size_t left = 0;   // columns in front of the point; of a text all of them
-    std::size_t right = 0;  // from the point on
+    std::size_t left = 0;   // columns before the decimal point; the whole width of a text
+    std::size_t right = 0;  // columns from the decimal point on
     bool is_number = false;
   };
   struct ColumnLayout {
     int rank = 0;
     bool is_whole = false;
-    std::size_t left = 0;  // the widest cell's, as in Cell
+    std::size_t left = 0;  // maximum of the column's cells, like `right` and `text`
     std::size_t right = 0;
     std::size_t text = 0;
 
     [[nodiscard]] std::size_t width() const;
-    [[nodiscard]] std::size_t width_least() const;  // with its texts shortened
+    [[nodiscard]] std::size_t width_least() const;  // width with its texts shortened
   };
 
   void add(Cell cell);
-  // The columns that are printed, in order.
+  // Returns the indices of the columns that fit, in order.
   [[nodiscard]] std::vector<std::size_t> fitting(std::size_t columns_max) const;
   [[nodiscard]] std::string line_of(std::size_t row, const std::vector<std::size_t>& shown,
                                     const std::vector<std::size_t>& widths) const;
-  // Prints the line about the columns that are not among `shown`, each name once.
+  // Prints the line that names the columns not in `shown`, each name once.
   void print_left_out(std::ostream& out, const std::vector<std::size_t>& shown, std::size_t columns_max,
                       std::string_view way_out) const;
 

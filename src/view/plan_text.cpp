@@ -44,7 +44,7 @@ std::vector<ImageUse> images_of(const Experiment& experiment) {
   return images;
 }
 
-// Those that are made: not the engine's own.
+// Returns the networks that combu creates, without the engine's built-in ones.
 std::set<std::string_view> networks_of(const Experiment& experiment) {
   constexpr std::array<std::string_view, 4> k_own{"host", "none", "bridge", "default"};
   std::set<std::string_view> networks;
@@ -54,7 +54,7 @@ std::set<std::string_view> networks_of(const Experiment& experiment) {
   return networks;
 }
 
-// As many names as fit a line, and how many there are beyond them.
+// Returns as many names as fit the line, and the number of those left out.
 std::string wave_text(const std::vector<std::string_view>& names, std::size_t columns_max) {
   const std::vector<std::string> groups = ranges(names);
   std::string text;
@@ -95,7 +95,8 @@ void print_plan_json(std::ostream& out, const Experiment& experiment, const Plan
   for (const ImageUse& use : images_of(experiment))
     images.push_back({{"image", use.image}, {"trials", use.trials}});
 
-  // Made apart: ordered_json looks through all earlier members at each new one, which is quadratic.
+  // Built separately as an unordered object: ordered_json searches all members at each insertion, which is
+  // quadratic.
   nlohmann::json needs = nlohmann::json::object();
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     nlohmann::json edges = nlohmann::json::array();
@@ -110,7 +111,7 @@ void print_plan_json(std::ostream& out, const Experiment& experiment, const Plan
       {"edges", edge_count(plan)},          {"images", images},        {"networks", networks_of(experiment)},
       {"waves", waves_of(experiment, plan)}};
   std::string text = json_text(head);
-  text.pop_back();  // the brace, so that the last member can follow
+  text.pop_back();  // removes the closing brace, so that "needs" can follow
   out << text << ",\"needs\":" << json_text(needs) << "}\n";
 }
 

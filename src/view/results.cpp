@@ -25,7 +25,7 @@ bool is_value(const Value& value) {
   return number != nullptr ? !std::isnan(*number) : !std::holds_alternative<std::monostate>(value);
 }
 
-// Numbers before texts.
+// Numbers sort before texts.
 bool is_less(const Value& one, const Value& other) {
   const auto* left = std::get_if<std::string>(&one);
   const auto* right = std::get_if<std::string>(&other);
@@ -33,7 +33,7 @@ bool is_less(const Value& one, const Value& other) {
   return one < other;
 }
 
-// The rows that are printed, in order.
+// Returns the rows to print, in order.
 std::vector<const ResultRow*> sorted_rows(const Results& results, const ResultsForm& form) {
   std::vector<const ResultRow*> rows;
   rows.reserve(results.rows.size());
@@ -78,7 +78,8 @@ std::vector<Column> shown_columns(const Results& results, const ResultsForm& for
   return columns;
 }
 
-// A table that is too wide leaves out params first, then fields, then metrics; never the trial and its state.
+// If the table is too wide, params are left out first, followed by fields and metrics. The trial and its
+// state are always printed.
 NumberTable::Head head_of(const Column& column) {
   constexpr int k_metric_rank = 1;
   constexpr int k_field_rank = 2;
@@ -128,7 +129,7 @@ void print_results(std::ostream& out, const Results& results, const ResultsForm&
         const auto time = time_of(row->trial, now);
         table.add_text(time ? to_string(*time) : "");
       } else if (column.of == Column::Of::field && text != nullptr) {
-        table.add_text(*text);  // whole: a name, a digest
+        table.add_text(*text);  // not shortened: a name or a digest
       } else {
         table.add(value);
       }

@@ -17,29 +17,31 @@ namespace combu {
 
 struct RunEntry;  // combu/record.hpp
 
-inline constexpr std::size_t k_column_gap = 2;    // between two columns of a table
-inline constexpr std::size_t k_column_least = 8;  // that a column of free text is shortened to
+inline constexpr std::size_t k_column_gap = 2;    // columns between two columns of a table
+inline constexpr std::size_t k_column_least = 8;  // minimum width to which a column of free text is shortened
 
-// Shortens the widest columns until a line has at most `columns_max` columns of the terminal, none below its
-// floor; 0: none.
+// Shortens the widest columns until a line has at most `columns_max` terminal columns (0: no limit). No
+// column becomes narrower than its floor.
 void fit_widths(std::span<std::size_t> widths, std::span<const std::size_t> floors, std::size_t columns_max);
 
-// `begin`, `text` and `end` as one line, at most `columns_max` wide (0: whole): first `text` is shortened.
+// Joins `begin`, `text` and `end` to a line of at most `columns_max` columns (0: no limit). If it is too
+// wide, `text` is shortened first.
 [[nodiscard]] std::string fit_between(std::string_view begin, std::string_view text, std::string_view end,
                                       std::size_t columns_max);
 
-// "run r1 (simulated) of lab" and `rest` by fit_between(): first the experiment's name is shortened, which
-// may be a path.
+// Returns "run r1 (simulated) of lab" followed by `rest`, shortened by fit_between(): the experiment's name,
+// which may be a path, is shortened first.
 [[nodiscard]] std::string run_title(const RunEntry& run, std::string_view rest, std::size_t columns_max);
 
-// Aligned columns, the heads first; what is in the cells is made fit for a terminal. There may be 100,000
-// rows: the text of all cells is held in one piece until the widths are known.
+// A table with aligned columns whose first row is the heads. Cells are cleaned for a
+// terminal as by clean_line(). A table may have 100,000 rows, so the text of all cells is one string until
+// the widths are known.
 template <std::size_t columns>
 class Table {
  public:
   using Row = std::array<std::string_view, columns>;
 
-  // `flexible`: the columns of free text (names, reasons), which print() may shorten.
+  // `flexible`: indices of the columns of free text (names, reasons), which print() may shorten.
   Table(const Row& heads, std::initializer_list<std::size_t> flexible) {
     floors_.fill(SIZE_MAX);
     for (const std::size_t column : flexible) floors_.at(column) = k_column_least;
@@ -63,7 +65,7 @@ class Table {
     }
   }
 
-  // No line is wider than `columns_max`; 0: lines are whole.
+  // Prints the table with lines of at most `columns_max` columns; 0: no limit.
   void print(std::ostream& out, std::size_t columns_max = 0) const {
     std::array<std::size_t, columns> widths = widths_;
     fit_widths(widths, floors_, columns_max);

@@ -16,10 +16,10 @@ namespace {
 
 struct Stretch {
   const char* title;
-  const char* head;  // of its column
+  const char* head;  // head of its column in print_attempt_times()
   const char* key;
 };
-// By AttemptPart.
+// Indexed by AttemptPart.
 constexpr std::array<Stretch, k_attempt_part_count> k_stretches{{{"waiting for others", "OTHERS", "needs"},
                                                                  {"waiting to retry", "RETRY", "retry"},
                                                                  {"waiting for a place", "PLACE", "place"},
@@ -35,7 +35,7 @@ std::string time_text(const std::optional<Seconds>& time) {
 
 using StretchTexts = std::array<std::string, k_stretches.size()>;
 
-// Usual widths, or where a line of these does not fit the terminal, the least that the texts need.
+// Returns the usual widths or, if the terminal is too narrow for them, the minimum widths of the texts.
 std::array<std::size_t, k_stretches.size()> stretch_widths(const std::vector<StretchTexts>& rows,
                                                            const TableForm& form) {
   constexpr std::size_t k_usual = 9;
@@ -49,7 +49,8 @@ std::array<std::size_t, k_stretches.size()> stretch_widths(const std::vector<Str
   return widths;
 }
 
-// The title line: the number of attempts, the time of the run, and the time before its first start.
+// Returns the title: the run's id, the number of attempts, the duration of the run, and the times for
+// evaluating the file and preparing images and networks.
 std::string times_title(const RunEntry& entry, std::size_t attempts, Instant now) {
   const Seconds whole(entry.ended_at.value_or(now) - entry.began_at);
   std::string text = fmt::format("run {}: {} in {}", entry.id.text(), number_of(attempts, "attempt"),

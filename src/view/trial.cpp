@@ -37,7 +37,7 @@ std::string command_of(const Process& process) {
   return shell_line(words);
 }
 
-// The variables other than COMBU_PARAM_*, which repeat the params.
+// Returns the environment without COMBU_PARAM_* variables, which repeat the params.
 std::vector<std::string> env_of(const Process& process) {
   std::vector<std::string> env;
   for (const auto& [name, value] : process.env)

@@ -31,7 +31,8 @@ std::string memory_text(const TrialRow& row) {
   return usage ? to_string(usage->memory) : "-";
 }
 
-// "1.5 cores", "0.03 cores"; of one that does not run the time that it has had, "42.0 s".
+// For a running trial, the mean number of cores: "1.5 cores", "0.03 cores". For others, the CPU time:
+// "42.0 s".
 std::string cpu_text(const TrialRow& row, const std::optional<Seconds>& ran) {
   const auto usage = usage_of(row);
   if (!usage) return "-";
@@ -45,7 +46,7 @@ std::string timestamp_json(const std::optional<Instant>& at) {
   return at ? fmt::format("\"{}\"", rfc3339(*at)) : "null";
 }
 
-// An array of the texts between the commas.
+// Converts a comma-separated list to a JSON array of strings.
 std::string gpus_text(const std::string& gpus) {
   if (gpus.empty()) return "null";
   std::string array;
@@ -111,7 +112,7 @@ void print_trials(std::ostream& out, const RunRow& run, std::span<const TrialRow
   for (const std::string& path : taken.left) out << fmt::format("left behind: {}\n", clean_line(path));
 }
 
-// By hand: there may be 100,000, and params are JSON already.
+// Formats JSON without a library for speed: there may be 100,000 trials, and their params are JSON already.
 void print_trials_json(std::ostream& out, const RunRow& run, std::span<const TrialRow> trials, Instant now) {
   const std::string of = fmt::format(R"({{"experiment":{},"run":{},"trial":)",
                                      json_string(run.entry.experiment), json_string(run.entry.id.text()));
