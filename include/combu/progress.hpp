@@ -1,5 +1,5 @@
 #pragma once
-// What a person, or a program beside combu, sees of a command while it works, on standard error.
+// Progress of a command while it works, on standard error: for a person, or as JSON for another program.
 
 #include <cstddef>
 #include <cstdio>
@@ -17,38 +17,37 @@
 namespace combu {
 
 enum class ProgressForm { automatic, tty, plain, json, quiet };
-// "auto", "tty", "plain", "json", "quiet". Throws Error(invalid).
+// Accepts "auto", "tty", "plain", "json" and "quiet". Throws Error(invalid) for other texts.
 [[nodiscard]] ProgressForm parse_progress_form(std::string_view text);
 
-// Progress of one command, on stderr. Methods may be called from several threads.
-//  tty:   one block, painted over at most ten times a second, never higher or wider than the terminal; lines
-//  that stay
-//         (failures, notes) scroll above it
-//  plain: one line for each thing worth keeping, and a count every few seconds while something changes
+// Shows the progress of one command on stderr. Methods may be called from several threads.
+//  tty:   a block of lines that is repainted at most ten times a second and fits the terminal;
+//         permanent lines (failures, notes) scroll above the block
+//  plain: permanent lines, and a line with counts every few seconds while something changes
 //  json:  one JSON object a line: {"time": …, "event": …, …}
-//  quiet: only what failed
+//  quiet: errors only
 class Progress : public ProgressListener {
  public:
-  // The phase before a run: "evaluating", "checking". Replaced by the next one.
+  // Sets the phase before a run: "evaluating", "checking". It replaces the previous phase.
   virtual void phase(std::string_view text) = 0;
   virtual void preparation(const Preparation& preparation) = 0;
-  // `count` of `total` done, for kill and stop.
+  // Used by kill and stop: `count` of `total` are done.
   virtual void counted(std::string_view verb, std::size_t count, std::size_t total) = 0;
-  // A line that stays: a container that made room, a folder that was made, an engine that is away.
+  // Prints a permanent line, for example if a folder was made or the engine is unreachable.
   virtual void note(std::string_view line) = 0;
   void remark(const std::string& line) final { note(line); }
   virtual void error(std::string_view line) = 0;
-  // The run whose facts and snapshots follow; it outlives this.
+  // Must be called before facts and snapshots of the run. `run` must outlive this object.
   virtual void begin(const Run& run) = 0;
-  // Removes the block, so that other output can follow. Called by the destructor, and safe from a signal's
-  // thread.
+  // Removes the block, so that other output can follow. The destructor calls it. May also be called from the
+  // thread that handles signals.
   virtual void end() = 0;
 };
-// Asks the environment for NO_COLOR and TERM: call it while the program has one thread.
+// Reads NO_COLOR and TERM from the environment, so it must be called while the program has only one thread.
 [[nodiscard]] std::unique_ptr<Progress> make_progress(ProgressForm form, std::FILE* stream);
 
-// The same lines as json has, each with its line end, and its event's name. A fact's line also has `end`: the
-// parts of its reason.
+// Calls `write` with the name of each event and its line in the json form, including the line end. Lines of
+// facts have the additional member `end`, with the parts of the reason.
 [[nodiscard]] std::unique_ptr<Progress> make_json_progress(
     std::function<void(std::string_view event, std::string_view line)> write);
 
@@ -56,10 +55,10 @@ class Progress : public ProgressListener {
 struct Failure {
   std::string_view trial;
   TrialState state = TrialState::failed;
-  std::string reason;     // reason_text_beside(), with the log's last line
-  std::string kind = {};  // the same without the numbers of attempts; empty: as the reason
+  std::string reason;     // reason_text_beside() with the last line of the log
+  std::string kind = {};  // the reason without numbers of attempts; empty: same as `reason`
   Stopper stopper = Stopper::none;
-  std::string_view root = {};  // of a blocked trial: the trial at the head of the chain of causes
+  std::string_view root = {};  // of a blocked trial: the first trial in the chain of causes
 };
 struct FailureGroup {
   TrialState state = TrialState::failed;
@@ -67,14 +66,14 @@ struct FailureGroup {
   Stopper stopper = Stopper::none;
   std::vector<std::string_view> trials;
 };
-// Equal failures become one group, however many attempts there were, and so do trials that one root blocks.
-// In the order of the first of each, blocked ones last.
+// Groups equal failures, regardless of the number of attempts, and trials that are blocked by the same root.
+// Groups are in the order of their first failures; groups of blocked trials come last.
 [[nodiscard]] std::vector<FailureGroup> group_failures(std::span<const Failure> failures);
-// "5 trials (forest-s[0-4])"; of one its name.
+// Returns "5 trials (forest-s[0-4])", or the name of a single trial.
 [[nodiscard]] std::string trials_text(std::span<const std::string_view> trials);
 // "failed: 5 trials (forest-s[0-4]): exit code 1: ValueError: x"
 [[nodiscard]] std::string group_line(const FailureGroup& group);
-// Of a trial's last attempt. `last_line`: of its log.
+// Describes the failure of a trial's last attempt. `last_line`: last line of its log.
 [[nodiscard]] Failure failure_of(std::string_view trial, TrialState state, const std::string& reason,
                                  const EndDetails& details, int attempt, std::optional<int> exit_code,
                                  std::string_view last_line);
@@ -82,35 +81,36 @@ template <class End>
 [[nodiscard]] Failure failure_of(std::string_view trial, const End& end, std::string_view last_line) {
   return failure_of(trial, end.state, end.reason, end.details, end.attempt, end.exit_code, last_line);
 }
-// The group's reason, where no word for the state precedes it.
+// Returns the group's reason as it is printed without the state before it.
 [[nodiscard]] std::string reason_of(const FailureGroup& group);
-// The reason and what the last line of the log adds to it: "exit code 1: ValueError: x", "exit code 127:
-// command not found: pyhton".
+// Returns the reason with the last line of the log: "exit code 1: ValueError: x", "exit code 127: command not
+// found: pyhton".
 [[nodiscard]] std::string with_last_line(std::string_view reason, std::optional<int> exit_code,
                                          std::string_view last_line);
-// The last line of `text` that is not blank, for a terminal, at most 200 columns of it; empty: there is none.
+// Returns the last line of `text` that is not blank, cleaned for a terminal and cut to 200 columns; "" if
+// there is none.
 [[nodiscard]] std::string last_line_of(std::string_view text);
 
-// The last line of a trial's log; empty: it has none, or it is not known.
+// Returns the last line of a trial's log; "" if there is none or it is unknown.
 using LastLine = std::function<std::string(const std::string& trial, int attempt)>;
 
 struct OutcomeForm {
   Until until = Until::started;
   std::string_view engine = {};  // as for command_line()
-  bool keeps_containers = true;  // false: nothing outlives the program (Facts::is_simulated)
+  bool keeps_containers = true;  // false: no container outlives the program (Facts::is_simulated)
   LastLine last_line = {};
 };
-// Prints the last lines of a run on `progress`: equal failures as one line (at most 20, then a number),
-// counts, and what to type next.
+// Prints the last lines of a run: at most 20 groups of equal failures and the number of further failures;
+// counts; and commands that the user may need next.
 void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, const OutcomeForm& form);
 
-// What a person types for `command` ("kill") of this experiment: "combu -f FILE kill", or "combu kill
-// --experiment NAME" of one that was read from standard input. `engine`: the address that was given by
-// --engine, empty when there was none.
+// Returns the shell command that applies `command` ("kill") to this experiment: "combu -f FILE kill", or
+// "combu kill --experiment NAME" if the experiment was read from standard input. `engine`: the address given
+// by --engine; empty if not given.
 [[nodiscard]] std::string command_line(const Experiment& experiment, std::string_view command,
                                        std::string_view engine);
 
-// What a person types to go on with the run. `engine`: as for command_line().
+// Returns the shell command that resumes the run. `engine` is as for command_line().
 [[nodiscard]] std::string resume_line(const RunId& run, std::string_view engine);
 
 }  // namespace combu

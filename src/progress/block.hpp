@@ -1,5 +1,5 @@
 #pragma once
-// The block of lines that a terminal shows while a command works. Pure.
+// The block of lines that a terminal shows while a command works. All functions are pure.
 
 #include <cstddef>
 #include <deque>
@@ -24,46 +24,48 @@ struct NamedAge {
   std::string name;
   Seconds age{0};
 };
-// The trials of snapshot.running, with the ages that they had when it was made.
+// Returns the trials of snapshot.running, with their ages at the time of the snapshot.
 [[nodiscard]] std::vector<NamedAge> named_ages(const Snapshot& snapshot, const Run& run);
-// "running forest-s3 (4m10s), forest-s7 (12 s)", clean.
+// Returns "running forest-s3 (4m10s), forest-s7 (12 s)".
 [[nodiscard]] std::string running_text(const std::vector<NamedAge>& running);
 
 struct BlockContent {
   std::string phase;
-  std::map<std::string, Preparation> pulls;  // by image, those not finished
+  std::map<std::string, Preparation> pulls;  // unfinished pulls by image
   std::string counted;                       // "removed 12 of 200"
   std::optional<Snapshot> snapshot;
-  std::vector<std::string> starting;  // the names of snapshot->starting
+  std::vector<std::string> starting;  // names of snapshot->starting
   std::vector<std::string> failures;  // FailureFeed::counted()
-  std::vector<NamedAge> running;      // those of snapshot->running, as old as they are now
+  std::vector<NamedAge> running;      // trials of snapshot->running with their current ages
   Seconds elapsed{0};
   double starts_per_second = 0;
 
   [[nodiscard]] bool empty() const { return phase.empty() && pulls.empty() && counted.empty() && !snapshot; }
 };
 
-// At most size.rows - 1 lines of at most size.columns - 1 columns: the most telling first, clean.
+// Returns at most size.rows - 1 lines of at most size.columns - 1 columns, cleaned for a terminal. If not all
+// lines fit, the least important ones at the end are left out.
 [[nodiscard]] std::vector<std::string> block_lines(const BlockContent& content, ScreenSize size);
 
-// "8 starting, 30 running, 2 failed": each state that has trials, in the order of their lives.
+// Returns "8 starting, 30 running, 2 failed": the states that have trials, in the order of TrialState.
 [[nodiscard]] std::string counts_text(const Snapshot& snapshot);
-// ", about 4m10s left", or nothing.
+// Returns ", about 4m10s left", or "" if unknown or below a second.
 [[nodiscard]] std::string left_text(const Snapshot& snapshot);
 
-// ", 2.5/s", or nothing while nothing is started.
+// Returns ", 2.5/s", or "" if nothing was started recently.
 [[nodiscard]] std::string rate_text(double starts_per_second);
-// "6 of 8 CPUs, 4 GiB of 16 GiB; other runs: 2 CPUs": what is held of the slots, which are bounded.
+// Returns the reserved slots: "6 of 8 CPUs, 4 GiB of 16 GiB; other runs: 2 CPUs". The snapshot must have a
+// capacity.
 [[nodiscard]] std::string slots_text(const Snapshot& snapshot);
 
-// How many starts a second there were lately.
+// Computes the number of starts per second over the last few seconds.
 class StartRate {
  public:
   void add(const Snapshot& snapshot);
   [[nodiscard]] double per_second() const;
 
  private:
-  std::deque<std::pair<Seconds, std::size_t>> seen_;  // elapsed, started; of the last seconds
+  std::deque<std::pair<Seconds, std::size_t>> seen_;  // elapsed time and starts, of the last seconds
 };
 
 }  // namespace combu

@@ -1,4 +1,4 @@
-// What a person types next.
+// Shell commands that combu suggests to the user.
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 #pragma once
-// The failures of a run while it goes on: of equal ones two are shown, and the others counted.
+// Shows failures while a run goes on: two of each kind are printed, and further equal ones are counted.
 
 #include <cstddef>
 #include <string>
@@ -11,22 +11,22 @@ namespace combu {
 
 class FailureFeed {
  public:
-  // A failure as it is shown: one line, and below it the last lines of its log. Both empty if two equal ones
-  // have been shown before.
+  // A failure to print: one line, and the last lines of its log. Both are empty if two equal failures were
+  // already printed.
   struct Shown {
     std::string line;
     std::string tail;
   };
   [[nodiscard]] Shown add(const Run& run, const Fact& fact, const std::vector<std::string>& tail);
 
-  // "failed: 15 more trials: exit code 1: ValueError: x", a line for each of the three kinds of which most
-  // were not shown.
+  // Returns "failed: 15 more trials: exit code 1: ValueError: x", for the three kinds with the most failures
+  // that were not printed.
   [[nodiscard]] std::vector<std::string> counted() const;
 
  private:
   struct Kind {
     TrialState state;
-    std::string reason;  // with the last line of the log, where that was read
+    std::string reason;  // includes the last line of the log if the log was read
     std::size_t count;
   };
 

@@ -1,6 +1,5 @@
 #pragma once
-// The forms of Progress, and what they need of the world around them, so that a test can give them another
-// one.
+// Implementations of Progress, and the environment that they use, which tests can replace.
 
 #include <cstdio>
 #include <functional>
@@ -19,11 +18,11 @@ enum class Colours { none, ansi };
 struct Surroundings {
   std::FILE* stream = nullptr;
   Colours colours = Colours::none;
-  std::function<ScreenSize()> size;  // asked before each painting: a person may resize the window
-  std::function<Seconds()> time;     // since some moment
+  std::function<ScreenSize()> size;  // called before each repaint, because the user may resize the window
+  std::function<Seconds()> time;     // time since an arbitrary moment; must not go back
 };
 
-// The size of the terminal that `stream` is; 80 by 24 if the size is not known.
+// Returns the size of the terminal; 80 by 24 if the size is unknown.
 [[nodiscard]] ScreenSize screen_size(std::FILE* stream);
 
 [[nodiscard]] std::unique_ptr<Progress> make_tty_progress(Surroundings surroundings);
@@ -31,23 +30,23 @@ struct Surroundings {
 [[nodiscard]] std::unique_ptr<Progress> make_json_progress(const Surroundings& surroundings);
 [[nodiscard]] std::unique_ptr<Progress> make_quiet_progress(Surroundings surroundings);
 
-// "  solver-a-1 | no space left on device", line by line.
+// Returns the lines as "  solver-a-1 | no space left on device".
 [[nodiscard]] std::string tail_lines(const Run& run, TrialIndex trial, const std::vector<std::string>& lines);
 // "run 0a1b2c3d4e5f: 103 trials"
 [[nodiscard]] std::string begin_line(const Run& run);
-// What a person is told when starting has been paused, or goes on.
+// The line that reports that starting was paused or unpaused.
 [[nodiscard]] std::string_view pause_line(const Snapshot& snapshot);
-// What `combu set` in another process changed, by the snapshots.
+// Detects changes of settings by `combu set` in another process, by comparing snapshots.
 class SettingsWatch {
  public:
-  // "`combu set` changed the run: parallel 4, starts in flight 8"; empty: nothing has changed since the last
-  // call.
+  // Returns "`combu set` changed the run: parallel 4, starts in flight 8", or "" if nothing changed since the
+  // last call.
   [[nodiscard]] std::string changed(const Settings& settings);
 
  private:
   std::optional<Settings> last_;
 };
-// What a person is told after the first interrupt.
+// The line that is printed after the first interrupt.
 [[nodiscard]] std::string interrupt_line(const Snapshot& snapshot);
 
 }  // namespace combu

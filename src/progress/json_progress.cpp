@@ -31,7 +31,7 @@ ordered_json end_json(const Fact& fact) {
 
 class JsonProgress final : public Progress {
  public:
-  // `parts`: facts also have the parts that their reason is made of, for another process.
+  // `parts`: facts also have the parts of their reason, which the process of another command reads.
   enum class Reasons : std::uint8_t { texts, parts };
   JsonProgress(std::function<void(std::string_view, std::string_view)> write, Reasons reasons)
       : write_(std::move(write)), reasons_(reasons) {}

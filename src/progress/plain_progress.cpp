@@ -41,7 +41,7 @@ class PlainProgress : public Progress {
 
   void begin(const Run& run) override {
     run_ = &run;
-    // The run goes on with an edited file.
+    // The run may continue with a changed file.
     settings_ = {};
     failures_ = {};
     counted_.clear();
@@ -82,7 +82,7 @@ class PlainProgress : public Progress {
     return pulling_.insert(image).second;
   }
 
-  // The first count comes after a pause, too: most commands are over by then.
+  // The first counts appear only after a pause, because most commands end before that.
   bool is_time() {
     std::scoped_lock lock(mutex_);
     const Seconds now = around_.time();
@@ -104,14 +104,14 @@ class PlainProgress : public Progress {
   Seconds counted_at_ = around_.time();
   const Run* run_ = nullptr;
   FailureFeed failures_;
-  std::vector<std::string> counted_;  // as FailureFeed::counted() was when it was printed last
+  std::vector<std::string> counted_;  // FailureFeed::counted() at the last print
   bool interrupted_ = false;
   bool paused_ = false;
   SettingsWatch settings_;
   StartRate rate_;
 };
 
-// Its failures come with the last lines of the run, each once.
+// Failures are not printed while the run goes on: print_outcome() prints each once.
 class QuietProgress final : public PlainProgress {
  public:
   using PlainProgress::PlainProgress;

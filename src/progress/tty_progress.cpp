@@ -17,14 +17,14 @@ namespace combu {
 namespace {
 
 constexpr Seconds k_repaint{0.1};
-constexpr Seconds k_tick{1};  // the elapsed time is shown in seconds
+constexpr Seconds k_tick{1};  // the displayed elapsed time has seconds
 constexpr std::chrono::milliseconds k_leave_wait{200};
 constexpr std::string_view k_red = "\x1b[31m";
 constexpr std::string_view k_bold = "\x1b[1m";
 constexpr std::string_view k_normal = "\x1b[0m";
 
-// The cursor is never hidden and stands below the block between two paintings, so that the program may end at
-// any moment.
+// Between repaints the cursor is visible and below the block, so that the terminal is usable if the program
+// ends at any moment.
 class TtyProgress final : public Progress {
  public:
   explicit TtyProgress(Surroundings surroundings) : around_(std::move(surroundings)) {}
@@ -78,14 +78,14 @@ class TtyProgress final : public Progress {
   void begin(const Run& run) override {
     std::scoped_lock lock(mutex_);
     run_ = &run;
-    // The run goes on with an edited file.
+    // The run may continue with a changed file.
     settings_ = {};
     failures_ = {};
     content_.failures.clear();
     content_.phase.clear();
     keep(begin_line(run), {});
     repaint();
-    // Not earlier: the evaluation forks, and wants no other thread.
+    // Not started earlier, because the evaluation forks and needs a process with one thread.
     if (!ticker_.joinable()) ticker_ = std::jthread([this](const std::stop_token& stop) { tick(stop); });
   }
 
@@ -118,8 +118,9 @@ class TtyProgress final : public Progress {
   }
 
   void end() override {
-    // The signal's thread may come while another one writes to a terminal that takes nothing.
-    // By the system's clock: GCC 12's thread sanitizer does not know the lock with a steady one.
+    // Another thread may hold the mutex while its write to the terminal blocks, and this may be the thread
+    // that handles signals: give up after a while. The deadline uses the system clock because GCC 12's thread
+    // sanitizer does not support locking with a steady clock.
     std::unique_lock lock(mutex_, std::chrono::system_clock::now() + k_leave_wait);
     if (!lock.owns_lock()) return;
     content_ = {};
@@ -132,7 +133,7 @@ class TtyProgress final : public Progress {
     kept_ += coloured ? fmt::format("{}{}{}", colour, clean_lines(text), k_normal) : clean_lines(text);
   }
 
-  // What is left out here is painted by the ticker; before there is one, nothing is left out.
+  // The ticker paints later if the last repaint was too recent. Without a ticker, always paints.
   void repaint() {
     if (!ticker_.joinable() || around_.time() - painted_at_ >= k_repaint) {
       paint();
@@ -174,7 +175,7 @@ class TtyProgress final : public Progress {
     painted_at_ = around_.time();
   }
 
-  // A window that has become narrower has wrapped the block's lines.
+  // If the window became narrower, the terminal wrapped the lines of the block, so they occupy more rows.
   [[nodiscard]] std::string erase(ScreenSize size) const {
     std::size_t rows = 0;
     for (const std::size_t columns : painted_)
@@ -184,14 +185,14 @@ class TtyProgress final : public Progress {
   }
 
   Surroundings around_;
-  std::timed_mutex mutex_;  // for all below
+  std::timed_mutex mutex_;  // guards all members below
   std::condition_variable_any ticked_;
   const Run* run_ = nullptr;
   FailureFeed failures_;
   BlockContent content_;
   StartRate rate_;
-  std::string kept_;                  // whole lines to come above the block
-  std::vector<std::size_t> painted_;  // the columns of each line of the block on the screen
+  std::string kept_;                  // complete lines to print above the block
+  std::vector<std::size_t> painted_;  // widths in columns of the block's lines on the screen
   Seconds painted_at_{0};
   Seconds snapshot_at_{0};
   bool late_ = false;
