@@ -24,7 +24,8 @@ int apply(const Invocation& invocation, const ApplyOptions& options, const Backg
   RunOwner owner(background);
   CommandSessions sessions(owner.share(open_progress(invocation)));
   Wishes wishes{.again = {}, .failed = options.failed, .replace = options.replace};
-  std::ranges::replace(wishes.replace, "true", "*");  // the parser's word for an option without a value
+  // The parser stores "true" for an option without a value.
+  std::ranges::replace(wishes.replace, "true", "*");
   try {
     return owner.done(sessions.exit_code(
         apply(invocation, options.run, wishes, sessions.progress(), sessions.opener(), owner)));

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::array k_passed_on{SIGINT, SIGTERM, SIGQUIT, SIGHUP};
 
-// A signal's handler can be told nothing else.
+// Global, because a signal handler has no other parameter.
 volatile pid_t passed_to = 0;
 
 void pass_on(int number) {
@@ -30,7 +30,7 @@ Error failed(const char* what) {
           fmt::format("{}: {}", what, std::generic_category().message(errno))};
 }
 
-// What the pipe brings until its end or the end of a line.
+// Returns the next line from the pipe, or "" if the pipe ends before the line does.
 std::string line_from(int file) {
   std::string line;
   for (char letter = 0;;) {
@@ -50,7 +50,7 @@ int code_of(pid_t process) {
   return 128 + WTERMSIG(status);
 }
 
-// The process in the foreground, until the other one needs it no more.
+// Runs in the foreground process until the child enters the background or ends.
 int see_off(pid_t process, int file) {
   const std::string run = line_from(file);
   if (run.empty()) return code_of(process);
@@ -58,7 +58,7 @@ int see_off(pid_t process, int file) {
   return 0;
 }
 
-// `file`: the descriptor of a pipe to the process that waits in the foreground, which prints the run's id.
+// `file`: descriptor of a pipe to the foreground process, which prints the run's id.
 class ForkedBackground final : public Background {
  public:
   explicit ForkedBackground(int file) : file_(file) {}
@@ -69,7 +69,7 @@ class ForkedBackground final : public Background {
     (void)close(nothing);
     (void)dup2(log, STDOUT_FILENO);
     (void)dup2(log, STDERR_FILENO);
-    // One that has gone meanwhile does not matter.
+    // Errors do not matter: the foreground process may have ended.
     const std::string line = run.text() + "\n";
     (void)!write(file_, line.data(), line.size());
     (void)close(file_);
@@ -88,7 +88,7 @@ int in_background(const std::function<int(const Background*)>& body) {
   sigset_t before;
   sigemptyset(&passed);
   for (const int number : k_passed_on) sigaddset(&passed, number);
-  // None gets lost between here and the handler.
+  // Blocks the signals until the handler is set, so that none is lost.
   (void)pthread_sigmask(SIG_BLOCK, &passed, &before);
   passed_to = fork();
   if (passed_to < 0) throw failed("no process can be made");
@@ -101,7 +101,7 @@ int in_background(const std::function<int(const Background*)>& body) {
     return body(&background);
   }
   (void)close(files[1]);
-  // What the caller ignores is ignored by both.
+  // If the caller ignores a signal, both processes ignore it.
   for (const int number : k_passed_on)
     if (signal(number, pass_on) == SIG_IGN) (void)signal(number, SIG_IGN);
   (void)pthread_sigmask(SIG_SETMASK, &before, nullptr);

@@ -1,5 +1,5 @@
 #pragma once
-// A command that leaves what it has to do to a process of its own in the background.
+// Runs a command in a process in the background.
 
 #include <functional>
 
@@ -8,12 +8,13 @@
 
 namespace combu {
 
-// Calls `body` in a process that the terminal does not end. Returns twice: there with what `body` gives; here
-// with 0 when it has entered the background, else, when it has ended, with its exit code. Until then both
-// share the standard files, and signals are passed on. Forks: call it before there are threads.
+// Forks, and calls `body` in the child process, which the terminal does not end. Returns twice: in the child
+// with the result of `body`; in the parent with 0 once the child has entered the background, or with the
+// child's exit code if it ended before. Until then both share the standard files, and the parent passes
+// signals on. Must be called before there are threads.
 [[nodiscard]] int in_background(const std::function<int(const Background*)>& body);
 
-// -d.
+// Adds -d.
 void add_detach_option(CliCommand command, bool& detach);
 
 }  // namespace combu

@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::array<std::string_view, 5> k_without_file{"init", "schema", "completion", "version", "help"};
 
-// Each takes one value: the word after it may be the command.
+// Adds an option that may be repeated. Each use takes one value, because the next word may be the command.
 void add_list(CliCommand program, const std::string& names, std::vector<std::string>& list, const char* type,
               const std::string& description) {
   program.add_option(names, list, description).type_name(type).one_value_each();
@@ -73,7 +73,7 @@ std::string command_meant_by(const std::string& word, const std::vector<CommandD
 
 int parse_and_act(int argc, const char* const* argv);
 
-// The same as `combu COMMAND --help`, or as `combu --help` without COMMAND.
+// Adds `help`: `combu help COMMAND` is the same as `combu COMMAND --help`.
 void add_help(CommandLine& line, Action& action) {
   CliCommand command = line.add_command("help", "Print how a command is used");
   command.footer("Example:\n  combu help run");
@@ -124,7 +124,7 @@ void add_commands(CommandLine& line, const Invocation& invocation, Action& actio
   add_help(line, action);
 }
 
-// The long options that may stand at a command.
+// Suggests the most similar long option of the command or the program; "" if there is none.
 std::string option_meant_by(const std::string& word, const CommandDescription& program,
                             const CommandDescription& command) {
   std::vector<std::string_view> options;
@@ -136,7 +136,8 @@ std::string option_meant_by(const std::string& word, const CommandDescription& p
   return near ? fmt::format("; is {} meant?", *near) : "";
 }
 
-// Of a word that the parser could make nothing of. `command`: the one that was given.
+// Returns the message for a word that the parser does not accept. `command`: the given command; nullptr:
+// none.
 std::string extra_message(const std::string& word, const CommandLine& line,
                           const CommandDescription* command) {
   const bool option = word.starts_with('-');
@@ -154,7 +155,7 @@ std::string extra_message(const std::string& word, const CommandLine& line,
   return fmt::format("{} takes no argument {}", name, word);
 }
 
-// The short names of the option that has this name, of the command or else of the program.
+// Returns the short names of the option `name`, which belongs to the command or the program.
 std::vector<std::string> short_names(const std::string& name, const CommandDescription& program,
                                      const CommandDescription* command) {
   for (const CommandDescription* one : {command, &program}) {
@@ -169,7 +170,7 @@ std::vector<std::string> short_names(const std::string& name, const CommandDescr
   return {};
 }
 
-// "-f, --file needs a value: -f FILE"
+// Returns "-f, --file needs a value: -f FILE".
 std::string value_needed(const std::string& name, std::string_view type, const CommandDescription& program,
                          const CommandDescription* command) {
   std::vector<std::string> names = short_names(name, program, command);
@@ -178,7 +179,8 @@ std::string value_needed(const std::string& name, std::string_view type, const C
                      names.front() == "-V" ? ", and the version is told by --version" : "");
 }
 
-// The parser's own: "--sort: At Most 1 required but received 2", "--file: 1 required FILE missing"
+// Rewords messages of the parser: "--sort: At Most 1 required but received 2", and
+// "--file: 1 required FILE missing".
 std::string parser_message(std::string_view text, const CommandDescription& program,
                            const CommandDescription* command) {
   constexpr std::string_view k_too_often = ": At Most 1 required but received ";
@@ -241,9 +243,9 @@ int parse_and_act(int argc, const char* const* argv) {
   return action();
 }
 
-// A write to a pipe or a socket whose reader has gone, and a write beyond the largest file allowed, become an
-// error of the call. Programs that combu runs have the signals' default actions: exec() resets a handler, and
-// would keep SIG_IGN.
+// Makes a failed write return an error instead of ending the program: a write to a pipe or socket without a
+// reader, and a write beyond the maximum file size. Uses handlers instead of SIG_IGN: exec() resets handlers
+// to the default action, which child processes need.
 void make_errors_of_write_signals() {
   for (const int number : {SIGPIPE, SIGXFSZ}) {
     struct sigaction action {};

@@ -17,43 +17,45 @@ class Option;
 
 namespace combu {
 
-// An option, or an argument, that a CliCommand has been given. A copy is the same option.
+// An option or argument of a CliCommand. A copy refers to the same option.
 class CliOption {
  public:
   explicit CliOption(CLI::Option& option) : option_(&option) {}
 
   CliOption required();
-  // What --help calls its value; empty: nothing.
+  // Sets the placeholder for the value in --help; empty: none.
   CliOption type_name(const std::string& name);
-  // --help tells the value that it has now.
+  // Shows the current value as the default in --help.
   CliOption show_default();
-  // Of a list: each time it is given it takes one value, not all words that follow.
+  // For a list: each use of the option takes one value instead of all following words.
   CliOption one_value_each();
   CliOption value_may_be_absent();
-  // Refused together with the option of this name ("--only"), which its command has already.
+  // Refuses the combination with the option `name` ("--only"), which the command must already have.
   CliOption excludes(const std::string& name);
 
-  // Each refuses other values.
+  // The following functions restrict the valid values.
   CliOption one_of(const std::vector<std::string>& choices);
   CliOption between(int least, int greatest);
   CliOption positive();
-  // A number of `things` ("lines") from 0 to 999,999,999.
+  // A number of `things` ("lines"): an integer from 0 to 999,999,999.
   CliOption count_of(const std::string& things);
-  // `fault` says what is wrong with a value; empty: nothing.
+  // `fault` returns why a value is invalid; "" if it is valid.
   CliOption check(const std::function<std::string(const std::string& value)>& fault);
 
  private:
   CLI::Option* option_;
 };
 
-// A command of a CommandLine, or its program. A copy is the same command. Valid as long as the CommandLine.
+// A command of a CommandLine, or the program itself. A copy refers to the same command. Valid as long as the
+// CommandLine exists.
 class CliCommand {
  public:
   explicit CliCommand(CLI::App& command) : command_(&command) {}
 
   [[nodiscard]] std::string name() const;
 
-  // `names`: "-f,--file"; an argument's has no dashes: "TRIAL". CommandLine::parse() writes to `value`.
+  // `names`: "-f,--file" for an option, or a name without dashes, "TRIAL", for an argument.
+  // CommandLine::parse() writes to `value`.
   CliOption add_option(const std::string& names, std::string& value, const std::string& description = {});
   CliOption add_option(const std::string& names, std::vector<std::string>& value,
                        const std::string& description);
@@ -61,17 +63,17 @@ class CliCommand {
   CliOption add_option(const std::string& names, std::int64_t& value, const std::string& description);
   CliOption add_option(const std::string& names, std::size_t& value, const std::string& description);
   void add_flag(const std::string& names, bool& value, const std::string& description);
-  // Each time it is given adds what follows `=`, or "true", to `values`.
+  // Each use of the flag appends the text after `=`, or "true" without one, to `values`.
   void add_flag(const std::string& name, std::vector<std::string>& values, const std::string& description);
 
-  // The end of its help.
+  // Sets the text at the end of the command's help.
   void footer(const std::string& text);
-  // Help and completion do not show it.
+  // Hides the command from help and completion.
   void hide();
-  // Called by CommandLine::parse() when this command was given.
+  // Sets the function that CommandLine::parse() calls if this command is given.
   void callback(const std::function<void()>& call);
 
-  // How often the option of this name ("--wait") was given.
+  // Returns how often the option `name` ("--wait") was given.
   [[nodiscard]] std::size_t count(const std::string& name) const;
 
  private:
@@ -80,50 +82,50 @@ class CliCommand {
 
 struct OptionDescription {
   std::string name;                // "file", "TRIAL"
-  std::vector<std::string> names;  // "-f", "--file"; none: an argument
+  std::vector<std::string> names;  // "-f", "--file"; empty for an argument
   std::string description;
-  std::string type;  // of its value: "FILE", with choices "BOOL:{true,false}"
+  std::string type;  // type of its value: "FILE", or with choices "BOOL:{true,false}"
   bool takes_value = false;
 };
 
 struct CommandDescription {
   std::string name;
   std::string description;
-  std::vector<OptionDescription> options;  // and arguments
+  std::vector<OptionDescription> options;  // including arguments
   bool is_hidden = false;
 };
 
 // The result of parse().
 struct Parsed {
-  std::string command;              // the given one's name; empty: none
-  std::optional<std::string> help;  // what was asked for instead: the text of --help or --version
+  std::string command;              // name of the given command; empty: none
+  std::optional<std::string> help;  // text of --help or --version, if given
   struct Misuse {
-    std::string what;                // as CLI11 tells it
-    std::vector<std::string> extra;  // the arguments that no option or command takes
-    bool lacks_required = false;     // a command, an option or an argument that has to be given
+    std::string what;                // message of CLI11
+    std::vector<std::string> extra;  // arguments that no option or command accepts
+    bool lacks_required = false;     // a required command, option or argument is missing
   };
   std::optional<Misuse> misuse;
 };
 
 class CommandLine {
  public:
-  // `version`: the text of --version. One command has to be given; the program's own options may stand
-  // before or after it.
+  // `version`: the text of --version. The user must give exactly one command. Options of the program may
+  // precede or follow it.
   CommandLine(const std::string& name, const std::string& description, const std::string& version);
   ~CommandLine();
   CommandLine(const CommandLine&) = delete;
   CommandLine& operator=(const CommandLine&) = delete;
 
-  // Its options are those that may stand before or after any command.
+  // Options of program() may precede or follow any command.
   [[nodiscard]] CliCommand program();
   [[nodiscard]] CliCommand add_command(const std::string& name, const std::string& description);
 
   [[nodiscard]] CommandDescription describe_program() const;
-  // In the order in which they were added.
+  // Returns the commands in the order in which they were added.
   [[nodiscard]] std::vector<CommandDescription> describe_commands() const;
 
-  // Calls the callback of the given command, unless there is help or misuse to tell. `argv` begins with the
-  // program's name.
+  // Calls the callback of the given command, unless the result has help or misuse. argv[0] is the program's
+  // name.
   [[nodiscard]] Parsed parse(int argc, const char* const* argv);
 
  private:

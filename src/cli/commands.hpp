@@ -1,6 +1,6 @@
 #pragma once
-// Each command makes itself known to the parser, and leaves what is to be done in `action` when it was
-// chosen.
+// Each function adds a command to the parser. If the user gives that command, parsing sets `action` to the
+// function that executes it and returns the exit code.
 
 #include <functional>
 #include <string_view>

@@ -66,7 +66,7 @@ int export_runs(const Invocation& invocation, const ExportOptions& options) {
   Progress& progress = sessions.progress();
   const std::vector<Results> runs = read_run_results(invocation, options.chosen, sessions.opener(), progress);
   if (options.format == "mlflow") {
-    const Interrupts interrupts;  // not while a session is open, which has its own
+    const Interrupts interrupts;  // no session is open at the same time, which would handle signals itself
     send_to_mlflow(invocation, runs, options.to, progress, interrupts.token());
   } else if (options.format == "sqlite") {
     export_sqlite(options.output, runs);

@@ -25,11 +25,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view k_placeholder = "my-experiment";
-constexpr std::size_t k_name_max = 40;  // with a trial's part behind it still a hostname
+constexpr std::size_t k_name_max = 40;  // so that the name followed by a trial's name is a valid hostname
 
-// What an image and a container may be called, of a folder's name: "My Lab" is my-lab. Empty where letters
-// would be lost, or there are none or too many: different folders would be called the same, and so be one
-// experiment.
+// Converts a folder's name to a valid name for images and containers: "My Lab" becomes my-lab. Returns "" if
+// the name would be empty or too long, or would lose non-ASCII letters: otherwise different folders could get
+// the same name, and count as one experiment.
 std::string project_name(std::string_view folder) {
   std::string name;
   for (const char c : folder) {
@@ -65,7 +65,7 @@ std::string filled(std::string text, std::string_view name) {
                   is_one ? "is" : "are", is_one ? "it" : "them"));
 }
 
-// What one call has made, which goes again unless it is kept.
+// Files and folders that this call created. The destructor removes them unless they are kept.
 class Made {
  public:
   Made() = default;
@@ -117,19 +117,20 @@ bool is_there(const fs::path& path) {
   return fs::exists(fs::symlink_status(path, fault));
 }
 
-// What people have in a folder before they begin an experiment there, and an experiment's do not need to be.
+// True for files that a folder may have before an experiment is created in it. `init` leaves these as they
+// are.
 bool may_be_theirs(std::string_view path) {
   return path == "README.md" || path == ".gitignore" || path == ".dockerignore";
 }
 
-// The files that are to be made in `folder`; throws Error(invalid) with all that is in their way.
+// Returns the files to create in `folder`. Throws Error(invalid) with all paths that prevent this.
 std::vector<InitFile> to_be_made(const fs::path& folder) {
   std::vector<InitFile> files;
   std::vector<std::string> obstacles;
   for (const InitFile& file : k_init_files) {
     std::string obstacle;
     if (is_there(folder / file.path)) obstacle = (folder / file.path).lexically_normal().string();
-    // Through a link it would be written elsewhere.
+    // A link instead of a folder would lead the file elsewhere.
     for (fs::path within = fs::path(file.path).parent_path(); !within.empty();
          within = within.parent_path()) {
       std::error_code fault;
@@ -147,7 +148,7 @@ std::vector<InitFile> to_be_made(const fs::path& folder) {
   return files;
 }
 
-// The content of a .gitignore; empty if it cannot be read.
+// Returns the content of a .gitignore; "" if it cannot be read.
 std::string ignored_paths(const fs::path& file) {
   constexpr Bytes k_most{std::int64_t{1} << 20U};
   try {
@@ -157,7 +158,7 @@ std::string ignored_paths(const fs::path& file) {
   }
 }
 
-// "left alone: README.md, .gitignore (add /results/ to it)\n", or nothing.
+// Returns "left alone: README.md, .gitignore (add /results/ to it)\n", or "" if no file was left alone.
 std::string left_alone(const fs::path& folder, const std::vector<InitFile>& made) {
   std::vector<std::string> names;
   for (const InitFile& file : k_init_files) {
@@ -179,7 +180,7 @@ std::string left_alone(const fs::path& folder, const std::vector<InitFile>& made
 
 struct Options {
   std::string folder = ".";
-  std::optional<std::string> name;  // else the folder's
+  std::optional<std::string> name;  // nullopt: the folder's name
 };
 
 int init(const Options& options) {

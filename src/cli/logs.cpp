@@ -30,8 +30,9 @@ struct LogsArguments {
   bool json = false;
 };
 
-// What is printed: lines as they are, or as JSON, or behind their trial's name. Named and JSON lines have at
-// most k_line_max bytes: a longer one is printed as several. False: the reader has gone.
+// Prints log lines unchanged (plain), after the trial's name (named), or as JSON. Named and JSON lines have
+// at most k_line_max bytes: longer ones are split into several lines. Its functions return false if the
+// reader has gone.
 class Printer : public LogSink {
  public:
   enum class Form { plain, named, json };
@@ -82,8 +83,8 @@ class Printer : public LogSink {
 
   Form form_;
   std::string trial_;
-  std::string prefix_;                // of the form `named`
-  std::array<std::string, 2> lines_;  // not ended yet, by stream
+  std::string prefix_;                // used by the form `named`
+  std::array<std::string, 2> lines_;  // incomplete lines, by stream
   LogOutput out_;
   LogOutput err_;
 };
@@ -102,7 +103,7 @@ LogsOptions logs_options(const LogsArguments& arguments) {
   return options;
 }
 
-// Throws Error(invalid) for `logs -f FILE TRIAL`: the experiment's `-f FILE` must stand before `logs`.
+// Throws Error(invalid) for `logs -f FILE TRIAL`: the program's option -f must precede `logs`.
 void expect_no_file(const Invocation& invocation, const LogsArguments& options) {
   for (const std::string& name : options.selection.trials)
     if (options.follow && invocation.file.empty() && name.ends_with("sonnet"))

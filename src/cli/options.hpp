@@ -1,5 +1,5 @@
 #pragma once
-// Options and arguments that several commands have.
+// Options and arguments that several commands share.
 
 #include <cstdint>
 #include <string>
@@ -10,20 +10,20 @@
 
 namespace combu {
 
-// FILE, in place of -f.
+// Adds FILE, an alternative to -f.
 void add_file_argument(CliCommand command, std::string& file);
 
-// --experiment and --run.
+// Adds --experiment and --run.
 void add_selection(CliCommand command, SelectionOptions& options);
 
-// --limit N, how many rows are printed; -1: it was not given.
+// Adds --limit N, the maximum number of rows; -1: not given.
 void add_limit(CliCommand command, std::int64_t& limit);
-// A table's form on standard output: as standard_table(), but for the rows that --limit gives.
+// Returns standard_table(), with the row limit of --limit if given.
 [[nodiscard]] TableForm table_form(std::int64_t limit);
-// The same with --json: all rows unless --limit gives fewer.
+// Returns the limits for --json: all rows unless --limit is given.
 [[nodiscard]] TableForm json_form(std::int64_t limit);
 
-// --run ID.
+// Adds --run ID.
 void add_run_option(CliCommand command, std::string& run);
 
 }  // namespace combu

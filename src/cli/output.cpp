@@ -29,7 +29,7 @@ bool put(std::FILE* stream, std::string_view data, const char* name) {
 void hold_standard_files() {
   for (const int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(file, F_GETFD) != -1) continue;
-    // The lowest number that is free, which is `file`.
+    // open() returns the lowest free number, which is `file`.
     (void)open("/dev/null", file == STDIN_FILENO ? O_WRONLY : O_RDONLY);
   }
 }
@@ -78,11 +78,11 @@ bool LogOutput::write(std::string_view text) const {
 
 OutStream::OutStream(Content content) : std::ostream(nullptr), buffer_(content) {
   rdbuf(&buffer_);
-  exceptions(std::ios::badbit);  // what put_out() throws is thrown on
+  exceptions(std::ios::badbit);  // passes exceptions of put_out() to the caller
 }
 
 OutStream::Buffer::int_type OutStream::Buffer::overflow(int_type letter) {
-  // A character is written whole.
+  // Keeps the bytes of an incomplete UTF-8 character for the next piece.
   const std::string_view piece(pbase(), pptr());
   const std::string rest(piece.substr(whole_characters(piece)));
   put(piece.substr(0, piece.size() - rest.size()));

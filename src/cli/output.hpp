@@ -9,38 +9,39 @@
 
 namespace combu {
 
-// A standard file that the caller has closed would be the first one that is opened, an engine's socket. From
-// now on it is one that can be neither read nor written. Call it first.
+// Opens /dev/null for each standard file that the caller closed. Otherwise the next file to be opened, such
+// as an engine's socket, would become a standard file. Must be called before any file is opened.
 void hold_standard_files();
 
-// Commands print only by these functions and classes, and progress by room progress, so that text from
-// trials, engines and files cannot give a terminal commands.
+// Commands print only by the functions and classes of this header, and progress by the room progress. So text
+// from trials, engines and files cannot send control sequences to a terminal.
 
-// Writes text at once to standard output, with escape_controls(). False when its reader has gone (`combu ps |
-// head`): that is no error, and there is no use in writing more. Throws Error(refused) when it cannot be
-// written otherwise.
+// Writes text to standard output without buffering, with escape_controls(). Returns false if the reader has
+// gone (`combu ps | head`): this is not an error, and further output is useless. Throws Error(refused) for
+// other errors.
 [[nodiscard]] bool put_out(std::string_view text);
-// The same to standard error.
+// Like put_out(), but writes to standard error.
 [[nodiscard]] bool put_err(std::string_view text);
-// The same as put_out(), but keeps the colours of `text`, which combu itself made.
+// Like put_out(), but keeps colour sequences. `text` must come from combu itself.
 [[nodiscard]] bool put_coloured(std::string_view text);
-// Writes a file's content to standard output: unchanged to a pipe or a file, to a terminal as put_out().
+// Writes the content of a file to standard output: unchanged to a pipe or a file, and like put_out() to a
+// terminal.
 [[nodiscard]] bool put_bytes(std::string_view bytes);
 
-// Writes one stream of a log: unchanged to a pipe or a file, to a terminal with ColouredText. Returns and
-// throws as put_out().
+// Writes one stream of a log: unchanged to a pipe or a file, and with ColouredText to a terminal. Returns and
+// throws like put_out().
 class LogOutput {
  public:
   enum class File { out, err };
-  // `prefix`: as in ColouredText.
+  // `prefix` is as in ColouredText.
   explicit LogOutput(File file, std::string_view prefix = {});
   ~LogOutput();
   LogOutput(const LogOutput&) = delete;
   LogOutput& operator=(const LogOutput&) = delete;
 
-  // `piece` continues the last one.
+  // Writes a piece that continues the previous one.
   [[nodiscard]] bool put(std::string_view piece);
-  // Writes what a terminal has not got yet.
+  // Writes text that is still buffered for the terminal.
   [[nodiscard]] bool end();
 
  private:
@@ -51,9 +52,8 @@ class LogOutput {
   ColouredText text_;
 };
 
-// Standard output as a stream, for what is too much to be kept until all of it is there: it goes on by
-// put_out() or put_bytes(), in pieces, the last one at flush(). What is written after its reader has gone is
-// dropped.
+// Standard output as a stream, for output that is too large to keep in memory. Writes pieces by put_out() or
+// put_bytes(); flush() writes the last piece. If the reader has gone, further output is dropped.
 class OutStream : public std::ostream {
  public:
   enum class Content { text, bytes };

@@ -81,7 +81,7 @@ int ps(const Invocation& invocation, const PsOptions& options) {
                     .all_runs = options.all,
                     .trials_max = printer.form().rows,
                     .all_details = options.json,
-                    // A pipe gets every trial.
+                    // If the output is a pipe, it gets every trial.
                     .join_failures = printer.form().columns > 0 && !options.json};
   if (options.limit >= 0) query.runs_max = static_cast<std::size_t>(options.limit);
   const StatusListener listener{

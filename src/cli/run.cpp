@@ -18,19 +18,19 @@ namespace {
 struct RunArguments : NewRun {
   std::string file;
   std::string parallel;  // a number, "false" or "true"; empty: not given
-  std::string resume;    // a run's id; empty: the last one
+  std::string resume;    // a run's id; empty: the last run
   bool edited = false;
   bool detach = false;
   bool no_cache = false;
 };
 
-// Of --parallel. `-p=8` means the same as `-p 8`, and the parser leaves the `=`.
+// Returns the value of --parallel. For `-p=8`, which means the same as `-p 8`, the parser keeps the `=`.
 std::string_view parallel_value(std::string_view text) {
   if (text.starts_with('=')) text.remove_prefix(1);
   return text;
 }
 
-// Why this is no value of --parallel; empty: it is one.
+// Returns why `text` is not a valid value of --parallel; "" if it is valid.
 std::string parallel_fault(const std::string& text) {
   const std::string_view value = parallel_value(text);
   if (value == "true" || value == "false" || parse_number<std::size_t>(value)) return "";

@@ -38,7 +38,7 @@ std::ofstream open_trace(const std::string& file) {
   return trace;
 }
 
-// On the signal's thread, while others may hold any lock.
+// Called on the signal thread while other threads may hold any lock, so it writes without stdio.
 void leave(Progress& progress, bool as_json) {
   progress.end();
   constexpr std::string_view k_line = "combu: left at once, at the second signal\n";
@@ -51,7 +51,7 @@ std::unique_ptr<Progress> open_progress(const Invocation& invocation) {
   return make_progress(parse_progress_form(invocation.progress), stderr);
 }
 
-// A session with all that it uses.
+// A session with the objects that it refers to.
 struct CommandSessions::Opened {
   Opened(CommandSessions& command, const Invocation& invocation)
       : sessions(command),
@@ -96,7 +96,7 @@ int CommandSessions::exit_code(const Error& error) {
 int in_session(const Invocation& invocation, const std::function<Result(Session&)>& body) {
   CommandSessions sessions(open_progress(invocation));
   try {
-    // The session ends with this statement: exit_code() needs its signal.
+    // The session ends with this statement: its destructor stores the signal that exit_code() needs.
     const Result result = body(*sessions.open(invocation));
     return sessions.exit_code(result);
   } catch (const Error& error) {

@@ -1,5 +1,5 @@
 #pragma once
-// The session of one command: its progress, its signals, its engine.
+// What one command uses: its progress, its signals, its engine.
 
 #include <functional>
 #include <memory>
@@ -14,20 +14,20 @@ namespace combu {
 
 [[nodiscard]] std::unique_ptr<Progress> open_progress(const Invocation& invocation);
 
-// One command: its progress, and the sessions that its use cases open.
+// The progress of one command, and the sessions that it opens.
 class CommandSessions {
  public:
   explicit CommandSessions(std::unique_ptr<Progress> progress) : progress_(std::move(progress)) {}
 
   [[nodiscard]] Progress& progress() { return *progress_; }
-  // As OpenSession. This object outlives the session.
+  // Opens a session, as OpenSession does. This object must outlive the session.
   [[nodiscard]] std::shared_ptr<Session> open(const Invocation& invocation);
   [[nodiscard]] OpenSession opener() {
     return [this](const Invocation& invocation) { return open(invocation); };
   }
-  // Of a use case whose sessions have ended.
+  // Returns the exit code for `result`. All sessions of the command must have ended.
   [[nodiscard]] int exit_code(Result result) const;
-  // Shows the error that ended a use case.
+  // Prints the error that ended the command, and returns the exit code.
   [[nodiscard]] int exit_code(const Error& error);
 
  private:
@@ -39,18 +39,19 @@ class CommandSessions {
   int signal_ = 0;
 };
 
-// The exit code of a command that opens one session at once.
+// Calls `body` with a session, prints its error if any, and returns the exit code.
 [[nodiscard]] int in_session(const Invocation& invocation, const std::function<Result(Session&)>& body);
 
 [[nodiscard]] NamedEngine named_engine(const std::string& given);
-// The address that --engine names, as runs have it; empty if it names none. Throws Error.
+// Returns the engine's address given by --engine, in the form in which runs record it; "" if not given.
+// Throws Error if it is invalid.
 [[nodiscard]] std::string address_given(const Invocation& invocation);
 
-// What is printed of an error that ends the program. `engine_source`: who named the engine's address, if
-// that is known.
+// Returns the line that reports an error which ends the program. `engine_source`: where the engine's address
+// came from, if known.
 [[nodiscard]] std::string error_line(const Error& error, std::string_view engine_source = {});
 
-// 0 to 3 as in cli.hpp; of an interrupted use case 128 and the signal's number.
+// Returns 0 to 3 as in cli.hpp or, if the command was interrupted, 128 plus the signal's number.
 [[nodiscard]] int exit_code(Result result, int signal);
 [[nodiscard]] int exit_code(ErrorKind kind);
 

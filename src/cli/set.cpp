@@ -20,10 +20,10 @@ std::size_t whole_number(const std::string& setting, std::string_view text) {
 
 struct Wanted {
   Adjust adjust;
-  std::string run;  // its id; empty: the file's
+  std::string run;  // a run's id; empty: the last run of the file
 };
 
-// "parallel=20", or a run's id, which has no "=".
+// Parses words of the form "parallel=20", and a run's id, which contains no "=".
 Wanted wanted_by(const std::vector<std::string>& words) {
   Wanted wanted;
   for (const std::string& word : words) {
@@ -46,7 +46,8 @@ Wanted wanted_by(const std::vector<std::string>& words) {
   return wanted;
 }
 
-// Changes a run at its process, and prints what `line` makes of the settings that are in force then.
+// Sends the change to the process that owns the run. Prints the text that `line` returns for the resulting
+// settings.
 template <class Line>
 int adjust(const Invocation& invocation, const Wanted& wanted, const Line& line) {
   const Adjusted adjusted = adjust_run(invocation, wanted.run, wanted.adjust);

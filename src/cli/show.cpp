@@ -17,7 +17,7 @@ namespace {
 
 struct ShowArguments {
   std::string run;
-  std::vector<std::string> trials;  // names and patterns of names
+  std::vector<std::string> trials;  // names and patterns
   bool json = false;
   bool reproduce = false;
   bool source = false;
@@ -38,7 +38,8 @@ ShowWhat what_of(const ShowArguments& arguments) {
   return arguments.reproduce ? ShowWhat::reproduction : ShowWhat::trials;
 }
 
-// Prints a page for each trial, with an empty line between two, or one JSON object a line.
+// Prints the details of each trial: as text, with an empty line between two trials, or as one JSON object a
+// line.
 int show_command(const Invocation& invocation, const ShowArguments& arguments) {
   expect_one_form(arguments);
   ShowOptions options{.run = arguments.run, .trials = arguments.trials, .what = what_of(arguments)};

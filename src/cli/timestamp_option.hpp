@@ -7,8 +7,8 @@
 
 namespace combu {
 
-// A duration before `now` ("10m", "1h30m"; its unit is not to be guessed), or a moment as parse_timestamp()
-// takes it. Throws Error(invalid), of the option.
+// Parses an option's value: a duration before `now` with its unit ("10m", "1h30m"), or a time as accepted by
+// parse_timestamp(). Throws Error(invalid) with the option's name otherwise.
 [[nodiscard]] Instant timestamp_option(const std::string& option, std::string_view text, Instant now);
 
 }  // namespace combu

@@ -36,7 +36,7 @@ std::vector<std::string> with_equals(std::vector<std::string> names) {
   return names;
 }
 
-// Where the last part of a condition begins: behind its last `&&`.
+// Returns where the last part of a condition begins: after the last `&&`.
 std::size_t last_condition(std::string_view word) {
   const std::size_t joint = word.rfind("&&");
   if (joint == std::string_view::npos) return 0;
@@ -44,7 +44,7 @@ std::size_t last_condition(std::string_view word) {
   return begin == std::string_view::npos ? word.size() : begin;
 }
 
-// The part of `word` from `begin` on is completed by `ends`.
+// Returns `word` with its part from `begin` on completed by those `ends` that fit.
 std::vector<std::string> completed(const std::string& word, std::size_t begin,
                                    const std::vector<std::string>& ends) {
   const std::string head = word.substr(0, begin);

@@ -1,5 +1,5 @@
 #pragma once
-// What a shell's completion offers beyond the parser's own words.
+// Completion candidates that come from the record or from the experiment file.
 
 #include <string>
 #include <vector>
@@ -8,10 +8,11 @@
 
 namespace combu {
 
-// Of `kind`: "trials", "runs", "experiments", "columns", "conditions", "ps_conditions", "only" or "settings",
-// those that begin with `word`, from the record; trials and params of a file that has never been run, from
-// the file, if that is evaluated in a second. "only": trials, and what is known of them before a run. In a
-// list or a condition it is the last part that is completed. `run`: as --run. Throws Error.
+// Returns the candidates of `kind` that begin with `word`. Kinds are "trials", "runs", "experiments",
+// "columns", "conditions", "ps_conditions", "only" and "settings"; "only" means trials and conditions on
+// facts that are known before a run. Candidates come from the record. If the file has never been run, trials
+// and params come from the file, provided that its evaluation takes at most a second. Of a list or a
+// condition, only the last part is completed. `run` is as for --run. Throws Error.
 [[nodiscard]] std::vector<std::string> candidates_of(const std::string& kind, const std::string& word,
                                                      const Invocation& invocation, const std::string& run);
 

@@ -16,12 +16,13 @@ struct Asked {
   std::string run;
 };
 
-// True if a shell can show it in one line.
+// True if a shell can show the text on one line.
 bool is_plain(const std::string& text) {
   return text.find_first_of("\n\t") == std::string::npos && escape_controls(text) == text;
 }
 
-// What the shells' programs call: it is in nobody's way, so that it has no errors.
+// Adds the hidden command that the completion scripts call. It never fails, because an error message would
+// disturb the user's typing.
 void add_complete(CommandLine& line, const Invocation& invocation, Action& action) {
   CliCommand command = line.add_command("complete", "Print what a word may become, a line each");
   command.hide();

@@ -5,7 +5,7 @@
 namespace combu {
 namespace {
 
-// A type tells its choices: "SHELL:{bash,zsh,fish}".
+// Extracts the choices from a type such as "SHELL:{bash,zsh,fish}".
 std::vector<std::string> choices_of(const std::string& type) {
   const std::size_t open = type.find('{');
   const std::size_t close = type.find('}', open);
@@ -23,14 +23,14 @@ OptionModel::Value value_of(const OptionDescription& option) {
   return OptionModel::Value::text;
 }
 
-// candidates_of() knows these.
+// Returns the kind of candidates for an option; candidates_of() defines the kinds.
 std::string_view kind_of(const OptionDescription& option, const std::string& command) {
   const std::string& name = option.name;
   const std::string& type = option.type;
   if (name == "run" || name == "resume" || name == "RUN") return "runs";
   if (name == "experiment") return "experiments";
   if (name == "only") return "only";
-  if (name == "name") return "";  // a new one
+  if (name == "name") return "";  // the name of a new run has no candidates
   if (name == "TRIAL") return command == "retry" ? "only" : "trials";
   if (name == "SETTING") return "settings";
   if (name == "METRIC" || type == "NAME" || type.starts_with("NAMES")) return "columns";

@@ -11,7 +11,8 @@ namespace {
 
 using ValueKind = OptionModel::Value;
 
-// A command's own options, and those of all commands that it does not hide by a name of its own (`logs -f`).
+// Returns a command's own options and the program's options, without names that the command uses for its own
+// options (`logs -f`).
 std::vector<OptionModel> options_within(const CommandModel& command, const CompletionModel& model) {
   std::vector<OptionModel> options = command.options;
   std::set<std::string> own;
@@ -35,7 +36,7 @@ std::string joined(const std::vector<std::string>& words, std::string_view betwe
 
 // ---- bash
 
-// The lines of one command's case; of the words before the command when its name is empty.
+// Returns the case branch for one command or, if `name` is empty, for the words before the command.
 std::string bash_case(std::string_view name, const std::vector<OptionModel>& options,
                       const std::vector<std::string>& arguments, const CommandModel* command) {
   std::vector<std::string> all = arguments;
@@ -62,8 +63,8 @@ std::string bash_case(std::string_view name, const std::vector<OptionModel>& opt
                      name.empty() ? "''" : name, cases, joined(all));
 }
 
-// In bash `=` and `:` end a word of COMP_WORDS; what has been cut there is put together again, and of a reply
-// only what stands behind the cut is given back.
+// In bash, `=` and `:` split words in COMP_WORDS. The script joins them again, and removes the part before
+// the split from its replies.
 constexpr std::string_view k_bash_words = R"bash(_combu() {
   local words=() word cur prev head='' quote='' asked='' command='' file=() run=() i
   COMPREPLY=()
@@ -96,8 +97,8 @@ constexpr std::string_view k_bash_words = R"bash(_combu() {
     case ${words[i]} in
 )bash";
 
-// Makes of $word, which is anybody's text, what the shell reads as this word; of printf's, a comma needs no
-// quotes.
+// Quotes $word, which may be any text, so that the shell reads it as one word. The backslash that printf
+// writes before commas is removed, because it is not needed.
 constexpr std::string_view k_bash_quote = R"bash(_combu_quote() {
   case $quote in
     \') word=${word//\'/\'\\\'\'} ;;
@@ -160,7 +161,7 @@ std::string bash_completion(const CompletionModel& model) {
 
 namespace {
 
-// _arguments' specification of one name of an option: '-f[description]:file:_files'.
+// Returns the specification of one name of an option for _arguments: '-f[description]:file:_files'.
 std::string zsh_option(const OptionModel& option, const std::string& name) {
   std::string text = replaced(option.description, "'", "'\\''");
   for (const char* special : {"[", "]", ":"}) text = replaced(text, special, std::string("\\") + special);
@@ -170,7 +171,7 @@ std::string zsh_option(const OptionModel& option, const std::string& name) {
   if (option.value == ValueKind::folder) value = ":folder:_files -/";
   if (!option.choices.empty()) value = fmt::format(":value:({})", joined(option.choices));
   if (!option.kind.empty()) value = ":value: _combu_ask " + option.kind;
-  // Behind `=` or as the next word.
+  // The value may follow `=`, or be the next word.
   const char* const equals = name.starts_with("--") && option.value != ValueKind::none ? "=" : "";
   return fmt::format("'*{}{}[{}]{}'", name, equals, text, value);
 }
@@ -255,7 +256,7 @@ std::string fish_option(const OptionModel& option, const std::string& condition)
   return fmt::format("{} -d {}\n", line, fish_text(option.description));
 }
 
-// The commands that have an option of their own by one of its names (`logs -f`).
+// Returns the condition that excludes commands with an option of the same name (`logs -f`).
 std::string outside_of_hiders(const OptionModel& option, const CompletionModel& model) {
   std::vector<std::string> hiders;
   for (const CommandModel& command : model.commands)
