@@ -13,7 +13,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-TEST(NamesIn, AreBetweenCommas) {
+TEST(NamesIn, NamesAreSeparatedByCommasOrQuoted) {
   EXPECT_THAT(names_in({"loss,acc", R"("a,b",'c"d')"}, "--metric"),
               ElementsAre("loss", "acc", "a,b", "c\"d"));
   const auto fault = [](const std::vector<std::string>& lists) {

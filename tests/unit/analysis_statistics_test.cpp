@@ -12,7 +12,7 @@ namespace {
 using testing::DoubleNear;
 
 // NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.6.7.2, column 0.975.
-TEST(StudentT, is_what_the_tables_have) {
+TEST(StudentT, MatchesPublishedTables) {
   EXPECT_THAT(student_t(1), DoubleNear(12.706, 5e-4));
   EXPECT_THAT(student_t(2), DoubleNear(4.303, 5e-4));
   EXPECT_THAT(student_t(5), DoubleNear(2.571, 5e-4));
@@ -22,14 +22,15 @@ TEST(StudentT, is_what_the_tables_have) {
   EXPECT_THAT(student_t(1e9), DoubleNear(1.96, 5e-4));
 }
 
-TEST(StudentT, is_of_parts_of_a_degree_between_its_neighbours) {
+TEST(StudentT, FractionalDegreesOfFreedomLieBetweenWholeOnes) {
   EXPECT_LT(student_t(2.5), student_t(2));
   EXPECT_GT(student_t(2.5), student_t(3));
   EXPECT_GT(student_t(0.5), student_t(1));
 }
 
-// The first of Michelson's speeds of light, 1879; t of 4 degrees is 2.776445.
-TEST(Sample, has_mean_deviation_and_interval) {
+// The first five of Michelson's measurements of the speed of light, 1879; t of 4 degrees of freedom is
+// 2.776445.
+TEST(Sample, MeanDeviationAndIntervalAreComputed) {
   const std::array<double, 5> values{850, 740, 900, 1070, 930};
   const Sample sample = sample_of(values);
   EXPECT_EQ(sample.count, 5U);
@@ -38,7 +39,7 @@ TEST(Sample, has_mean_deviation_and_interval) {
   EXPECT_THAT(sample.half, DoubleNear(149.3614, 1e-3));
 }
 
-TEST(Sample, of_one_value_has_no_interval) {
+TEST(Sample, OneValueHasNoInterval) {
   const std::array<double, 1> value{3};
   const Sample sample = sample_of(value);
   EXPECT_DOUBLE_EQ(sample.mean, 3);
@@ -47,26 +48,26 @@ TEST(Sample, of_one_value_has_no_interval) {
   EXPECT_TRUE(std::isnan(sample_of({}).mean));
 }
 
-// R's `sleep`, "Student" (1908): t.test(extra ~ group) gives -3.3654832 to 0.2054832 for group 1 less group
-// 2, t.test(…, paired = TRUE) -2.4598858 to -0.7001142.
+// Data set `sleep` of R, from "Student" (1908). For group 1 less group 2, t.test(extra ~ group) gives the
+// interval -3.3654832 to 0.2054832, and t.test(…, paired = TRUE) -2.4598858 to -0.7001142.
 constexpr std::array<double, 10> k_drug1{0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0};
 constexpr std::array<double, 10> k_drug2{1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4};
 
-TEST(Difference, by_welch) {
+TEST(Difference, WelchIntervalMatchesR) {
   const Difference difference = welch_difference(sample_of(k_drug1), sample_of(k_drug2));
   EXPECT_THAT(difference.mean - difference.half, DoubleNear(-0.2054832, 1e-6));
   EXPECT_THAT(difference.mean + difference.half, DoubleNear(3.3654832, 1e-6));
   EXPECT_EQ(difference.pairing, Pairing::welch);
 }
 
-TEST(Difference, of_pairs) {
+TEST(Difference, PairedIntervalMatchesR) {
   const Difference difference = paired_difference(k_drug1, k_drug2);
   EXPECT_THAT(difference.mean - difference.half, DoubleNear(0.7001142, 1e-6));
   EXPECT_THAT(difference.mean + difference.half, DoubleNear(2.4598858, 1e-6));
   EXPECT_EQ(difference.pairing, Pairing::paired);
 }
 
-TEST(Difference, of_what_never_varies_is_exact) {
+TEST(Difference, ConstantValuesHaveAnExactDifference) {
   const std::array<double, 2> one{1, 1};
   const std::array<double, 2> other{3, 3};
   const Difference difference = welch_difference(sample_of(one), sample_of(other));
@@ -74,14 +75,14 @@ TEST(Difference, of_what_never_varies_is_exact) {
   EXPECT_DOUBLE_EQ(difference.half, 0);
 }
 
-TEST(Difference, of_equal_values_is_no_noise_of_rounding) {
-  const std::array<double, 3> tenths{0.1, 0.1, 0.1};  // their sum's third is another number
+TEST(Difference, RoundingErrorsDoNotCountAsDeviation) {
+  const std::array<double, 3> tenths{0.1, 0.1, 0.1};  // a third of their sum is not 0.1
   const Sample sample = sample_of(tenths);
   EXPECT_EQ(sample.mean, 0.1);
   EXPECT_EQ(sample.deviation, 0);
   EXPECT_EQ(sample.half, 0);
   const std::array<double, 3> one{0.1, 0.2, 0.3};
-  const std::array<double, 3> other{0.4, 0.5, 0.6};  // less `one` they differ in their last digits
+  const std::array<double, 3> other{0.4, 0.5, 0.6};  // differences to `one` differ in their last digits
   const Difference difference = paired_difference(one, other);
   EXPECT_DOUBLE_EQ(difference.mean, 0.3);
   EXPECT_EQ(difference.half, 0);
@@ -89,7 +90,7 @@ TEST(Difference, of_equal_values_is_no_noise_of_rounding) {
   EXPECT_GT(paired_difference(one, near).half, 0);
 }
 
-TEST(Difference, of_one_value_each_has_no_interval) {
+TEST(Difference, OneValueEachHasNoInterval) {
   const std::array<double, 1> one{1};
   const std::array<double, 1> other{3};
   const Difference difference = welch_difference(sample_of(one), sample_of(other));

@@ -1,4 +1,4 @@
-// Where the time of attempts has gone.
+// Tests of how an attempt's time divides into parts.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,8 @@ std::optional<Seconds> part(const TimedAttempt& attempt, AttemptPart which) {
   return attempt.times.at(static_cast<std::size_t>(which));
 }
 
-// Ready after `ready` seconds of the run, then 1 s for a place, 4 s of start, 10 s of running and 2 s home.
+// Ready `ready` seconds after the run began. Then 1 s waiting for slots, 4 s starting, 10 s running and 2 s
+// collecting outputs.
 AttemptEntry attempt(int number, int ready) {
   AttemptEntry entry{.trial = "a", .attempt = number};
   entry.ready_at = k_begin + seconds(ready);
@@ -42,7 +43,7 @@ RunEntry run() {
   return entry;
 }
 
-TEST(AttemptTimes, AddUpToTheWhole) {
+TEST(AttemptTimes, PartsAddUpToTheWholeTime) {
   const auto timed = times_of({attempt(1, 3)}, run());
   ASSERT_EQ(timed.size(), 1U);
   EXPECT_THAT(
@@ -51,15 +52,15 @@ TEST(AttemptTimes, AddUpToTheWhole) {
                   Optional(Seconds(2)), Optional(Seconds(1.5)), Optional(Seconds(10)), Optional(Seconds(2))));
 }
 
-TEST(AttemptTimes, ARetryWaitsSinceTheEndOfTheAttemptBeforeIt) {
+TEST(AttemptTimes, ARetryWaitsSinceTheEndOfThePreviousAttempt) {
   const auto timed = times_of({attempt(1, 0), attempt(2, 20)}, run());
   ASSERT_EQ(timed.size(), 2U);
-  EXPECT_EQ(part(timed[0], AttemptPart::needs), std::nullopt);  // it was ready when the run began
+  EXPECT_EQ(part(timed[0], AttemptPart::needs), std::nullopt);  // ready when the run began
   EXPECT_EQ(part(timed[1], AttemptPart::needs), std::nullopt);
   EXPECT_THAT(part(timed[1], AttemptPart::retry), Optional(Seconds(3)));  // 20 - (1 + 4 + 10 + 2)
 }
 
-TEST(AttemptTimes, TheFirstOneThatARetryCommandBeginsHasNotWaited) {
+TEST(AttemptTimes, TheFirstAttemptAfterARetryCommandHasNotWaited) {
   AttemptEntry again = attempt(2, 500);
   again.first_attempt = 2;
   const auto timed = times_of({attempt(1, 0), again}, run());
@@ -67,13 +68,13 @@ TEST(AttemptTimes, TheFirstOneThatARetryCommandBeginsHasNotWaited) {
   EXPECT_EQ(part(timed[1], AttemptPart::retry), std::nullopt);
 }
 
-TEST(AttemptTimes, OfATrialOfAnEditedFileTheyBeginWhenTheRunWasReopened) {
+TEST(AttemptTimes, ATrialOfAChangedFileWaitsSinceTheRunWasReopened) {
   AttemptEntry entry = attempt(1, 105);
   entry.revision = 2;
   EXPECT_THAT(part(times_of({entry}, run())[0], AttemptPart::needs), Optional(Seconds(5)));
 }
 
-TEST(AttemptTimes, OfOneThatHasNotRunOnlyTheWaitIsKnown) {
+TEST(AttemptTimes, AnAttemptThatHasNotRunHasOnlyWaitingTimes) {
   AttemptEntry entry = attempt(1, 0);
   entry.ran_at = entry.ended_at = entry.collected_at = std::nullopt;
   entry.created_in = entry.started_in = std::nullopt;
@@ -83,7 +84,7 @@ TEST(AttemptTimes, OfOneThatHasNotRunOnlyTheWaitIsKnown) {
   EXPECT_EQ(part(timed[0], AttemptPart::running), std::nullopt);
 }
 
-TEST(AttemptTimes, OfManyAreSummedByPart) {
+TEST(AttemptTimes, TimesOfSeveralAttemptsAreSummedByPart) {
   std::vector<TimedAttempt> attempts(10);
   for (int i = 0; i < 10; ++i)
     attempts[static_cast<std::size_t>(i)].times.at(static_cast<std::size_t>(AttemptPart::running)) =

@@ -1,4 +1,4 @@
-// Results as files for other programs.
+// Tests of results exported to files for other programs.
 
 #include "combu/export.hpp"
 
@@ -16,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(ExportCsv, quotes_what_has_to_be) {
+TEST(ExportCsv, QuotesCellsThatNeedQuotes) {
   Results results = run_of("mine", {"note"}, {"loss"});
   add(results, "a", {"one, \"two\"\nthree"}, {k_infinite});
   add(results, "b", {std::monostate()}, {k_no_number});
@@ -36,7 +36,7 @@ std::string first_line(const Results& results) {
   return text.substr(text.find("digest,") + 7, text.find('\n') - text.find("digest,") - 7);
 }
 
-TEST(ExportCsv, has_no_two_columns_of_one_name) {
+TEST(ExportCsv, GivesColumnsDistinctNames) {
   EXPECT_EQ(first_line(run_of("mine", {"lr", "state"}, {"lr"})),
             "lr,params.state,metrics.lr,metrics.lr.least,metrics.lr.greatest,metrics.lr.points");
   EXPECT_EQ(first_line(run_of("mine", {"", "LR", "Run", "State", "lr", "params.lr"}, {})),
@@ -49,7 +49,7 @@ TEST(ExportCsv, has_no_two_columns_of_one_name) {
             "metrics.a.least.points");
 }
 
-TEST(ExportCsv, has_each_value_in_its_own_column) {
+TEST(ExportCsv, WritesEachValueInItsColumn) {
   Results one = run_of("one", {"LR", "lr"}, {"lr"});
   add(one, "a", {1.0, 2.0}, {3.0});
   Results two = run_of("two", {}, {"lr"});
@@ -61,7 +61,7 @@ TEST(ExportCsv, has_each_value_in_its_own_column) {
   EXPECT_THAT(out.str(), HasSubstr("\ntwo,a,1,succeeded,,,,,,,,4,0.4,40,3\n"));
 }
 
-TEST(ExportJson, keeps_what_params_are) {
+TEST(ExportJson, KeepsTheTypesOfParams) {
   Results results = run_of("mine", {"deep", "layers"});
   ResultRow& row = add(results, "a", {"true", "[64,64]"}, {k_infinite});
   row.trial.params = R"({"deep":true,"layers":[64,64]})";

@@ -33,7 +33,7 @@ class Feed : public testing::Test {
   FailureFeed feed_;
 };
 
-TEST_F(Feed, TwoEqualFailuresAreShownAndTheOthersCounted) {
+TEST_F(Feed, TwoEqualFailuresAreShownAndFurtherOnesCounted) {
   EXPECT_EQ(add(0, "exit code 1", {"Traceback", "ValueError: x", ""}),
             "failed: t-0: exit code 1\n  t-0 | Traceback\n  t-0 | ValueError: x\n  t-0 | ");
   EXPECT_EQ(add(1, "exit code 1", {"ValueError: x"}), "failed: t-1: exit code 1\n  t-1 | ValueError: x");
@@ -46,8 +46,9 @@ TEST_F(Feed, TwoEqualFailuresAreShownAndTheOthersCounted) {
   EXPECT_THAT(feed_.counted(), ElementsAre("failed: 2 more trials: exit code 1: ValueError: x"));
 }
 
-// The last lines are read of the first failures only: nothing is claimed of the others.
-TEST_F(Feed, AFailureWithoutItsLogIsOfAnotherKind) {
+// The last line of the log is read only for the first failures, so failures without it are not equal to
+// these.
+TEST_F(Feed, AFailureWithoutALogIsNotEqualToOneWithALog) {
   for (TrialIndex trial = 0; trial < 3; ++trial) (void)add(trial, "exit code 1", {"ValueError: x"});
   EXPECT_EQ(add(3, "exit code 1"), "failed: t-3: exit code 1");
   EXPECT_EQ(add(4, "exit code 1"), "failed: t-4: exit code 1");
@@ -58,7 +59,7 @@ TEST_F(Feed, AFailureWithoutItsLogIsOfAnotherKind) {
             "stopped: t-6: by alice");
 }
 
-TEST_F(Feed, AttemptsOfOneTrialThatFailAlikeAreEqual) {
+TEST_F(Feed, EqualFailuresOfOneTrialAreCounted) {
   const auto retrying = [&](int attempt, double pause) {
     return add(0, "exit code 1", {}, TrialState::retrying, {.next = Next::attempt, .pause = Seconds(pause)},
                attempt);
@@ -75,7 +76,7 @@ std::vector<std::string> lines_of(const std::vector<Failure>& failures) {
   return lines;
 }
 
-TEST(FailureGroups, AreInTheOrderOfTheFirstOfEach) {
+TEST(FailureGroups, AreInTheOrderOfTheirFirstFailures) {
   EXPECT_THAT(lines_of({{.trial = "b-1", .state = TrialState::failed, .reason = "exit code 1"},
                         {.trial = "a", .state = TrialState::stopped, .reason = "removed by kill"},
                         {.trial = "b-2", .state = TrialState::failed, .reason = "exit code 1"},
@@ -109,7 +110,7 @@ TEST(FailureGroups, SayOnceThatATrialWasStopped) {
   EXPECT_THAT(lines_of({failed}), ElementsAre("failed: c: stopped: late"));
 }
 
-TEST(FailureGroups, JoinWhatOneRootBlocks) {
+TEST(FailureGroups, JoinTrialsThatAreBlockedByOneRoot) {
   EXPECT_THAT(
       lines_of({{.trial = "b1",
                  .state = TrialState::blocked,
@@ -136,14 +137,14 @@ TEST(WithLastLine, NamesTheCommandThatWasNotFound) {
   EXPECT_EQ(with_last_line("exit code 127", 127, "bye"), "exit code 127: command not found: bye");
 }
 
-TEST(FailureGroups, NameFewRangesOfNames) {
+TEST(FailureGroups, NameAtMostFiveRangesOfTrials) {
   std::vector<std::string> names;
   for (int i = 0; i < 40; i += 2) names.push_back("t" + std::to_string(i));
   const std::vector<std::string_view> trials(names.begin(), names.end());
   EXPECT_EQ(trials_text(trials), "20 trials (t0, t2, t4, t6, t8, …)");
 }
 
-TEST(LastLine, IsTheLastThatIsNotBlank) {
+TEST(LastLine, IsTheLastLineThatIsNotBlank) {
   EXPECT_EQ(last_line_of("one\n  two \x1b[31mred\x1b[0m\n \n\n"), "two red");
   EXPECT_EQ(last_line_of("\n\n"), "");
   EXPECT_EQ(last_line_of(""), "");

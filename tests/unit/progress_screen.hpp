@@ -1,7 +1,7 @@
 #pragma once
-// A model of a terminal, as much of it as the block uses: text that wraps, new lines, the cursor upwards,
-// erasing downwards, colours. A window that is made narrower wraps what it shows anew, as today's terminals
-// do.
+// Simulates the parts of a terminal that the block uses: wrapping of text, new lines, moving the cursor up,
+// erasing downwards, colours. If the window becomes narrower, displayed lines are wrapped again, as current
+// terminals do.
 
 #include <algorithm>
 #include <cstdlib>
@@ -17,7 +17,7 @@ class Screen {
  public:
   explicit Screen(ScreenSize size) : size_(size) {}
 
-  // ASCII counts; any other character is taken for one column and written as '?'.
+  // Shows text. A non-ASCII character occupies one column and is shown as '?'.
   void show(std::string_view text) {
     for (std::size_t at = 0; at < text.size(); ++at) {
       const char c = text[at];
@@ -33,7 +33,7 @@ class Screen {
     }
   }
 
-  // Only for a cursor at the beginning of a line.
+  // Changes the window's size. The cursor must be at the beginning of a line.
   void resize(ScreenSize size) {
     std::vector<std::string> wrapped;
     for (const std::string& line : rows_)
@@ -45,7 +45,8 @@ class Screen {
     size_ = size;
   }
 
-  // All that was ever shown and not erased, scrolled away or not, without empty rows at the end.
+  // Returns all lines that were shown and not erased, including those scrolled away, without empty rows at
+  // the end.
   [[nodiscard]] std::vector<std::string> lines() const {
     std::vector<std::string> lines = rows_;
     while (!lines.empty() && lines.back().empty()) lines.pop_back();
@@ -65,7 +66,7 @@ class Screen {
     column_ = 0;
   }
 
-  // The first row that is still on the screen: the cursor cannot go above it.
+  // The first row on the screen, which is the limit for moving the cursor up.
   [[nodiscard]] std::size_t top() const { return rows_.size() > size_.rows ? rows_.size() - size_.rows : 0; }
 
   std::size_t escape(std::string_view text, std::size_t at) {

@@ -28,13 +28,13 @@ using testing::Not;
 using testing::ResultOf;
 using testing::SizeIs;
 
-// A stream of bytes that a test reads back.
+// A stream whose content a test can read.
 class Paper {
  public:
   Paper() : stream_(open_memstream(&text_, &size_)) {}
   ~Paper() {
     std::fclose(stream_);
-    std::free(text_);  // NOLINT: open_memstream's memory is the caller's to free
+    std::free(text_);  // NOLINT: the caller must free the memory of open_memstream
   }
   Paper(const Paper&) = delete;
   Paper& operator=(const Paper&) = delete;
@@ -50,7 +50,7 @@ class Paper {
   std::FILE* stream_;
 };
 
-// Each look at the time is a second later: nothing is held back.
+// The clock advances by a second at each call, so no output is delayed.
 Surroundings around(Paper& paper, ScreenSize size = {}) {
   return {.stream = paper.stream(),
           .colours = Colours::none,
@@ -81,7 +81,7 @@ Snapshot snapshot_of(std::size_t running, std::size_t starting, std::size_t wait
 
 // ---- Lines
 
-TEST(Block, tells_counts_rate_time_and_what_starts) {
+TEST(Block, ShowsCountsRateTimeAndStartingTrials) {
   BlockContent content;
   content.snapshot = snapshot_of(30, 2, 71);
   content.starting = {"solver-a-31", "solver-b-31"};
@@ -92,7 +92,7 @@ TEST(Block, tells_counts_rate_time_and_what_starts) {
                           "  71 waiting, 2 starting, 30 running", "  starting solver-a-31 solver-b-31"));
 }
 
-TEST(Block, tells_the_time_that_is_left) {
+TEST(Block, ShowsTheRemainingTime) {
   BlockContent content;
   content.snapshot = snapshot_of(30, 2, 71);
   content.elapsed = Seconds{4};
@@ -100,7 +100,7 @@ TEST(Block, tells_the_time_that_is_left) {
   EXPECT_EQ(block_lines(content, {80, 24}).front(), "30 of 103 started, 4.0 s, about 4m10s left");
 }
 
-TEST(Block, names_the_few_trials_that_run_with_their_ages) {
+TEST(Block, NamesRunningTrialsWithTheirAgesIfTheyAreFew) {
   BlockContent content;
   content.snapshot = snapshot_of(2, 0, 0);
   content.running = {{.name = "forest-s3", .age = Seconds{250.4}},
@@ -112,7 +112,7 @@ TEST(Block, names_the_few_trials_that_run_with_their_ages) {
   EXPECT_EQ(running_text({{.name = "a", .age = Seconds{60}}}), "running a (1m00s)");
 }
 
-TEST(Block, tells_that_the_run_is_paused) {
+TEST(Block, ShowsThatTheRunIsPaused) {
   BlockContent content;
   content.snapshot = snapshot_of(1, 0, 2);
   content.snapshot->settings.paused = true;
@@ -120,7 +120,7 @@ TEST(Block, tells_that_the_run_is_paused) {
   EXPECT_EQ(block_lines(content, {80, 24}).front(), "1 of 3 started, 4.0 s, paused");
 }
 
-TEST(Block, tells_pulls_with_their_bytes) {
+TEST(Block, ShowsPullsWithTheirBytes) {
   BlockContent content;
   content.phase = "preparing";
   content.pulls["solver"] = {.name = "solver", .done = {1 << 20}, .total = {std::int64_t{4} << 20}};
@@ -129,7 +129,7 @@ TEST(Block, tells_pulls_with_their_bytes) {
                                             to_string(Bytes{std::int64_t{4} << 20})));
 }
 
-TEST(Block, never_outgrows_the_screen) {
+TEST(Block, NeverExceedsTheScreen) {
   BlockContent content;
   content.snapshot = snapshot_of(3000, 200, 7000);
   for (int i = 0; i < 200; ++i) {
@@ -145,7 +145,7 @@ TEST(Block, never_outgrows_the_screen) {
   }
 }
 
-TEST(StartRate, is_that_of_the_last_seconds) {
+TEST(StartRate, CountsTheLastSeconds) {
   StartRate rate;
   EXPECT_EQ(rate.per_second(), 0);
   for (int second = 0; second <= 20; ++second) {
@@ -159,9 +159,9 @@ TEST(StartRate, is_that_of_the_last_seconds) {
   EXPECT_EQ(rate.per_second(), 0);
 }
 
-// ---- The forms of progress
+// ---- Implementations of Progress
 
-TEST(TtyProgress, leaves_only_the_lines_that_stay) {
+TEST(TtyProgress, LeavesOnlyPermanentLines) {
   Paper paper;
   Screen screen({40, 10});
   const auto run = run_of({"a", "b", "c"});
@@ -179,7 +179,7 @@ TEST(TtyProgress, leaves_only_the_lines_that_stay) {
               ElementsAre("made the folder /data", "run r1: 3 trials", "failed: b: exit code 3"));
 }
 
-TEST(TtyProgress, stays_within_a_small_screen_at_every_moment) {
+TEST(TtyProgress, NeverExceedsASmallScreen) {
   Paper paper;
   std::vector<std::string> names;
   names.reserve(50);
@@ -198,10 +198,10 @@ TEST(TtyProgress, stays_within_a_small_screen_at_every_moment) {
   Screen screen({20, 4});
   screen.show(paper.text());
   EXPECT_THAT(screen.lines(),
-              ElementsAre("run r1: 50 trials"));  // a line too long, or one too many, would be left
+              ElementsAre("run r1: 50 trials"));  // lines that exceed the screen would remain
 }
 
-TEST(TtyProgress, a_window_made_narrower_leaves_no_rest_of_the_block) {
+TEST(TtyProgress, ErasesTheBlockAfterTheWindowBecameNarrower) {
   Paper paper;
   ScreenSize size{60, 20};
   Surroundings surroundings = around(paper);
@@ -220,9 +220,9 @@ TEST(TtyProgress, a_window_made_narrower_leaves_no_rest_of_the_block) {
   EXPECT_THAT(screen.lines(), ElementsAre("run r1: 2 trials"));
 }
 
-TEST(TtyProgress, the_age_of_a_trial_grows_without_a_snapshot) {
+TEST(TtyProgress, AgesGrowWithoutASnapshot) {
   Paper paper;
-  std::atomic<int> now{100};  // the ticker asks, too
+  std::atomic<int> now{100};  // atomic, because the ticker reads it too
   Surroundings surroundings = around(paper);
   surroundings.time = [&now] { return Seconds(now.load()); };
   const auto run = run_of({"a", "b"});
@@ -239,7 +239,7 @@ TEST(TtyProgress, the_age_of_a_trial_grows_without_a_snapshot) {
   EXPECT_THAT(paper.text(), HasSubstr("  running b (1m02s)\n"));
 }
 
-TEST(TtyProgress, tells_once_that_it_was_interrupted) {
+TEST(TtyProgress, ReportsAnInterruptOnce) {
   Paper paper;
   const auto run = run_of({"a", "b"});
   const auto progress = make_tty_progress(around(paper, {80, 24}));
@@ -255,7 +255,7 @@ TEST(TtyProgress, tells_once_that_it_was_interrupted) {
                                           "no new starts; 1 in flight finish; Ctrl-C again leaves at once"));
 }
 
-TEST(TtyProgress, colours_are_left_out_when_not_wanted) {
+TEST(TtyProgress, UsesColoursOnlyIfEnabled) {
   Paper paper;
   {
     const auto progress = make_tty_progress(around(paper));
@@ -271,7 +271,7 @@ TEST(TtyProgress, colours_are_left_out_when_not_wanted) {
   EXPECT_EQ(coloured.text(), "\x1b[31mbad\n\x1b[0m");
 }
 
-TEST(PlainProgress, has_a_line_for_each_thing_worth_keeping) {
+TEST(PlainProgress, PrintsPermanentLines) {
   Paper paper;
   const auto run = run_of({"a", "b"});
   const auto progress = make_plain_progress(around(paper));
@@ -290,14 +290,14 @@ TEST(PlainProgress, has_a_line_for_each_thing_worth_keeping) {
             "code 3\n  a | a\n  a | ValueError: x\n");
 }
 
-// Its time is `now`, which outlives it.
+// Its clock is `now`, which must outlive the result.
 std::unique_ptr<Progress> plain_progress_at(Paper& paper, const Seconds& now) {
   Surroundings surroundings = around(paper);
   surroundings.time = [&now] { return now; };
   return make_plain_progress(std::move(surroundings));
 }
 
-TEST(PlainProgress, counts_every_few_seconds) {
+TEST(PlainProgress, PrintsCountsEveryFewSeconds) {
   Paper paper;
   const auto run = run_of({"a"});
   Seconds now{100};
@@ -309,7 +309,7 @@ TEST(PlainProgress, counts_every_few_seconds) {
   EXPECT_EQ(paper.text(), "removed 5 of 9\n");
 }
 
-TEST(PlainProgress, names_the_few_trials_that_run_beside_the_counts) {
+TEST(PlainProgress, NamesRunningTrialsAfterTheCountsIfTheyAreFew) {
   Paper paper;
   const auto run = run_of({"a", "b"});
   Seconds now{100};
@@ -323,7 +323,7 @@ TEST(PlainProgress, names_the_few_trials_that_run_beside_the_counts) {
   EXPECT_EQ(paper.text(), "run r1: 2 trials\n2 running after 6.0 s; running b (5 s), a (0 s)\n");
 }
 
-TEST(PlainProgress, tells_that_a_run_is_paused_and_that_it_goes_on) {
+TEST(PlainProgress, ReportsThatARunIsPausedAndUnpaused) {
   Paper paper;
   const auto run = run_of({"a", "b"});
   Seconds now{100};
@@ -343,7 +343,7 @@ TEST(PlainProgress, tells_that_a_run_is_paused_and_that_it_goes_on) {
                 to_string(Seconds{0}) + ", paused\nunpaused\n");
 }
 
-TEST(PlainProgress, tells_the_rate_and_what_is_held) {
+TEST(PlainProgress, PrintsTheRateAndTheReservedSlots) {
   Paper paper;
   const auto run = run_of({"a", "b", "c", "d"});
   Seconds now{100};
@@ -361,7 +361,7 @@ TEST(PlainProgress, tells_the_rate_and_what_is_held) {
   EXPECT_THAT(paper.text(), HasSubstr(", 1.5/s; 6 of 8 CPUs, 0 B of 16 GiB\n"));
 }
 
-TEST(JsonProgress, is_one_object_a_line) {
+TEST(JsonProgress, PrintsOneObjectALine) {
   Paper paper;
   const auto run = run_of({"a", "b"});
   const auto progress = make_json_progress(around(paper));
@@ -384,7 +384,7 @@ TEST(JsonProgress, is_one_object_a_line) {
   EXPECT_EQ(objects[2]["running"], nlohmann::json::parse(R"([{"trial": "a", "seconds": 2.5}])"));
 }
 
-TEST(QuietProgress, tells_only_what_failed) {
+TEST(QuietProgress, PrintsOnlyErrors) {
   Paper paper;
   const auto run = run_of({"a"});
   const auto progress = make_quiet_progress(around(paper));
@@ -395,7 +395,7 @@ TEST(QuietProgress, tells_only_what_failed) {
   EXPECT_EQ(paper.text(), "failed: a: exit code 3\n");
 }
 
-TEST(ProgressForm, is_plain_where_nobody_can_paint) {
+TEST(ProgressForm, AutomaticFormIsPlainWithoutATerminal) {
   Paper paper;
   make_progress(ProgressForm::automatic, paper.stream())->error("bad");
   EXPECT_EQ(paper.text(), "bad\n");
@@ -405,7 +405,7 @@ TEST(ProgressForm, is_plain_where_nobody_can_paint) {
 
 // ---- The end of a run
 
-TEST(Outcome, says_what_failed_and_what_to_type) {
+TEST(Outcome, NamesFailuresAndTheNextCommands) {
   Paper paper;
   const auto run = run_of({"a", "b", "c"});
   Outcome outcome;
@@ -422,7 +422,7 @@ TEST(Outcome, says_what_failed_and_what_to_type) {
                               "combu -f /lab/experiment.jsonnet kill: removes them\n");
 }
 
-TEST(Outcome, after_an_interrupt_the_first_hint_is_to_resume) {
+TEST(Outcome, SuggestsResumingFirstAfterAnInterrupt) {
   Paper paper;
   Outcome outcome;
   outcome.interrupted = true;
@@ -435,13 +435,13 @@ TEST(Outcome, after_an_interrupt_the_first_hint_is_to_resume) {
             "combu -f /lab/experiment.jsonnet kill: removes them\n");
 }
 
-TEST(Outcome, the_hints_reach_the_engine_that_was_named) {
+TEST(Outcome, SuggestedCommandsHaveTheGivenEngine) {
   EXPECT_EQ(command_line(run_of({"a"}).experiment, "kill", ""), "combu -f /lab/experiment.jsonnet kill");
   EXPECT_EQ(command_line(run_of({"a"}).experiment, "kill", "unix:///my engine"),
             "combu --engine 'unix:///my engine' -f /lab/experiment.jsonnet kill");
 }
 
-TEST(Outcome, equal_failures_are_one_line) {
+TEST(Outcome, PrintsEqualFailuresAsOneLine) {
   Paper paper;
   std::vector<std::string> names;
   Outcome outcome;
@@ -464,8 +464,8 @@ TEST(Outcome, equal_failures_are_one_line) {
             "blocked: report: depends on `forest-s0`\n");
 }
 
-// With an edited file the run begins again.
-TEST(PlainProgress, counts_failures_anew_after_an_apply) {
+// After `combu apply` the run begins again with the changed file.
+TEST(PlainProgress, CountsFailuresAnewAfterAnApply) {
   Paper paper;
   const auto run = run_of({"a", "b", "c"});
   const auto progress = make_plain_progress(around(paper));
@@ -481,7 +481,7 @@ TEST(PlainProgress, counts_failures_anew_after_an_apply) {
             "run r1: 3 trials\nfailed: c: exit code 1\n");
 }
 
-TEST(Outcome, a_command_that_interrupts_the_run_is_named) {
+TEST(Outcome, NamesTheCommandThatInterruptsTheRun) {
   Paper paper;
   Outcome outcome;
   outcome.interrupted = true;
@@ -493,7 +493,7 @@ TEST(Outcome, a_command_that_interrupts_the_run_is_named) {
   EXPECT_EQ(paper.text(), "interrupted by `combu kill`: 1 of 3 trials were started\n");
 }
 
-TEST(Outcome, of_many_failures_tells_the_first_and_a_number) {
+TEST(Outcome, PrintsTheFirstOfManyFailuresAndANumber) {
   Paper paper;
   std::vector<std::string> names;
   Outcome outcome;

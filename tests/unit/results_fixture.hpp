@@ -1,5 +1,5 @@
 #pragma once
-// Results of runs, made up row by row.
+// Results of runs for tests, built row by row.
 
 #include <cstddef>
 #include <limits>
@@ -26,7 +26,8 @@ inline Results run_of(const std::string& id, std::vector<std::string> params,
   return results;
 }
 
-// The least value is a tenth, the greatest ten times the last one.
+// Adds a trial that succeeded. Each metric's least value is a tenth of its last value, and its greatest ten
+// times the last one.
 inline ResultRow& add(Results& results, const std::string& name, std::vector<Value> params,
                       const std::vector<Value>& metrics) {
   ResultRow& row = results.rows.emplace_back();

@@ -1,4 +1,4 @@
-// Charts of results and of curves, on the terminal and as SVG.
+// Tests of charts of results and curves, in a terminal and as SVG.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -31,7 +31,7 @@ std::vector<std::string> labels(const Axis& axis) {
   return all;
 }
 
-TEST(Axis, has_round_ticks) {
+TEST(Axis, TicksAreRoundNumbers) {
   EXPECT_THAT(labels(Axis(0, 1, Scale::linear, 5)), ElementsAre("0", "0.5", "1.0"));
   EXPECT_THAT(labels(Axis(0, 1, Scale::linear, 6)), ElementsAre("0", "0.2", "0.4", "0.6", "0.8", "1.0"));
   EXPECT_THAT(labels(Axis(-3, 97, Scale::linear, 6)), ElementsAre("0", "20", "40", "60", "80", "100"));
@@ -39,7 +39,7 @@ TEST(Axis, has_round_ticks) {
   EXPECT_THAT(labels(Axis(1, 30, Scale::logarithmic, 5)), ElementsAre("1", "2", "5", "10", "20"));
 }
 
-TEST(Axis, of_one_value_has_it_in_its_middle) {
+TEST(Axis, ASingleValueIsInTheMiddle) {
   for (const double value : {0.0, 5.0, -2.0})
     EXPECT_DOUBLE_EQ(Axis(value, value, Scale::linear, 5).place(value), 0.5);
   EXPECT_DOUBLE_EQ(Axis(5, 5, Scale::logarithmic, 5).place(5), 0.5);
@@ -60,7 +60,7 @@ std::string drawn(const Chart& chart, const ChartSurface& surface) {
   return out.str();
 }
 
-TEST(PrintChart, draws_dots_on_a_terminal) {
+TEST(PrintChart, DrawsBrailleDotsOnATerminal) {
   EXPECT_EQ(drawn(diagonal(), {.columns = 30, .rows = 11, .utf8 = true, .colours = false}),
             "   loss\n"
             "1 ┤                     ⢀⡠⠔⠂\n"
@@ -74,14 +74,14 @@ TEST(PrintChart, draws_dots_on_a_terminal) {
             "             step\n");
 }
 
-TEST(PrintChart, draws_letters_without_utf8_and_colours) {
+TEST(PrintChart, DrawsLettersWithoutUtf8AndColours) {
   const std::string text = drawn(diagonal(2), {.columns = 40, .rows = 16, .utf8 = false, .colours = false});
   EXPECT_THAT(text, HasSubstr("  a lr=0\n  b lr=1\n"));
   EXPECT_THAT(text, HasSubstr("bb"));
   for (const char letter : text) EXPECT_LT(static_cast<unsigned char>(letter), 0x80);
 }
 
-TEST(PrintChart, fits_its_surface) {
+TEST(PrintChart, FitsItsSurface) {
   for (const std::size_t columns : {40U, 80U, 200U}) {
     std::istringstream lines(
         drawn(diagonal(3), {.columns = columns, .rows = 24, .utf8 = false, .colours = false}));
@@ -102,7 +102,7 @@ Chart of_words(std::size_t count, const std::string& word) {
   return chart;
 }
 
-// The words that stand in `text`, by their places in the chart.
+// Returns the indices of the words that `text` contains.
 std::vector<std::size_t> words_in(const Chart& chart, const std::string& text) {
   std::vector<std::size_t> found;
   for (std::size_t i = 0; i < chart.x_words.size(); ++i)
@@ -110,7 +110,7 @@ std::vector<std::size_t> words_in(const Chart& chart, const std::string& text) {
   return found;
 }
 
-// Either all words are labelled, or every n-th as the note says.
+// Expects labels of all words or, if there is a note, of every n-th word as the note says.
 void expect_even_labels(const Chart& chart, const std::string& text, const std::string& note) {
   std::size_t stride = 1;
   if (!note.empty()) {
@@ -125,14 +125,14 @@ void expect_even_labels(const Chart& chart, const std::string& text, const std::
   EXPECT_EQ(words_in(chart, text), expected);
 }
 
-TEST(PrintChart, labels_every_word_in_several_rows) {
+TEST(PrintChart, LabelsEveryWordInSeveralRows) {
   const Chart chart = of_words(12, "model");
   std::ostringstream out;
   EXPECT_EQ(print_chart(out, chart, {.columns = 80, .rows = 24, .utf8 = false, .colours = false}), "");
   expect_even_labels(chart, out.str(), "");
 }
 
-TEST(PrintChart, labels_words_evenly_where_not_all_have_room) {
+TEST(PrintChart, LabelsEveryNthWordIfNotAllHaveRoom) {
   for (const std::size_t count : {1U, 2U, 40U, 113U, 500U})
     for (const std::size_t columns : {10U, 40U, 80U, 200U}) {
       const Chart chart = of_words(count, "model");
@@ -140,7 +140,7 @@ TEST(PrintChart, labels_words_evenly_where_not_all_have_room) {
       const std::string note =
           print_chart(out, chart, {.columns = columns, .rows = 24, .utf8 = false, .colours = false});
       expect_even_labels(chart, out.str(), note);
-      if (columns < 40) continue;  // less than it can be drawn in
+      if (columns < 40) continue;  // narrower than the minimum width of a chart
       std::istringstream lines(out.str());
       std::size_t height = 0;
       for (std::string line; std::getline(lines, line); ++height) EXPECT_LE(line.size(), columns) << line;
@@ -148,7 +148,7 @@ TEST(PrintChart, labels_words_evenly_where_not_all_have_room) {
     }
 }
 
-TEST(PrintChart, says_how_many_words_are_labelled) {
+TEST(PrintChart, SaysHowManyWordsAreLabelled) {
   const Chart chart = of_words(40, "model");
   std::ostringstream out;
   EXPECT_EQ(print_chart(out, chart, {.columns = 80, .rows = 24, .utf8 = false, .colours = false}),
@@ -160,7 +160,7 @@ TEST(PrintChart, says_how_many_words_are_labelled) {
   EXPECT_EQ(thinning_note(chart, 113), "every 113th of 40 values of `model` is labelled");
 }
 
-TEST(PrintChart, cuts_a_word_that_is_wider_than_the_chart) {
+TEST(PrintChart, CutsAWordThatIsWiderThanTheChart) {
   const Chart chart = of_words(3, std::string(200, 'x'));
   std::istringstream lines(drawn(chart, {.columns = 40, .rows = 24, .utf8 = true, .colours = false}));
   std::size_t cut = 0;
@@ -177,7 +177,7 @@ std::size_t turned_in(const std::string& svg) {
   return count;
 }
 
-TEST(PrintChartSvg, turns_words_that_have_no_room_side_by_side) {
+TEST(PrintChartSvg, RotatesWordsThatHaveNoRoomSideBySide) {
   for (const auto& [count, are_turned] : {std::pair(3, false), std::pair(20, true), std::pair(34, true)}) {
     const Chart chart = of_words(static_cast<std::size_t>(count), "model");
     std::ostringstream out;
@@ -187,7 +187,7 @@ TEST(PrintChartSvg, turns_words_that_have_no_room_side_by_side) {
   }
 }
 
-TEST(PrintChartSvg, labels_words_evenly_where_not_all_have_room) {
+TEST(PrintChartSvg, LabelsEveryNthWordIfNotAllHaveRoom) {
   const Chart chart = of_words(100, "model");
   std::ostringstream out;
   const std::string note = print_chart_svg(out, chart);
@@ -195,7 +195,7 @@ TEST(PrintChartSvg, labels_words_evenly_where_not_all_have_room) {
   expect_even_labels(chart, out.str(), note);
 }
 
-TEST(PrintChartSvg, escapes_names_and_has_a_curve_for_each_series) {
+TEST(PrintChartSvg, EscapesNamesAndDrawsACurveForEachSeries) {
   Chart chart = diagonal(2);
   chart.series[0].title = "a<b & \"c\"";
   std::ostringstream out;
@@ -208,7 +208,7 @@ TEST(PrintChartSvg, escapes_names_and_has_a_curve_for_each_series) {
   EXPECT_EQ(curves, 2U);
 }
 
-TEST(PrintChartSvg, replaces_characters_that_xml_does_not_allow) {
+TEST(PrintChartSvg, ReplacesCharactersThatXmlDoesNotAllow) {
   Chart chart = diagonal(2);
   chart.series[0].title =
       "\x01|\x1f|\xff|\xed\xa0\x80|"
@@ -218,19 +218,19 @@ TEST(PrintChartSvg, replaces_characters_that_xml_does_not_allow) {
   EXPECT_THAT(out.str(), HasSubstr(">�|�|�|���|�|�|\t|\xee\x80\x80|🚀|<"));
 }
 
-TEST(PrintChart, leaves_a_gap) {
+TEST(PrintChart, LeavesAGap) {
   Chart chart = diagonal();
   chart.series[0].points = {{0, 1, 0}, {1, 2, 0}, {6, 9, 0, true}, {7, 8, 0}, {9, 5, 0, true}};
   const ChartSurface surface{.columns = 30, .rows = 11, .utf8 = false, .colours = false};
   std::istringstream lines(drawn(chart, surface));
-  std::string marked(surface.columns, '.');  // the columns with any mark
+  std::string marked(surface.columns, '.');  // 'a' for columns with a mark
   for (std::string line; std::getline(lines, line);)
     for (std::size_t i = 0; i < line.size(); ++i)
       if (line[i] == 'a') marked[i] = 'a';
   EXPECT_THAT(marked, testing::MatchesRegex("[.]*a+[.]+a+[.]+a[.]*"));
 }
 
-TEST(PrintChartSvg, leaves_a_gap_in_a_curve_and_its_interval) {
+TEST(PrintChartSvg, LeavesAGapInACurveAndItsInterval) {
   Chart chart = diagonal();
   chart.series[0].points = {{0, 1, 1}, {1, 2, 1}, {6, 9, 1, true}, {7, 8, 1}, {9, 5, 0, true}};
   std::ostringstream out;
@@ -249,7 +249,7 @@ class Curves : public testing::Test {
  protected:
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  // Of one metric, as the trial has told it: steps and values.
+  // Stores the points of one metric, (step, value), for a trial.
   void tell(const std::string& trial, std::vector<std::pair<double, double>> told) {
     LogBatch::Metric metric{.name = "loss", .points = {}};
     for (const auto& [step, value] : told) metric.points.push_back({.step = step, .at = {}, .value = value});
@@ -267,7 +267,7 @@ class Curves : public testing::Test {
   Results results_ = run_of("mine", {"lr"});
 };
 
-TEST_F(Curves, have_one_value_of_a_trial_for_a_step_the_last) {
+TEST_F(Curves, UseTheLastValueOfATrialForAStep) {
   tell("a", {{1, 8}, {2, 6}, {1, 4}, {2, 3}, {2, 2}});
   const Chart chart = this->chart();
   ASSERT_EQ(chart.series.size(), 1U);
@@ -278,18 +278,18 @@ TEST_F(Curves, have_one_value_of_a_trial_for_a_step_the_last) {
   for (const Chart::Point& point : points) EXPECT_EQ(point.spread, 0);
 }
 
-TEST_F(Curves, have_intervals_over_trials) {
+TEST_F(Curves, HaveIntervalsOverTrials) {
   for (const char* name : {"a", "b"}) tell(name, {{1, 100}, {1, name[0] == 'a' ? 2.0 : 4.0}, {2, 1}});
   for (ResultRow& row : results_.rows) row.params[0] = 0.5;
   const Chart chart = this->chart("lr");
   ASSERT_EQ(chart.series.size(), 1U);
   EXPECT_EQ(chart.series[0].points[0].y, 3);
   EXPECT_NEAR(chart.series[0].points[0].spread, 12.706,
-              0.001);  // Student's t of one degree, by a deviation / √2 of 1
+              0.001);  // Student's t of one degree; deviation / √2 is 1
   EXPECT_EQ(chart.series[0].points[1].spread, 0);
 }
 
-TEST_F(Curves, have_a_gap_where_there_is_no_number) {
+TEST_F(Curves, HaveAGapAtStepsWithoutAFiniteValue) {
   tell("a", {{1, 1}, {2, 2}, {3, k_no_number}, {4, k_infinite}, {5, 9}, {6, 8}});
   const Chart chart = this->chart();
   std::vector<double> apart;
@@ -300,7 +300,7 @@ TEST_F(Curves, have_a_gap_where_there_is_no_number) {
   EXPECT_THAT(chart.notes, ElementsAre("left out: 2 values that are no number"));
 }
 
-TEST_F(Curves, have_no_gap_where_one_trial_has_a_number) {
+TEST_F(Curves, HaveNoGapAtStepsWhereOneTrialHasAFiniteValue) {
   tell("a", {{1, 1}, {2, k_no_number}, {3, 1}});
   tell("b", {{1, 3}, {2, 3}, {3, 1}});
   const Chart chart = this->chart("lr");
@@ -309,7 +309,7 @@ TEST_F(Curves, have_no_gap_where_one_trial_has_a_number) {
   for (const Chart::Point& point : chart.series[0].points) EXPECT_FALSE(point.apart);
 }
 
-TEST(MakeChart, has_one_place_for_what_is_no_number) {
+TEST(MakeChart, SortsInfinityAndNanAfterNumbers) {
   Results results = run_of("mine", {"lr"}, {"loss", "score"});
   const std::vector<double> scores{2, k_no_number, 1, 3, k_no_number, 2, k_infinite, 1, k_no_number, 3};
   for (std::size_t i = 0; i < scores.size(); ++i)
@@ -325,7 +325,7 @@ TEST(MakeChart, has_one_place_for_what_is_no_number) {
   EXPECT_EQ(points, scores.size());
 }
 
-TEST(MakeChart, draws_last_values_over_a_param) {
+TEST(MakeChart, DrawsLastValuesOverAParam) {
   const Chart chart =
       make_chart(grid(), {.metric = "loss", .by = "", .x = "lr", .x_scale = Scale::logarithmic});
   ASSERT_EQ(chart.series.size(), 1U);
@@ -336,7 +336,7 @@ TEST(MakeChart, draws_last_values_over_a_param) {
   EXPECT_EQ(words.series.size(), 2U);
 }
 
-TEST(MakeChart, cuts_long_names) {
+TEST(MakeChart, CutsLongNames) {
   Results results = run_of("mine", {"note"});
   add(results, "a", {std::string(200, 'x')}, {1.0});
   add(results, "b", {"y"}, {2.0});
@@ -345,7 +345,7 @@ TEST(MakeChart, cuts_long_names) {
   EXPECT_THAT(chart.x_words, ElementsAre(std::string(59, 'x') + "…", "y"));
 }
 
-TEST(MakeChart, says_what_it_leaves_out) {
+TEST(MakeChart, NamesValuesThatItLeavesOut) {
   Results results = run_of("mine", {"lr"});
   add(results, "a", {0.1}, {1.0});
   add(results, "b", {0.2}, {k_no_number});

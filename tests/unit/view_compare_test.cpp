@@ -1,4 +1,4 @@
-// The comparison of runs.
+// Tests of the comparison of runs.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ Results repeated(const std::string& id, double shift, int seeds_from = 1) {
   return results;
 }
 
-TEST(Compare, fits_the_terminal) {
+TEST(Compare, FitsTheTerminal) {
   Results results = run_of("one", {"seed", "text"});
   for (const char letter : {'x', 'y'})
     for (int seed = 0; seed < 3; ++seed)
@@ -48,7 +48,7 @@ TEST(Compare, fits_the_terminal) {
   EXPECT_THAT(comparison({results}), HasSubstr(std::string(50, 'x')));
 }
 
-TEST(Compare, leaves_out_deviations_and_counts_first) {
+TEST(Compare, LeavesOutDeviationsAndCountsFirst) {
   const std::string text = comparison({repeated("one", 0), repeated("two", 0.5)},
                                       {.metrics = {}, .over = {"seed"}}, {.columns = 56});
   EXPECT_THAT(text, HasSubstr("\n  lr   one      ±  N   two      ±  DIFFERENCE  ±  BY\n"
@@ -56,7 +56,7 @@ TEST(Compare, leaves_out_deviations_and_counts_first) {
   EXPECT_THAT(text, HasSubstr("\n3 columns left out: DEVIATION, N; a pipe has all\n"));
 }
 
-TEST(Compare, counts_the_rows_that_it_leaves_out) {
+TEST(Compare, CountsTheRowsThatItLeavesOut) {
   Results one = run_of("one", {"lr"}, {"acc", "loss"});
   Results two = run_of("two", {"lr"}, {"acc", "loss"});
   for (const double lr : {1.0, 2.0, 3.0}) {
@@ -75,7 +75,7 @@ TEST(Compare, counts_the_rows_that_it_leaves_out) {
   EXPECT_EQ(lines_within(10'000, json.str()).size(), 2U) << "one of each metric";
 }
 
-TEST(Compare, one_run_groups_its_repeats) {
+TEST(Compare, GroupsRepetitionsOfASingleRun) {
   EXPECT_EQ(comparison({repeated("one", 0)}),
             "loss of run one; ± is half of a 95 % interval (Student's t)\n"
             "  lr   one      ±  DEVIATION  N\n"
@@ -83,7 +83,7 @@ TEST(Compare, one_run_groups_its_repeats) {
             "0.5   1.5   2.484          1  3\n");
 }
 
-TEST(Compare, pairs_repeats_of_the_same_seed) {
+TEST(Compare, PairsRepetitionsWithTheSameSeed) {
   EXPECT_EQ(comparison({repeated("one", 0), repeated("two", 0.5)}),
             "loss of run one, and of run two less that; ± is half of a 95 % interval (Student's t)\n"
             "  lr   one      ±  DEVIATION  N   two      ±  DEVIATION  N  DIFFERENCE  ±  BY\n"
@@ -92,16 +92,16 @@ TEST(Compare, pairs_repeats_of_the_same_seed) {
             "all 2 pairs: two less one is 0.5 ± 0 in the mean (95 %, paired)\n");
 }
 
-TEST(Compare, of_three_runs_names_the_differences) {
+TEST(Compare, NamesTheDifferencesOfThreeRuns) {
   EXPECT_THAT(comparison({repeated("one", 0), repeated("two", 0.5), repeated("three", 1)}),
               HasSubstr("  N  two LESS one  ±  BY      three LESS one  ±  BY\n"));
 }
 
-TEST(Compare, takes_welch_where_seeds_are_others) {
+TEST(Compare, UsesWelchIfSeedsDiffer) {
   EXPECT_THAT(comparison({repeated("one", 0), repeated("two", 0.5, 7)}), HasSubstr("0.5  2.267  Welch\n"));
 }
 
-TEST(Compare, of_single_values_has_the_interval_over_all_pairs) {
+TEST(Compare, ComputesAnIntervalOverAllPairsOfSingleValues) {
   Results one = run_of("one", {"lr"});
   Results two = run_of("two", {"lr"});
   for (int i = 1; i <= 3; ++i) {
@@ -117,7 +117,7 @@ TEST(Compare, of_single_values_has_the_interval_over_all_pairs) {
             "all 3 pairs: two less one is 2 ± 2.484 in the mean (95 %, paired)\n");
 }
 
-TEST(Compare, names_what_it_leaves_out) {
+TEST(Compare, NamesTrialsThatItLeavesOut) {
   Results one = run_of("one", {"lr", "optimizer"});
   Results two = run_of("two", {"lr", "optimizer"});
   add(one, "a-1", {0.1, "sgd"}, {1.0});
@@ -137,13 +137,13 @@ TEST(Compare, names_what_it_leaves_out) {
                                 "left out of run one: 1 trial whose value is no number (a-3)\n"));
 }
 
-TEST(Compare, counts_what_was_skipped_as_done) {
+TEST(Compare, CountsSkippedTrialsAsSucceeded) {
   Results one = repeated("one", 0);
   for (std::size_t i = 0; i < one.rows.size(); i += 2) one.rows[i].trial.state = TrialState::skipped;
   EXPECT_EQ(comparison({one}), comparison({repeated("one", 0)}));
 }
 
-TEST(Compare, pairs_trials_without_params_by_their_names) {
+TEST(Compare, PairsTrialsWithoutParamsByName) {
   Results one = run_of("one", {});
   Results two = run_of("two", {});
   add(one, "x", {}, {1.0});
@@ -155,7 +155,7 @@ TEST(Compare, pairs_trials_without_params_by_their_names) {
                                                 "y        2  2.5         0.5\n"));
 }
 
-// A loader without params, and an evaluator that has others, beside two that train.
+// Two trials that train, an evaluator with other params, and a loader without params.
 Results with_helpers(const std::string& id, const Value& optimizer, double shift) {
   Results results = run_of(id, {"kind", "lr", "optimizer"});
   add(results, "train-1", {std::monostate(), 0.1, optimizer}, {1 + shift});
@@ -165,7 +165,7 @@ Results with_helpers(const std::string& id, const Value& optimizer, double shift
   return results;
 }
 
-TEST(Compare, pairs_trials_beside_others_without_the_param_that_differs) {
+TEST(Compare, IgnoresTrialsWithoutTheParamThatDiffersBetweenRuns) {
   EXPECT_EQ(comparison({with_helpers("one", "sgd", 0), with_helpers("two", "adam", 0.5)}),
             "loss of run one, and of run two less that\n"
             "kind   lr  one  two  DIFFERENCE\n"
@@ -178,14 +178,14 @@ TEST(Compare, pairs_trials_beside_others_without_the_param_that_differs) {
             "left out of run two: 1 trial without it (loader)\n");
 }
 
-TEST(Compare, pairs_trials_of_a_param_that_one_run_does_not_have) {
+TEST(Compare, PairsTrialsIfOneRunDoesNotHaveAParam) {
   const std::string text =
       comparison({with_helpers("one", "sgd", 0), with_helpers("two", std::monostate(), 0.5)});
   EXPECT_THAT(text, HasSubstr("all 3 pairs: two less one is 0.5 ± 0 in the mean"));
   EXPECT_THAT(text, HasSubstr("differs between the runs: optimizer sgd → –\n"));
 }
 
-TEST(Compare, keeps_trials_apart_that_differ_in_having_a_param) {
+TEST(Compare, DoesNotPairATrialWithAParamAndOneWithoutIt) {
   Results one = run_of("one", {"lr", "warmup"});
   Results two = run_of("two", {"lr"});
   add(one, "warm", {0.1, 5.0}, {1.0});
@@ -194,14 +194,14 @@ TEST(Compare, keeps_trials_apart_that_differ_in_having_a_param) {
   const std::string text = comparison({one, two});
   EXPECT_THAT(text, HasSubstr("lr  one  two  DIFFERENCE\n0.1    2  2.5         0.5\n"));
   EXPECT_THAT(text, HasSubstr("only in run one: 1 trial (warm)\n"));
-  // The one that warms up differs by more, but is the same trial.
+  // The values of `warmup` differ between the runs, but both are the same trial.
   Results three = run_of("three", {"lr", "warmup"});
   add(three, "warm", {0.1, 7.0}, {1.5});
   add(three, "cold", {0.1, std::monostate()}, {2.25});
   EXPECT_THAT(comparison({one, three}), HasSubstr("all 2 pairs: three less one is 0.375 ± 1.588 in"));
 }
 
-TEST(Compare, says_why_nothing_is_paired) {
+TEST(Compare, SaysWhyNothingIsPaired) {
   Results one = run_of("one", {"lr", "model"});
   Results two = run_of("two", {"lr", "model"});
   for (const double i : {1.0, 2.0}) {
@@ -219,7 +219,7 @@ TEST(Compare, says_why_nothing_is_paired) {
   EXPECT_EQ(out.str(), "");
 }
 
-TEST(Compare, takes_a_metric_for_what_it_is_in_all_runs) {
+TEST(Compare, PrefersTheMetricIfAParamOfOneRunHasItsName) {
   Results one = run_of("one", {"model"}, {"loss"});
   Results two = run_of("two", {"loss", "model"}, {"loss"});
   add(one, "a", {"vit"}, {1.0});
@@ -229,7 +229,7 @@ TEST(Compare, takes_a_metric_for_what_it_is_in_all_runs) {
                                                  "vit      1  1.5         0.5\n"));
 }
 
-TEST(CompareJson, has_the_params_and_the_intervals) {
+TEST(CompareJson, HasParamsAndIntervals) {
   std::ostringstream out;
   const std::vector<Results> runs{repeated("one", 0), repeated("two", 0.5, 7)};
   EXPECT_THAT(print_comparison_json(out, runs, {.metrics = {"loss.least"}, .over = {"seed"}}), ElementsAre());

@@ -1,4 +1,4 @@
-// The table of results.
+// Tests of the table of results.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ std::string table(const Results& results, const ResultsForm& form = {}) {
   return out.str();
 }
 
-TEST(ShortNumber, has_four_digits) {
+TEST(ShortNumber, HasFourDigits) {
   EXPECT_EQ(short_number(0.123456), "0.1235");
   EXPECT_EQ(short_number(3), "3");
   EXPECT_EQ(short_number(-0.0), "0");
@@ -38,7 +38,7 @@ TEST(ShortNumber, has_four_digits) {
   EXPECT_EQ(short_number(-k_infinite), "-inf");
 }
 
-TEST(Results, are_a_table_with_points_below_points) {
+TEST(Results, AlignDecimalPoints) {
   EXPECT_EQ(table(grid()),
             "run mine of lab: 2 succeeded, 1 failed\n"
             "the same for all: epochs=10\n"
@@ -48,7 +48,7 @@ TEST(Results, are_a_table_with_points_below_points) {
             "c      1e-05  –       failed     –         –\n");
 }
 
-TEST(Results, are_sorted_by_a_column_and_what_has_no_value_is_last) {
+TEST(Results, SortByAColumnWithMissingValuesLast) {
   const auto trials = [](const ResultsForm& form) {
     std::istringstream lines(table(grid(), form));
     std::string names;
@@ -62,12 +62,12 @@ TEST(Results, are_sorted_by_a_column_and_what_has_no_value_is_last) {
   EXPECT_EQ(trials({.columns = {"trial"}, .sort = "model", .reverse = true}), "bac");
 }
 
-TEST(Results, have_the_columns_that_are_asked_for) {
+TEST(Results, ShowTheRequestedColumns) {
   EXPECT_THAT(table(grid(), {.columns = {"loss.least", "trial", "loss.points"}}),
               HasSubstr("loss.least  TRIAL  loss.points\n     0.025  a                3\n"));
 }
 
-TEST(Results, shorten_texts_but_no_number_to_fit_the_terminal) {
+TEST(Results, ShortenTextsButNotNumbersToFitTheTerminal) {
   Results results = run_of("mine", {"note"}, {"validation_accuracy"});
   add(results, "first-of-the-trials-with-a-long-name", {std::string(50, 'x')}, {0.25});
   add(results, "b", {"y"}, {12345678.0});
@@ -90,7 +90,7 @@ Results wide_grid() {
   return results;
 }
 
-TEST(Results, leave_out_whole_columns_rather_than_cut_a_number) {
+TEST(Results, LeaveOutWholeColumnsInsteadOfCuttingNumbers) {
   const auto lines = lines_within(80, table(wide_grid(), {.table = {.columns = 80}}));
   EXPECT_THAT(
       lines, ElementsAre("run mine (simulated) of lab: 2 succeeded",
@@ -100,7 +100,7 @@ TEST(Results, leave_out_whole_columns_rather_than_cut_a_number) {
                          "2 columns left out: model, optimizer; --columns chooses, a pipe has all"));
 }
 
-TEST(Results, keep_the_trial_its_state_and_the_mark_of_a_simulated_run_on_a_narrow_terminal) {
+TEST(Results, KeepTrialStateAndSimulatedMarkOnANarrowTerminal) {
   const auto lines = lines_within(30, table(wide_grid(), {.table = {.columns = 30}}));
   ASSERT_EQ(lines.size(), 5U);
   EXPECT_THAT(lines[0], StartsWith("run mine (simulated) of lab"));
@@ -109,7 +109,7 @@ TEST(Results, keep_the_trial_its_state_and_the_mark_of_a_simulated_run_on_a_narr
   EXPECT_THAT(lines[4], StartsWith("8 columns left out: "));
 }
 
-TEST(Results, leave_out_params_before_metrics_in_any_order) {
+TEST(Results, LeaveOutParamsBeforeMetricsInAnyOrderOfColumns) {
   const std::vector<std::string> columns{"loss", "acc", "optimizer", "model", "trial"};
   const auto lines = lines_within(34, table(wide_grid(), {.columns = columns, .table = {.columns = 34}}));
   ASSERT_EQ(lines.size(), 5U);
@@ -117,7 +117,7 @@ TEST(Results, leave_out_params_before_metrics_in_any_order) {
   EXPECT_THAT(lines[4], StartsWith("1 column left out: model; "));
 }
 
-TEST(Results, cut_the_line_of_shared_params_between_two) {
+TEST(Results, CutTheLineOfSharedParamsBetweenTwoParams) {
   Results results = run_of("mine", {"epochs", "lr", "note"});
   for (const char* name : {"a", "b"}) add(results, name, {10.0, 0.125, std::string(60, 'x')}, {0.5});
   EXPECT_THAT(table(results, {.table = {.columns = 40}}),
@@ -125,7 +125,7 @@ TEST(Results, cut_the_line_of_shared_params_between_two) {
   EXPECT_THAT(table(results, {.table = {.columns = 34}}), HasSubstr("\nthe same for all: epochs=10 …\n"));
 }
 
-TEST(Results, count_the_rows_that_they_leave_out) {
+TEST(Results, CountTheRowsThatAreLeftOut) {
   const ResultsForm form{.columns = {"trial"}, .sort = "loss", .reverse = true, .table = {.rows = 2}};
   EXPECT_THAT(table(grid(), form), testing::EndsWith("TRIAL\nb\na\n… and 1 more; --limit 0 shows all\n"));
   std::ostringstream json;
@@ -133,7 +133,7 @@ TEST(Results, count_the_rows_that_they_leave_out) {
   EXPECT_EQ(json.str(), "{\"trial\":\"b\"}\n{\"trial\":\"a\"}\n");
 }
 
-TEST(Results, name_what_an_unknown_column_may_mean) {
+TEST(Results, SuggestASimilarNameForAnUnknownColumn) {
   try {
     (void)table(grid(), {.columns = {"los"}});
     FAIL();
@@ -143,7 +143,7 @@ TEST(Results, name_what_an_unknown_column_may_mean) {
   }
 }
 
-TEST(Results, tell_a_param_from_a_metric_and_a_field_of_the_same_name) {
+TEST(Results, DistinguishParamMetricAndFieldOfTheSameName) {
   Results results = run_of("mine", {"loss", "state"});
   add(results, "a", {"mse", "hot"}, {0.5});
   add(results, "b", {"mae", "cold"}, {0.25});
@@ -153,7 +153,7 @@ TEST(Results, tell_a_param_from_a_metric_and_a_field_of_the_same_name) {
               HasSubstr("succeeded  cold          mae           0.25\n"));
 }
 
-TEST(Results, have_a_name_for_each_param) {
+TEST(Results, GiveEachParamADistinctName) {
   Results results = run_of("mine", {"params.state", "state"});
   add(results, "a", {"one", "hot"}, {0.5});
   add(results, "b", {"two", "cold"}, {0.25});
@@ -162,7 +162,7 @@ TEST(Results, have_a_name_for_each_param) {
               HasSubstr("two                  cold\n"));
 }
 
-TEST(Results, tell_a_metric_that_is_called_like_a_part_from_that_part) {
+TEST(Results, DistinguishAMetricNamedLikeAPartFromThatPart) {
   Results results = run_of("mine", {"lr"}, {"loss", "loss.least"});
   add(results, "a", {0.1}, {0.5, 7.0});
   EXPECT_THAT(table(results, {.columns = {"loss.least"}}), HasSubstr("loss.least\n         7\n"));
@@ -171,18 +171,18 @@ TEST(Results, tell_a_metric_that_is_called_like_a_part_from_that_part) {
   EXPECT_EQ(nlohmann::json::parse(json.str())["metrics"]["loss"]["least"], 0.05);
 }
 
-TEST(Results, have_each_column_once) {
+TEST(Results, RefuseAColumnThatIsNamedTwice) {
   EXPECT_THROW((void)table(grid(), {.columns = {"time", "seconds"}}), Error);
 }
 
-TEST(NearestColumn, is_of_names_that_there_are_not) {
+TEST(NearestColumn, SuggestsAColumnForAnUnknownName) {
   EXPECT_EQ(nearest_column(grid(), "los"), "loss");
   EXPECT_EQ(nearest_column(grid(), "stat"), "state");
   EXPECT_EQ(nearest_column(grid(), "loss"), std::nullopt);
   EXPECT_EQ(nearest_column(grid(), "zzzzzz"), std::nullopt);
 }
 
-TEST(Results, cut_a_long_text_but_no_name) {
+TEST(Results, CutALongTextButNoTrialName) {
   Results results = run_of("mine", {"note"});
   const std::string name(80, 'n');
   add(results, name, {std::string(80, 'x')}, {0.5});
@@ -191,7 +191,7 @@ TEST(Results, cut_a_long_text_but_no_name) {
               HasSubstr(name + "  " + std::string(30, 'x') + "…" + std::string(29, 'x') + "  succeeded"));
 }
 
-TEST(Compare, shows_no_escape_sequence_in_a_name) {
+TEST(Compare, ShowsNoEscapeSequenceOfAName) {
   Results results = run_of("one", {}, {"a\x1b[31mred"});
   add(results, "a", {}, {1.0});
   std::ostringstream out;
@@ -199,13 +199,13 @@ TEST(Compare, shows_no_escape_sequence_in_a_name) {
   EXPECT_THAT(out.str(), StartsWith("ared of run one\n"));
 }
 
-TEST(Results, of_one_trial_show_its_params) {
+TEST(Results, ShowAllParamsOfASingleTrial) {
   Results results = run_of("mine", {"lr"});
   add(results, "a", {0.1}, {0.5});
   EXPECT_THAT(table(results), HasSubstr("TRIAL   lr  STATE"));
 }
 
-TEST(Results, are_chosen_by_params_metrics_and_fields) {
+TEST(Results, AreFilteredByParamsMetricsAndFields) {
   const auto chosen = [](const std::string& where) {
     Results results = grid();
     const auto valueless = choose_results(results, Filter(where));
@@ -225,7 +225,7 @@ TEST(Results, are_chosen_by_params_metrics_and_fields) {
   EXPECT_THROW((void)choose_results(results, Filter("state=suceeded")), Error);
 }
 
-TEST(ResultsJson, is_whole_and_null_for_what_is_no_number) {
+TEST(ResultsJson, HasFullPrecisionAndNullForNan) {
   Results results = run_of("mine", {"lr"});
   add(results, "a", {0.1}, {1.0 / 3});
   add(results, "b", {0.2}, {k_no_number});

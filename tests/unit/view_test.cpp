@@ -31,7 +31,7 @@ Experiment experiment_of(std::size_t solvers) {
   return experiment;
 }
 
-// Every solver needs the loader, the last trial.
+// Every solver depends on the loader, which is the last trial.
 Plan plan_of(const Experiment& experiment) {
   Plan plan;
   plan.nodes.resize(experiment.trials.size());
@@ -45,7 +45,7 @@ Plan plan_of(const Experiment& experiment) {
   return plan;
 }
 
-TEST(PrintPlan, shows_counts_and_waves) {
+TEST(PrintPlan, ShowsCountsAndWaves) {
   const Experiment experiment = experiment_of(100);
   std::ostringstream out;
   print_plan(out, experiment, plan_of(experiment));
@@ -55,7 +55,7 @@ TEST(PrintPlan, shows_counts_and_waves) {
             "wave 2: 100 trials  solver-[1-100]\n");
 }
 
-TEST(PrintPlan, shortens_a_long_wave) {
+TEST(PrintPlan, ShortensALongWave) {
   Experiment experiment = experiment_of(0);
   for (int i = 0; i < 1000; ++i) {
     Trial trial;
@@ -72,7 +72,7 @@ TEST(PrintPlan, shortens_a_long_wave) {
   EXPECT_THAT(out.str(), HasSubstr(" more\n"));
 }
 
-TEST(PrintPlanJson, holds_all_of_it) {
+TEST(PrintPlanJson, HasTheWholePlan) {
   const Experiment experiment = experiment_of(2);
   std::ostringstream out;
   print_plan_json(out, experiment, plan_of(experiment));
@@ -95,7 +95,7 @@ Observation observation_of(const std::string& trial, Phase phase) {
   return observation;
 }
 
-TEST(PrintObservations, is_an_aligned_table_in_the_order_of_the_names) {
+TEST(PrintObservations, PrintsAnAlignedTableSortedByName) {
   Observation failed = observation_of("solver-10", Phase::ended);
   failed.exit_code = 3;
   Observation healthy = observation_of("solver-2", Phase::running);
@@ -112,7 +112,7 @@ TEST(PrintObservations, is_an_aligned_table_in_the_order_of_the_names) {
             "lab         r1   solver-10  ended (3)          solver\n");
 }
 
-TEST(PrintObservationsJson, is_one_object_a_line) {
+TEST(PrintObservationsJson, PrintsOneObjectALine) {
   Observation ended = observation_of("a", Phase::ended);
   ended.exit_code = 0;
   ended.id = "0123";
@@ -161,7 +161,7 @@ std::vector<TrialRow> trial_rows(Instant began) {
   return {running, failed};
 }
 
-TEST(PrintTrials, aligns_columns_below_the_run) {
+TEST(PrintTrials, AlignsColumnsBelowTheRun) {
   const RunRow run = run_row();
   std::ostringstream out;
   print_trials(out, run, trial_rows(run.entry.began_at), run.entry.began_at + std::chrono::seconds(12));
@@ -187,7 +187,7 @@ std::size_t widest_line(const std::string& text) {
   return widest;
 }
 
-TEST(PrintTrials, shows_no_use_that_is_not_known) {
+TEST(PrintTrials, ShowsNoUsageColumnsIfUsageIsUnknown) {
   std::vector<TrialRow> rows = trial_rows(run_row().entry.began_at);
   rows[0].usage.reset();
   EXPECT_THAT(trials_table(rows, {}), HasSubstr("12.0 s  -      "));
@@ -198,7 +198,7 @@ TEST(PrintTrials, shows_no_use_that_is_not_known) {
   EXPECT_THAT(trials_table(rows, {}), HasSubstr("12.0 s  0 B     0.03 cores\n"));
 }
 
-TEST(PrintTrials, shortens_names_and_reasons_to_fit_the_terminal) {
+TEST(PrintTrials, ShortensNamesAndReasonsToFitTheTerminal) {
   std::vector<TrialRow> rows = trial_rows(run_row().entry.began_at);
   rows[0].entry.name = std::string(40, 'n');
   EXPECT_EQ(trials_table(rows, {.columns = 80}),
@@ -213,7 +213,7 @@ TEST(PrintTrials, shortens_names_and_reasons_to_fit_the_terminal) {
   EXPECT_THAT(trials_table(rows, {}), HasSubstr(std::string(40, 'n') + "  running"));
 }
 
-TEST(PrintTrials, shortens_the_experiments_name_above_the_table) {
+TEST(PrintTrials, ShortensTheExperimentsNameAboveTheTable) {
   RunRow run = run_row();
   run.entry.experiment = "/home/me/" + std::string(60, 'x') + "/experiment.jsonnet";
   std::ostringstream out;
@@ -223,7 +223,7 @@ TEST(PrintTrials, shortens_the_experiments_name_above_the_table) {
   EXPECT_THAT(title, testing::EndsWith("…, left running: 1 running, 1 failed"));
 }
 
-TEST(PrintTrials, counts_the_rows_that_it_leaves_out) {
+TEST(PrintTrials, CountsTheRowsThatItLeavesOut) {
   std::vector<TrialRow> rows(5000, trial_rows(run_row().entry.began_at)[0]);
   const std::string text = trials_table(rows, {.rows = 100});
   EXPECT_EQ(std::ranges::count(text, '\n'), 2 + 100 + 1);
@@ -231,7 +231,7 @@ TEST(PrintTrials, counts_the_rows_that_it_leaves_out) {
   EXPECT_EQ(std::ranges::count(trials_table(rows, {}), '\n'), 2 + 5000);
 }
 
-TEST(PrintObservations, counts_the_rows_that_it_leaves_out) {
+TEST(PrintObservations, CountsTheRowsThatItLeavesOut) {
   const std::vector<Observation> observations{observation_of("solver-10", Phase::running),
                                               observation_of("solver-2", Phase::running)};
   std::ostringstream out;
@@ -243,7 +243,7 @@ TEST(PrintObservations, counts_the_rows_that_it_leaves_out) {
   EXPECT_EQ(std::ranges::count(json.str(), '\n'), 1);
 }
 
-TEST(PrintRuns, keeps_ids_times_and_states_whole_on_a_terminal) {
+TEST(PrintRuns, DoesNotShortenIdsTimesAndStatesOnATerminal) {
   RunRow row = run_row();
   row.entry.experiment = "/home/me/lab/experiment.jsonnet";
   std::ostringstream out;
@@ -254,12 +254,12 @@ TEST(PrintRuns, keeps_ids_times_and_states_whole_on_a_terminal) {
   EXPECT_THAT(out.str(), HasSubstr("…"));
 }
 
-TEST(MoreText, groups_digits) {
+TEST(MoreText, GroupsDigits) {
   EXPECT_EQ(more_text(999), "… and 999 more; --limit 0 shows all");
   EXPECT_EQ(more_text(1234567), "… and 1,234,567 more; --limit 0 shows all");
 }
 
-TEST(EventLine, is_cut_to_the_terminal) {
+TEST(EventLine, IsCutToTheWidthOfTheTerminal) {
   const EventEntry event{.at = run_row().entry.began_at,
                          .trial = "a",
                          .attempt = 1,
@@ -270,7 +270,7 @@ TEST(EventLine, is_cut_to_the_terminal) {
   EXPECT_THAT(event_line(event), testing::EndsWith(std::string(90, 'r')));
 }
 
-TEST(PrintTrialsJson, is_one_object_a_line) {
+TEST(PrintTrialsJson, PrintsOneObjectALine) {
   const RunRow run = run_row();
   std::ostringstream out;
   print_trials_json(out, run, trial_rows(run.entry.began_at), run.entry.began_at + std::chrono::seconds(12));
@@ -298,7 +298,7 @@ TEST(PrintTrialsJson, is_one_object_a_line) {
               "outputs":{"files":2,"bytes":30,"left":["out/pipe"]},"simulated":false})json"));
 }
 
-TEST(PrintRunsJson, is_one_object_a_line) {
+TEST(PrintRunsJson, PrintsOneObjectALine) {
   std::ostringstream out;
   print_runs_json(out, std::vector<RunRow>{run_row()});
   EXPECT_EQ(out.str(), R"({"run":"r1","experiment":"lab","file":"","state":"left running",)"

@@ -1,4 +1,4 @@
-// Tables and JSON lines of where the time of attempts has gone.
+// Tests of tables and JSON lines of the parts of attempts' times.
 
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ std::string times_table(const TableForm& form) {
   return out.str();
 }
 
-TEST(PrintTimes, sums_up_the_parts_that_there_are) {
+TEST(PrintTimes, SumsUpThePartsThatOccur) {
   RunEntry run;
   run.id = RunId("r1");
   run.began_at = k_began;
@@ -52,7 +52,7 @@ TEST(PrintTimes, sums_up_the_parts_that_there_are) {
             "                         MEDIAN       90 %       MOST        SUM\n");
 }
 
-TEST(PrintAttemptTimes, has_a_column_for_each_part) {
+TEST(PrintAttemptTimes, HasAColumnForEachPart) {
   EXPECT_EQ(times_table({}),
             "TRIAL                    ATTEMPT    OTHERS     RETRY     PLACE     COMBU"
             "  CREATING  STARTING   RUNNING      HOME\n"
@@ -62,14 +62,14 @@ TEST(PrintAttemptTimes, has_a_column_for_each_part) {
             "         -         -    20.0 s         -\n");
 }
 
-TEST(PrintAttemptTimes, fits_a_terminal_and_counts_the_rows_that_are_left_out) {
+TEST(PrintAttemptTimes, FitsATerminalAndCountsTheRowsThatAreLeftOut) {
   EXPECT_EQ(times_table({.columns = 80, .rows = 1}),
             "TRIAL            ATTEMPT OTHERS RETRY PLACE COMBU CREATING STARTING RUNNING HOME\n"
             "solver                 1      -     - 1.0 s     -        -        -  10.0 s    -\n"
             "… and 1 more; --limit 0 shows all\n");
 }
 
-TEST(PrintAttemptTimes, has_json_of_the_parts_that_there_are) {
+TEST(PrintAttemptTimes, JsonHasThePartsThatOccur) {
   std::ostringstream out;
   print_attempt_times_json(out, k_attempts, {.rows = 1});
   EXPECT_EQ(out.str(), R"({"trial":"solver","attempt":1,"place":1.0,"running":10.0})"

@@ -1,4 +1,4 @@
-// A trial's page, for people and as JSON.
+// Tests of the details of a trial, as text and as JSON.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -59,7 +59,7 @@ class TrialPage : public testing::Test {
                    .partial_outputs = {}};
 };
 
-TEST_F(TrialPage, has_a_line_for_each_fact) {
+TEST_F(TrialPage, HasALineForEachDetail) {
   EXPECT_EQ(page(),
             "trial      solver\n"
             "state      succeeded\n"
@@ -70,7 +70,7 @@ TEST_F(TrialPage, has_a_line_for_each_fact) {
             "file       /lab/experiment.jsonnet\n");
 }
 
-TEST_F(TrialPage, has_all_that_is_known) {
+TEST_F(TrialPage, HasAllKnownDetails) {
   trial.params = R"({"lr":0.1,"name":"a"})";
   trial.process.cmd = {{"sh", "-c", "echo one"}};
   trial.process.env = {{"COMBU_PARAM_LR", "0.1"}, {"MODE", "a b"}};
@@ -114,12 +114,12 @@ TEST_F(TrialPage, has_all_that_is_known) {
   EXPECT_EQ(object["equal_to"], nullptr);
 }
 
-TEST_F(TrialPage, has_no_control_characters) {
+TEST_F(TrialPage, HasNoControlCharacters) {
   trial.image = "lab/\x1b[2Jsolver";
   EXPECT_THAT(page(), HasSubstr("image      lab/solver\n"));
 }
 
-TEST_F(TrialPage, says_where_metrics_were_looked_for_and_which_trial_is_equal) {
+TEST_F(TrialPage, SaysWhereMetricsWereSearchedAndWhichTrialIsEqual) {
   trial.metrics = Metrics{.json = true, .pattern = {}, .file = {}};
   shown.log = KeptLog{.complete = true};
   shown.known = KnownEntry{};
