@@ -1,4 +1,4 @@
-"""An edited file is taken into a run."""
+"""Tests of `apply`, and of other commands that apply a changed file to a run."""
 
 import contextlib
 import json
@@ -33,7 +33,7 @@ def states(combu):
 
 @pytest.fixture
 def start(tmp_path):
-    """start(arguments…) is the program at work; none is left behind."""
+    """start(arguments…) starts combu and returns the process, which is killed after the test."""
     started = []
 
     def start(*arguments):
@@ -49,13 +49,13 @@ def start(tmp_path):
 
 @pytest.fixture
 def database(tmp_path):
-    """The record, which nobody else writes while a transaction of this one is open."""
+    """The record. While a transaction of this connection is open, no other process can write the record."""
     with contextlib.closing(sqlite3.connect(tmp_path / ".local/state/combu/record.sqlite", isolation_level=None, timeout=20)) as database:
         yield database
 
 
 def at_work(start, file, count):
-    """A run of which so many trials run, by its record."""
+    """Starts a run and returns its process once `count` trials run according to the record."""
     run = start("-f", file, "--engine", ENGINE, "--progress", "plain", "run", "--wait", "--run-id", "r1")
     path = file.parent / ".local/state/combu/record.sqlite"
 
@@ -66,7 +66,7 @@ def at_work(start, file, count):
             try:
                 return database.execute("SELECT count(*) FROM states WHERE state = 'running'").fetchone() == (count,)
             except sqlite3.OperationalError:
-                return False  # not made yet
+                return False  # the record does not exist yet
 
     wait_until(is_so)
     return run
@@ -154,7 +154,7 @@ def test_a_trial_that_waits_while_a_file_is_applied_has_waited_from_the_runs_beg
             try:
                 return database.execute("SELECT 1 FROM states WHERE name = 'long' AND state = 'running'").fetchone()
             except sqlite3.OperationalError:
-                return False  # not made yet
+                return False  # the record does not exist yet
 
     wait_until(is_held_up)
     with contextlib.closing(sqlite3.connect(path, isolation_level=None, timeout=20)) as database:
@@ -165,7 +165,7 @@ def test_a_trial_that_waits_while_a_file_is_applied_has_waited_from_the_runs_beg
     assert run.wait(timeout=30) == 0
     times = {row["trial"]: row for row in map(json.loads, combu("times", "--run", "r1", "--json").stdout.splitlines())}
     assert "needs" not in times["other"] and times["other"]["place"] >= 3600
-    # `first` was over before `long` began to run.
+    # `first` ended before `long` began to run.
     assert times["after"]["needs"] >= 3600
     assert times["after"]["place"] >= times["long"]["running"]
     assert "needs" not in times["new"]
@@ -179,7 +179,7 @@ def test_the_process_at_work_goes_on_with_the_edited_file(combu, write, tmp_path
     told = map(json.loads, run.stderr)
     try:
         assert next(line for line in told if line["event"] == "snapshot" and line["counts"]["running"] == 2)
-        # t0 and t1 run. Others are taken out, and one is new.
+        # t0 and t1 run. The new file lacks the other trials and has a new one.
         write(trials(lines[0], lines[1], trial("new", "sleep 1000"), parallel=3))
         result = combu("-f", file, "--engine", ENGINE, "apply")
         assert (result.returncode, "run r1: 1 trial is new, 4 trials were removed" in result.stderr) == (0, True), result.stderr
@@ -194,7 +194,7 @@ def test_the_process_at_work_goes_on_with_the_edited_file(combu, write, tmp_path
 
 
 def test_what_joins_brings_its_services_back(combu, write, states):
-    """Also when these need one themselves; one that has changed is as the file says now."""
+    """Services of services are started too. A changed service runs with the new file."""
     lines = [trial("base", "sleep 1000000", service=True), trial("serv", "sleep 1000000", service=True, depends=["base"]),
              trial("user", depends=["serv"]), trial("bad", "exit 3", depends=["serv"])]
     file = write(trials(*lines))
@@ -214,7 +214,7 @@ def test_two_at_once_change_the_run_one_after_another(write, start, tmp_path, re
     run = at_work(start, file, 2)
     database = request.getfixturevalue("database")
     write(trials(trial("t0", "sleep 1000"), trial("t1", "sleep 1000"), trial("new", "sleep 1000")))
-    # Nothing gets on record until both have the run's file as it was.
+    # Neither process can write the record until both have read the run's file.
     database.execute("BEGIN IMMEDIATE")
     both = [start("-f", file, "--engine", ENGINE, "--progress", "json", "apply") for _ in range(2)]
     for one in both:
@@ -286,7 +286,8 @@ def versions(combu, file):
 
 @pytest.fixture
 def study(combu, write):
-    """A run of which one trial succeeded, one failed and one was blocked; study(**fields) edits the failed one."""
+    """A run with a trial that succeeded, one that failed and one that is blocked; study(**fields) changes the failed one in the
+    file."""
     def trials_with(**fields):
         return [trial("good"), trial("bad", **{"cmd": "exit 3", "params": {"lr": 1}, **fields}),
                 trial("after", depends=[{"trial": "bad", "condition": "succeeded"}])]
@@ -305,7 +306,7 @@ def test_a_failed_trial_is_tried_again_with_the_text_that_was_applied(combu, stu
     study(cmd="exit 0", params={"lr": 2})
     assert combu("-f", study.file, "--engine", ENGINE, "apply").returncode == 1
     assert states(study.file) == {"good": ("succeeded", 1), "bad": ("failed", 1), "after": ("blocked", 1)}
-    # It has not run with the new text yet.
+    # The trial has not run with the new text yet.
     assert versions(combu, study.file) == {"good": 1, "bad": 1, "after": 1}
     result = combu("-f", study.file, "--engine", ENGINE, "retry")
     assert (result.returncode, "edited since" in result.stderr) == (0, False), result.stderr
@@ -349,7 +350,7 @@ def test_replace_takes_names(combu, write, states):
 
 
 def test_failed_trials_are_planned_with_the_text_that_they_will_have(combu, write, states):
-    """Two trials exchange a port: the failed one has another by the time that it is started again."""
+    """Two trials exchange a port: when the failed trial starts again, the file has given it another port."""
     file = write(trials(trial("bad", "exit 3", ports=["8080:80"])))
     assert combu("-f", file, "--engine", ENGINE, "run", "--wait").returncode == 1
     write(trials(trial("bad", "exit 0", ports=["8081:80"]), trial("new", ports=["8080:80"])))
@@ -448,7 +449,7 @@ def test_retry_uses_the_runs_text_unless_the_edited_one_is_asked_for(combu, stud
     result = combu("-f", study.file, "--engine", ENGINE, "retry", "--edited")
     assert (result.returncode, "edited since" in result.stderr) == (0, False), result.stderr
     assert states(study.file) == {"good": ("succeeded", 1), "bad": ("succeeded", 3), "after": ("succeeded", 1)}
-    # The file is the run's now.
+    # The run uses the changed file now.
     assert "edited since" not in combu("-f", study.file, "--engine", ENGINE, "retry").stderr
     assert states(study.file)["good"] == ("succeeded", 1)
     combu("-f", study.file, "--engine", ENGINE, "retry", "--edited", "good")
@@ -457,7 +458,7 @@ def test_retry_uses_the_runs_text_unless_the_edited_one_is_asked_for(combu, stud
 
 @pytest.fixture
 def interrupted(write, start, tmp_path):
-    """interrupted(text, arguments…) is a run that was killed while its trials ran."""
+    """interrupted(text, arguments…) starts a run, and kills its process while its trials run."""
     def interrupted(text, *arguments):
         file = write(text)
         run = start("-f", file, "--engine", ENGINE, *arguments, "run", "--wait", "--run-id", "r1")
@@ -490,7 +491,7 @@ def test_resume_edited_takes_the_file_as_it_is_now(combu, write, interrupted, st
     write(trials(trial("slow", "sleep 30"), trial("next", "exit 0"), parallel=1))
     result = combu("-f", file, "--engine", ENGINE, "run", "--resume", "--edited")
     assert "run r1: 1 trial changed" in result.stderr
-    # The container of the first one went with its engine, which is simulated.
+    # The container of the first trial is gone, because the simulated engine ended with its process.
     assert states(file) == {"slow": ("stopped", 1), "next": ("succeeded", 1)}
 
 
@@ -575,7 +576,7 @@ def test_a_parallel_that_was_set_survives_the_runs_process(combu, write, start, 
     wait_until(lambda: running(database) == 6)
     run.kill()
     run.wait()
-    # The containers went with their engine, which is simulated. Three more trials run at the same time.
+    # The containers are gone, because the simulated engine ended with its process. Three more trials run at the same time.
     write(trials(*lines, *(trial(f"n{i}", "sleep 1000") for i in range(3)), parallel=1))
     start("-f", file, "--engine", ENGINE, "apply")
     wait_until(lambda: running(database) == 3)

@@ -1,4 +1,4 @@
-"""Runs in the background, and the commands that follow and change a run that goes on."""
+"""Tests of runs in the background, and of commands that follow or change a run in progress."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import subprocess
 import pytest
 from conftest import COMBU, SIMULATED, wait_until
 
-# Trials that run until the test changes something, or is over.
+# These trials run until the test changes the run, or ends.
 SLOW = "simulated:?speed=1"
 ONE_BY_ONE = """{ parallel: 1, trials: [{ name: "t-%d" % i, image: "x", cmd: "sleep 1000" } for i in std.range(1, 4)] }"""
 
@@ -25,7 +25,8 @@ def process_of(tmp_path, run):
 
 @pytest.fixture
 def detached(combu, tmp_path):
-    """Leaves a run to the background, and gives its id; ends it when the test is over."""
+    """detached(file, arguments…) starts a run in the background and returns its id. The run's process is killed after the
+    test."""
     runs = []
 
     def run(file, *arguments, engine=SLOW):
@@ -33,7 +34,7 @@ def detached(combu, tmp_path):
         assert done.returncode == 0, done.stderr
         runs.append(done.stdout.strip())
         log = tmp_path / f".local/state/combu/logs/{runs[-1]}.log"
-        # Before that a follower is told of the preparation first.
+        # A follower that attaches earlier gets the progress of the preparation first.
         wait_until(lambda: log.read_text().startswith(f"run {runs[-1]}: "), "the beginning of the run")
         return runs[-1]
 
@@ -133,7 +134,7 @@ def test_ctrl_c_before_it_is_in_the_background_ends_it(write, tmp_path):
     file = write("local f(x) = f(x + 1) tailstrict; f(0)")
     process = subprocess.Popen([COMBU, "-f", file, "--engine", SIMULATED, "run", "-d"], env={**os.environ, "HOME": str(tmp_path)},
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-                               # Whoever runs the tests in the background may have it ignored.
+                               # If the tests run in the background, SIGINT may be ignored.
                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     assert "evaluating" in process.stderr.readline()
     os.killpg(process.pid, signal.SIGINT)

@@ -1,4 +1,4 @@
-"""What has been done is not done again."""
+"""Tests of the cache: a trial that has succeeded is not executed again."""
 
 import contextlib
 import sqlite3
@@ -27,7 +27,7 @@ def run(combu, file, *arguments, code=0, **options):
 
 @pytest.fixture
 def states(tmp_path):
-    """The state of each trial of a run."""
+    """states(run) returns the state of each trial of a run."""
     def read(run_id):
         with contextlib.closing(sqlite3.connect(tmp_path / ".local/state/combu/record.sqlite")) as database:
             return dict(database.execute("SELECT name, state FROM states JOIN runs ON number = run WHERE id = ?", [run_id]))

@@ -1,4 +1,4 @@
-"""What completion offers, by the program itself and by real shells."""
+"""Tests of completion: the candidates that combu prints, and completion in real shells."""
 
 import fcntl
 import os
@@ -96,14 +96,14 @@ def test_of_a_file_that_was_never_run_it_is_evaluated_for_a_moment(combu, write)
     write('local f(x) = f(x + 1); [{ name: "first" + std.length(std.filter(function(x) x > 1, std.range(1, 30000000))), image: "x" }]')
     begin = time.monotonic()
     assert combu(*FILE, "complete", "trials", "--", "f").stdout == ""
-    assert time.monotonic() - begin < 15  # a second, on a slow machine
+    assert time.monotonic() - begin < 15  # the limit is a second; the rest is for slow machines
 
 
 def test_it_reads_no_standard_input_and_no_pipe(combu, tmp_path):
     trial = '[{ name: "first", image: "x" }]'
     assert combu("-f", "-", "complete", "trials", "--", "f", input=trial).stdout == ""
     os.mkfifo(tmp_path / "experiment.jsonnet")
-    with open(tmp_path / "experiment.jsonnet", "rb+", buffering=0) as pipe:  # open for both, which waits for nobody
+    with open(tmp_path / "experiment.jsonnet", "rb+", buffering=0) as pipe:  # "rb+": open() does not block
         pipe.write(trial.encode())
         assert combu(*FILE, "complete", "trials", "--", "f").stdout == ""
         assert select.select([pipe], [], [], 0)[0], "it is still in the pipe"
@@ -122,7 +122,7 @@ def test_ten_thousand_trials_are_offered_at_once(combu, write):
     begin = time.monotonic()
     assert combu(*FILE, "complete", "trials", "--", "trial-999").stdout.count("\n") == 11
     assert len(combu(*FILE, "complete", "trials", "--", "").stdout.split()) == 10000
-    assert time.monotonic() - begin < 5  # two of some 0.1 s, on a slow machine
+    assert time.monotonic() - begin < 5  # two calls of about 0.1 s each; the rest is for slow machines
 
 
 def test_it_is_no_command_that_anybody_sees(combu):
@@ -131,7 +131,7 @@ def test_it_is_no_command_that_anybody_sees(combu):
 
 
 class Terminal:
-    """A shell on a terminal of its own."""
+    """Runs a shell in a pseudo-terminal."""
 
     def __init__(self, command, env, folder):
         self.child, self.end = pty.fork()
@@ -142,7 +142,7 @@ class Terminal:
         self.seen = ""
 
     def until(self, text, seconds=60):
-        """Reads on until this is seen behind what was seen before."""
+        """Reads until `text` appears after the text that previous calls returned."""
         limit = time.monotonic() + seconds
         while text not in self.seen:
             assert time.monotonic() < limit, self.seen
@@ -224,7 +224,7 @@ def test_what_bash_gets_is_one_word_and_no_command(combu, write, tmp_path, typed
         terminal.type("PS1='ready: '; source <(combu completion bash); echo lo''aded\n")
         terminal.until("loaded")
         terminal.until("ready: ")
-        # Ends the line where it has been completed: it is what was to come, no more and no less.
+        # Adds `#` at the end of the completed line, so that additional output would be noticed.
         terminal.type(typed + "\t\x05" + "#\n")
         assert terminal.until("#\r\n").rstrip() == line
         terminal.until("ready: ")

@@ -1,4 +1,4 @@
-"""The built program as a process. Its path: $COMBU, else build/release/combu."""
+"""Fixtures that run the built program as a process. The program is $COMBU or, if unset, build/release/combu."""
 
 import contextlib
 import json
@@ -19,8 +19,9 @@ SLOW = "simulated:?speed=1&start=0.01&gpus=1"
 
 @pytest.fixture
 def combu(tmp_path):
-    """combu(arguments…) runs it in a new folder, without the caller's Docker settings. As a run on the simulated engine is the
-    last one only if --engine asks for it, this asks for it where there is such a run, unless as_typed."""
+    """combu(arguments…) runs combu in tmp_path, without the caller's Docker settings, and returns the completed process.
+    Without --engine, combu ignores runs on the simulated engine. So if the record has such a run, --engine is added, unless
+    `as_typed`."""
 
     def has_simulated_run():
         record = tmp_path / ".local/state/combu/record.sqlite"
@@ -29,7 +30,7 @@ def combu(tmp_path):
         with contextlib.closing(sqlite3.connect(record, timeout=20)) as database:
             try:
                 return bool(database.execute("SELECT 1 FROM runs WHERE address LIKE 'simulated:%'").fetchone())
-            except sqlite3.DatabaseError:  # damaged by the test
+            except sqlite3.DatabaseError:  # the test damaged the record
                 return False
 
     def run(*arguments, env=None, as_typed=False, **options):
@@ -42,7 +43,7 @@ def combu(tmp_path):
         options = {"capture_output": True, "text": True, "timeout": 60, "cwd": tmp_path, **options}
         done = subprocess.run([COMBU, *map(str, arguments)], env=clean, **options)
         if done.stderr and options["text"]:
-            done.stderr = re.sub(r"^evaluating .*…\n", "", done.stderr)  # said on a slow machine only
+            done.stderr = re.sub(r"^evaluating .*…\n", "", done.stderr)  # printed on a slow machine only
         if asks and options["text"] and options.get("capture_output"):
             done.stdout = done.stdout.replace("combu --engine simulated: ", "combu ")
             done.stderr = done.stderr.replace("combu --engine simulated: ", "combu ")
@@ -53,7 +54,7 @@ def combu(tmp_path):
 
 @pytest.fixture
 def write(tmp_path):
-    """write(text) makes experiment.jsonnet of it in the folder that combu runs in."""
+    """write(text) writes experiment.jsonnet to the folder in which combu runs, and returns its path."""
 
     def make(text, name="experiment.jsonnet"):
         path = tmp_path / name
@@ -91,7 +92,7 @@ def failing(write):
 
 @pytest.fixture
 def record(tmp_path):
-    """Rows of the record that combu has written."""
+    """record(query) returns rows of the record, or executes a change."""
     def rows(query):
         with contextlib.closing(sqlite3.connect(tmp_path / ".local/state/combu/record.sqlite")) as database, database:
             return database.execute(query).fetchall()
@@ -112,7 +113,8 @@ def run(combu, file, *arguments, **options):
 
 @pytest.fixture
 def begun(tmp_path):
-    """begun(file, arguments…, running) runs it as far as these trials run, and gives the process; it is killed in the end."""
+    """begun(file, arguments…, running) runs the file until the trials `running` run, and returns the process, which is killed
+    after the test."""
     processes = []
 
     def begin(file, *arguments, running):
@@ -137,7 +139,7 @@ def begun(tmp_path):
 
 @pytest.fixture
 def git(tmp_path):
-    """git(arguments…) is what Git prints in the folder that combu runs in."""
+    """git(arguments…) runs git in the folder in which combu runs, and returns its output."""
 
     def call(*arguments):
         return subprocess.run(["git", "-C", tmp_path, "-c", "user.name=n", "-c", "user.email=e", *arguments],

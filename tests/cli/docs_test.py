@@ -1,4 +1,4 @@
-"""The documentation's examples are what the program takes, and its lists are whole."""
+"""The examples in the documentation are valid, and its lists are complete."""
 
 import re
 import shlex
@@ -7,24 +7,24 @@ import pytest
 from conftest import ROOT
 
 PAGES = ["README.md", "docs/experiment.md"]
-QUIET = ["--progress", "quiet"]  # on a slow machine a line says that the file is being evaluated
+QUIET = ["--progress", "quiet"]  # omits the line that combu prints on a slow machine while it evaluates a file
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 
 
 def blocks(page, language):
-    """(line, text) of each block of this language."""
+    """Returns (line, text) of each code block in this language."""
     text = (ROOT / page).read_text()
     return [(text.count("\n", 0, match.start()) + 1, match[2]) for match in FENCE.finditer(text) if match[1] == language]
 
 
 def library_name(block):
-    """A block that begins with `// NAME.libsonnet` is a file for the others to import."""
+    """Returns the name of a library, which other blocks import: its block begins with `// NAME.libsonnet`."""
     match = re.match(r"// (\S+\.libsonnet)\n", block)
     return match and match[1]
 
 
 def options_of(block):
-    """Options that a block asks for by beginning with the command for it, `// combu -f … plan`."""
+    """Returns the options in the command at the beginning of a block, `// combu -f experiment.jsonnet … plan`."""
     match = re.match(r"// combu -f experiment\.jsonnet (.*) plan\n", block)
     return shlex.split(match[1]) if match else []
 
@@ -51,7 +51,7 @@ def test_the_pages_have_examples():
 
 
 def rows(page, heading):
-    """The cells of the tables below a heading, up to the next one."""
+    """Returns the cells of the tables between a heading and the next one."""
     section = re.search(rf"^#+ {re.escape(heading)}\n(.*?)(?=^#+ |\Z)", (ROOT / page).read_text(), re.M | re.S)[1]
     lines = [line for line in section.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines if not line.startswith("|---")]
@@ -125,7 +125,7 @@ def test_every_command_and_option_is_described(combu):
 
 
 def test_every_option_that_is_described_is_there(combu):
-    """Of each command's tables the first column, and its examples."""
+    """Checks the first columns of each command's tables."""
     page = FENCE.sub("", (ROOT / "docs/cli.md").read_text())
     known = {command: set(re.findall(r"(?<![\w-])--?[a-zA-Z][a-z-]*", combu(*command.split(), "--help").stdout))
              for command in ["", *commands_of(combu)]}

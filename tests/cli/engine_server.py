@@ -1,4 +1,4 @@
-"""A server at a unix socket that answers as a Docker Engine does."""
+"""A server on a Unix socket with the API of a Docker Engine."""
 
 import http.server
 import json
@@ -15,7 +15,7 @@ class EngineHandler(http.server.BaseHTTPRequestHandler):
 
     @property
     def resource(self):
-        """The path without the API's version and the query."""
+        """The path without API version and query."""
         return re.sub(r"^/v[\d.]+/", "/", self.path.split("?")[0])
 
     def send_json(self, value, status=200):

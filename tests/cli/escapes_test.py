@@ -1,4 +1,4 @@
-"""Control characters in text from trials, engines and files do not reach the terminal, whatever command prints the text."""
+"""Control characters in text from trials, engines and files never reach the terminal, with any command."""
 
 import contextlib
 import json
@@ -14,11 +14,11 @@ import pytest
 from conftest import COMBU, SIMULATED
 from engine_server import EngineHandler, EngineServer
 
-# C0, C1 and bidirectional controls; the sequences are none of combu's own.
+# C0, C1 and bidirectional controls. combu itself prints none of these sequences.
 ONE_LINE = "EVIL\x9b2J\x85\u202e\u2066\u200f\u061c"
 EVIL = ONE_LINE + "\x1b]\x07\x1b[2J\x08\r\x7f"
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-# The sequences that combu writes to a terminal: colours, and what removes the block of progress.
+# Sequences that combu writes to a terminal: colours, and erasing of the progress block.
 OWN = re.compile(r"\x1b\[(?:[01]|3[1-6])m|\x1b\[\d+A\r\x1b\[J")
 
 
@@ -49,7 +49,7 @@ class Engine(EngineHandler):
 
 
 class Swept:
-    """Runs commands with their output in a pipe and on a terminal, and looks at all that they print."""
+    """Runs commands with their output in a pipe and on a terminal, and checks everything that they print."""
 
     def __init__(self, folder, home):
         self.folder = folder
@@ -57,17 +57,18 @@ class Swept:
                             if not name.startswith("DOCKER_") and name not in ("JSONNET_PATH", "NO_COLOR")}
         self.environment.update(HOME=str(home), TERM="xterm", LANG="C.UTF-8")
         self.commands = set()
-        self.shown = {}  # command: all that it has printed
-        self.on_text = None  # (text, action) on a terminal
+        self.shown = {}  # by command: everything that it printed
+        self.on_text = None  # (text, action): executes the action when the text appears on the terminal
 
     def __call__(self, *arguments, code=None, raw_in_pipe=False, keeps="", ways=("pipe", "terminal")):
-        """`raw_in_pipe`: the document says that a pipe gets the bytes as they are. `keeps`: controls that a terminal gets."""
+        """`raw_in_pipe`: the output in a pipe is not checked, because it has the original bytes. `keeps`: controls that are
+        allowed on a terminal."""
         for way in ways:
             returned, text = self.in_pipe(arguments) if way == "pipe" else self.on_terminal(arguments)
             assert code is None or returned == code, (arguments, way, text)
             if way == "pipe" and raw_in_pipe:
                 continue
-            text = text.decode()  # a byte that is no UTF-8 may be a control
+            text = text.decode()  # must be valid UTF-8: a terminal may take an invalid byte as a control
             if way == "terminal":
                 text = OWN.sub("", text.replace("\r\n", "\n"))
             assert not set(CONTROLS.findall(text)) - set(keeps), (arguments, way, text)
@@ -85,7 +86,7 @@ class Swept:
                               stdout=follower, stderr=follower) as process:
             os.close(follower)
             text = b""
-            with contextlib.suppress(OSError):  # EIO: nobody else has the terminal open
+            with contextlib.suppress(OSError):  # EIO: no other process has the terminal open
                 while piece := os.read(leader, 65536):
                     text += piece
                     if self.on_text and self.on_text[0] in text:
@@ -95,8 +96,8 @@ class Swept:
             return process.wait(60), text
 
 
-# Texts that combu itself reads: keys, words of its own, JSON, and what a file or a run is found by. Those of a line are altered at
-# once by a sweep of their own: a command may end at the first that it cannot read.
+# Columns that combu itself interprets: keys, enumerations, JSON, and values by which files and runs are found. The columns of
+# one set are changed together, each set in a separate sweep, because a command may end at the first value that it cannot read.
 NO_FREE_TEXT = [
     {"runs.id"},
     {"runs.file", "runs.folder", "runs.arguments", "runs.address", "runs.results"},
@@ -110,12 +111,12 @@ NO_FREE_TEXT = [
     {"working_trees.untracked", "working_trees.left_out"},
     {"recollections.hash", "recollections.parts", "recollections.equal_run", "recollections.equal_trial"},
 ]
-# In the databases of logs and metrics.
+# Columns in the telemetry databases.
 TELEMETRY_TEXT = [{"attempts.trial"}, {"series.metric"}]
 
 
 def texts_in(database):
-    """The columns that hold text, as TABLE.COLUMN."""
+    """Returns the columns that hold text, as TABLE.COLUMN."""
     with contextlib.closing(sqlite3.connect(database, timeout=20)) as opened:
         tables = [name for name, in opened.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
         return {f"{table}.{column}" for table in tables
@@ -125,7 +126,7 @@ def texts_in(database):
 def put_into(database, columns):
     with contextlib.closing(sqlite3.connect(database, timeout=20)) as opened:
         for table, column in (name.split(".") for name in sorted(columns)):
-            # With a byte that is no UTF-8, too.
+            # Also adds a byte that is not valid UTF-8.
             opened.execute(f"UPDATE {table} SET {column} = CAST(CAST({column} || ? AS BLOB) || x'9b' AS TEXT) "
                            f"WHERE {column} IS NOT NULL", (EVIL,))
         opened.commit()
@@ -137,7 +138,7 @@ def put_into_every_free_text(record):
 
 
 def experiment(**more):
-    """Four trials: one succeeds, one fails, one is blocked, and one runs for long."""
+    """Four trials: one succeeds, one fails, one is blocked, and one runs for a long time."""
     trial = {"image": "lab/x", "env": {"E" + EVIL: EVIL}, "labels": {"l" + EVIL: EVIL}, "workdir": "/" + EVIL, "user": "u" + ONE_LINE,
              "metrics": "json", "outputs": ["/out/" + ONE_LINE]}
     line = json.dumps({"loss" + EVIL: 1, "step" + EVIL: 2})
@@ -189,7 +190,7 @@ def test_no_command_prints_control_characters(swept, tmp_path):
     run_a = ["--engine", SIMULATED, "-f", "experiment.jsonnet"]
     evil = os.fsdecode(EVIL.encode() + b"\x9b")
 
-    # What the file says.
+    # Control characters in the file.
     for form, ways in (("tty", ["terminal"]), ("plain", ["pipe"]), ("json", ["terminal"]), ("quiet", ["pipe"])):
         swept("--progress", form, *run_a, "run", "--wait", code=1, ways=ways)
     swept(*run_a, "run", "--run-id", "one", "--trace", "trace", code=1, ways=["pipe"])
@@ -206,7 +207,7 @@ def test_no_command_prints_control_characters(swept, tmp_path):
     for name in ("wrong", "error", "syntax", "absent" + EVIL):
         swept("-f", f"{name}.jsonnet", "validate", code=2)
 
-    # What the record says.
+    # Control characters in the record.
     put_into_every_free_text(tmp_path / ".local/state/combu/record.sqlite")
     of_run = ["--engine", "simulated:"]
     for more in ([], ["--json"], ["--all"], ["--run", "one"], ["--run", "one", "--json"], ["--run", "one", "good"],
@@ -242,7 +243,7 @@ def test_no_command_prints_control_characters(swept, tmp_path):
     for kind in ("trials", "runs", "experiments", "columns", "settings", "only", "ps_conditions", "conditions"):
         swept(*of_run, "complete", "--run", "one", kind, ways=["pipe"])
 
-    # Words that name nothing.
+    # Control characters in unknown options, commands and names.
     for command in sorted(known):
         swept(command, "--" + evil, code=2, ways=["pipe"])
     swept("--engine", evil, "ps")
@@ -252,14 +253,14 @@ def test_no_command_prints_control_characters(swept, tmp_path):
     for shell in ("bash", "zsh", "fish"):
         swept("completion", shell, code=0)
 
-    # What the engine says.
+    # Control characters in answers of the engine.
     with hostile_engine(tmp_path) as engine:
         for command in (["ps"], ["ps", "--json"], ["wait"], ["wait", "--json"], ["stop"], ["stop", "--json"], ["logs"], ["kill"]):
             swept("--engine", engine, *command, *([] if command[0] == "ps" else ["--experiment", ONE_LINE]))
         for command in (["logs", "ended" + EVIL], ["stop", "alive" + EVIL], ["wait", evil], ["run", "experiment.jsonnet"]):
             swept("--engine", engine, *command)
 
-    # A run that goes on.
+    # Control characters in a run that is in progress.
     (swept.folder / "long.jsonnet").write_text(json.dumps({"experiment": ONE_LINE, "trials": [
         {"name": "long", "image": "lab/x", "params": {"p" + EVIL: EVIL}, "cmd": "sleep 1000"},
         {"name": "bad", "image": "lab/x", "cmd": ["sh", "-c", f"echo {EVIL}; exit 3"]}]}))

@@ -1,4 +1,4 @@
-"""What others have put into a shared bucket is a cache miss with a note where combu cannot have written it."""
+"""Objects in a shared bucket that combu cannot have written count as a cache miss, with a note."""
 
 import http.server
 import re
@@ -21,7 +21,7 @@ METRICS = ', metrics: { stdout: "loss=(?P<loss>[0-9]+)" }'
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """The bucket `lab` of an S3 server, as far as a run needs one; keeps its objects by "/lab/KEY"."""
+    """The bucket `lab` of an S3 server, with the operations that a run needs. Stores its objects by "/lab/KEY"."""
 
     daemon_threads = True
 
@@ -88,7 +88,7 @@ def server():
 
 @pytest.fixture
 def run(combu, write, server, tmp_path):
-    """run(person, run_id) has a person with a record of their own run the experiment; gives what is said on stderr."""
+    """run(person, run_id) runs the experiment with a separate record for each person, and returns stderr."""
 
     def run(person, run_id, metrics=METRICS):
         file = write(EXPERIMENT % metrics)
@@ -103,7 +103,7 @@ def run(combu, write, server, tmp_path):
 
 
 def stored(content):
-    """A zstd frame (RFC 8878) that holds the content uncompressed."""
+    """Returns a zstd frame (RFC 8878) that holds the content uncompressed."""
     block = 1 << 17
     pieces = [content[at : at + block] for at in range(0, len(content), block)]
     heads = [(len(piece) << 3 | (at == len(pieces) - 1)).to_bytes(3, "little") for at, piece in enumerate(pieces)]
@@ -112,7 +112,7 @@ def stored(content):
 
 
 def hostile_database(path):
-    """Has no end where a table of combu's stood."""
+    """Returns a database in which a view with endless rows replaces a table."""
     with sqlite3.connect(path) as database:
         database.execute("PRAGMA application_id = 0x636d6274")
         database.execute("PRAGMA user_version = 3")

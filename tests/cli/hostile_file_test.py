@@ -1,4 +1,4 @@
-"""Files on which an evaluator could die: each costs one plain error, within its limits of time and memory."""
+"""Files on which an evaluator could crash: each causes one plain error within the limits of time and memory."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ STACK = "max stack frames exceeded"
 
 
 def evaluate(folder):
-    """(exit code, standard output, standard error) of a validation, whose memory and time are as limited."""
+    """Validates a file with limited memory and time. Returns (exit code, standard output, standard error)."""
     with open(folder / "out", "w+b") as out, open(folder / "err", "w+b") as err:
         process = subprocess.Popen(
             [COMBU, "-f", "experiment.jsonnet", "--evaluate-memory", str(MEMORY), "--evaluate-time", f"{SECONDS}s", "validate"],

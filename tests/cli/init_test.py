@@ -1,4 +1,4 @@
-"""`combu init`: a project that works at once, and never over what is there."""
+"""Tests of `combu init`: it creates a working project, and never overwrites files."""
 
 import os
 import re
@@ -197,7 +197,7 @@ def test_its_plan_and_its_make_targets(combu, tmp_path):
 
 
 def test_its_programs_do_what_the_file_says(tmp_path):
-    """As in the image, with this machine's sh and awk."""
+    """Runs the programs with the shell and awk of this machine instead of those in the image."""
     train = (ROOT / "src/cli/init/src/train").read_text().replace("/out", str(tmp_path / "models/a"))
     done = subprocess.run(["sh", "-c", train], env={"PATH": os.environ["PATH"], "COMBU_PARAM_LR": "0.5", "COMBU_PARAM_SEED": "1"},
                           capture_output=True, text=True, check=True)
@@ -205,7 +205,7 @@ def test_its_programs_do_what_the_file_says(tmp_path):
     assert len(losses) == 21 and losses[-1] < 0.01 < losses[0]
     (tmp_path / "models/b").mkdir()
     (tmp_path / "models/b/model").write_text("9.5 1 1\n")
-    flat = tmp_path / "flat"  # a model's file goes by its trial's name
+    flat = tmp_path / "flat"  # the input folder has a file for each trial, with the trial's name
     flat.mkdir()
     for name in "ab":
         (flat / name).write_text((tmp_path / "models" / name / "model").read_text())

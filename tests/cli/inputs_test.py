@@ -1,4 +1,4 @@
-"""What trials get of each other and of the person, on the simulated engine."""
+"""Tests of inputs from other trials and from the user, on the simulated engine."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def test_an_input_that_is_not_there_is_told_before_the_first_start(combu, write,
 
 
 def test_many_inputs_are_read_at_once(combu, write):
-    """Not one by one against all others."""
+    """The time must not grow with the square of the number of inputs."""
     write("""
       local count = 20000;
       std.makeArray(count, function(i) { name: "fold-" + i, image: "x", outputs: ["/model"] }) +
@@ -82,7 +82,7 @@ def logs_of(combu):
 
 
 def test_an_input_is_where_its_links_led_when_the_run_began(combu, write, tmp_path):
-    """A container of the run may have put another link there since."""
+    """A container of the run may have changed the link in the meantime."""
     for folder in ("disk", "secrets"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "x").write_text(f"of {folder}\n")

@@ -1,4 +1,4 @@
-"""`logs` of containers that are gone."""
+"""Tests of `logs` of containers that have been removed."""
 
 import json
 
@@ -11,7 +11,7 @@ ECHO = """
 
 
 def test_kept_logs_are_found_without_the_file(combu, write):
-    """In the newest run in which the trial has run; one that is not started in a later one has nothing to say there."""
+    """The log is that of the newest run in which the trial was started."""
     for number, word in enumerate(["first", "second"]):
         run(combu, write(ECHO.replace("WORD", word)), "run", "--wait", "--run-id", f"r{number}")
     blocked = """[{ name: "gate", image: "lab/x", cmd: "false" },
@@ -34,7 +34,7 @@ TALKING = """
 
 @pytest.fixture
 def talking_logs(combu, write):
-    """talking_logs(arguments…) is (exit code, output, errors) of `logs` after a run of TALKING."""
+    """talking_logs(arguments…) returns (exit code, stdout, stderr) of `logs` after a run of TALKING."""
     file = write(TALKING)
     assert run(combu, file, "run", "--wait", "--run-id", "mine").returncode == 0
 
@@ -46,7 +46,7 @@ def talking_logs(combu, write):
 
 
 def test_logs_of_several_trials_stand_behind_their_names(combu, talking_logs):
-    """In the experiment's order, whatever the order of the names."""
+    """Logs are in the order of the experiment file, independent of the order of the arguments."""
     several = (0, "talk-2 | out 2\ntalk-1 | out 1\nother | other\n", "talk-2 | err 2\ntalk-1 | err 1\n")
     assert talking_logs("other", "talk-[12]") == talking_logs("-f", "other", "talk-2", "talk-1") == several
     named = combu("--engine", SIMULATED, "logs", "--run", "mine", "other", "talk-[12]")
@@ -66,7 +66,7 @@ def test_the_log_of_one_trial_is_raw_also_by_a_pattern(talking_logs):
 def test_stop_names_each_pattern_that_matches_no_container(combu, write):
     file = write(TALKING)
     assert run(combu, file, "run", "--wait", "--run-id", "mine").returncode == 0
-    # A simulated engine goes away with its process.
+    # The simulated engine ended with its process.
     told = run(combu, file, "stop", "talk-*", "other*", "no-*")
     assert (told.returncode, told.stdout) == (1, "")
     assert told.stderr.splitlines() == [

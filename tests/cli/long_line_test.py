@@ -1,4 +1,4 @@
-"""One line of 500 MB in a container's log: `logs` prints it and needs little memory."""
+"""A container's log with a line of 500 MB: `logs` prints it and needs little memory."""
 
 import os
 import subprocess
@@ -15,7 +15,8 @@ LABELS = {"combu.experiment": "exp", "combu.file": "/f", "combu.run": "run1", "c
 
 
 class LongLines(EngineHandler):
-    """Two containers, `a` and `b`, whose logs are one line each; that of `b` has 1 MiB and a byte, the last two bytes one character."""
+    """Two containers, `a` and `b`, each with a log of one line. The line of `b` has 1 MiB and one byte; its last character has
+    two bytes."""
 
     def do_GET(self):
         path = self.resource
@@ -52,7 +53,7 @@ class LongLines(EngineHandler):
 
 @pytest.fixture
 def engine(tmp_path, request):
-    """The address of an engine that has the two containers, with a terminal or without one."""
+    """The address of an engine that has these two containers, with or without a terminal."""
     server = EngineServer(str(tmp_path / "engine.sock"), LongLines)
     server.has_terminal = request.param == "terminal"
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -62,7 +63,7 @@ def engine(tmp_path, request):
 
 
 def logs(engine, folder, *arguments):
-    """(the size of each line printed, by its beginning) and the most memory in bytes."""
+    """Returns the size of each printed line, by its beginning, and the peak memory in bytes."""
     process = subprocess.Popen([COMBU, "--engine", engine, "logs", "--run", "run1", *arguments], cwd=folder,
                                env={**os.environ, "HOME": str(folder)}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     hung = threading.Timer(300, process.kill)

@@ -1,4 +1,4 @@
-"""scripts/man: the manual is docs/cli.md and docs/experiment.md, all of them, or an error."""
+"""Tests of scripts/man: the manual has the whole text of docs/cli.md and docs/experiment.md."""
 
 import json
 import os
@@ -15,7 +15,7 @@ BEGIN = "# Page\n\n`combu` runs things\n\n```sh\ncombu COMMAND\n```\n\n| command
 
 @pytest.fixture
 def man(tmp_path):
-    """man(text) is the page of that source, or of docs/cli.md."""
+    """man(text) creates the page from `text`, or from docs/cli.md."""
 
     def make(text=None):
         env = dict(os.environ, SOURCE_DATE_EPOCH="1700000000")
@@ -60,7 +60,8 @@ def test_it_has_every_command_and_each_of_its_options(page, combu):
 
 
 def dropped_words(name, page):
-    """Words in any order: those of links' targets and of code's languages are not text."""
+    """Returns the words of the source that the page lacks, in any order. Targets of links and languages of code blocks do not
+    count."""
     source = (ROOT / "docs" / name).read_text()
     source = re.sub(r"(?<=\])\((?!http)[^()]*\)", "", re.sub(r"^```\w*$", "", source, flags=re.M))
     text = re.sub(r"\\f[BIR]", "", re.sub(r"\\\(..", " ", page)).replace("\\&", "").replace("\\e", "\\").replace("\\-", "-")
@@ -70,7 +71,7 @@ def dropped_words(name, page):
 
 def test_no_word_of_the_source_is_dropped(page):
     dropped = dropped_words("cli.md", page)
-    # Headings that a manual calls otherwise, and the names of tables' first columns, which say nothing in a list.
+    # Headings that have other names in a manual, and heads of first columns, which the lists in the manual do not have.
     assert dropped <= {"environment", "variables", "exit", "codes", "option", "argument", "field", "found", "path",
                        "variable", "request", "meaning", "target"}, dropped
 

@@ -1,4 +1,4 @@
-"""An MLflow server whose answers are nested too deep, have no end, or come byte by byte."""
+"""An MLflow server whose answers are nested too deeply, have no end, or arrive byte by byte."""
 
 import contextlib
 import json
@@ -60,7 +60,7 @@ class Handler(socketserver.StreamRequestHandler):
 
 @pytest.fixture
 def export(combu, write):
-    """export(call, trouble) exports a run to a server whose answer to the call is trouble(number)."""
+    """export(call, trouble) exports a run to a server whose answers to `call` are trouble(number)."""
     file = write(RUN)
     assert combu("-f", file, "--engine", "simulated:?speed=0", "run", "--wait", "--run-id", "run").returncode == 0
 

@@ -1,4 +1,4 @@
-"""`ps`: the runs, their trials, and conditions on these."""
+"""Tests of `ps`: runs, their trials, and conditions."""
 
 import contextlib
 import json
@@ -62,7 +62,7 @@ def test_ps_chooses_by_params_and_states(combu, write):
     assert len(ps(combu, file, "lr-1*")) == 11
     unknown = combu("-f", file, "ps", "lr-21")
     assert (unknown.returncode, unknown.stderr.split(":")[1]) == (1, " lr-21")
-    # The file is not read.
+    # The file is not read: its content is invalid.
     file.write_text("[ this is no Jsonnet")
     assert len(ps(combu, file)) == 21
 
@@ -115,7 +115,7 @@ def test_ps_tells_what_is_left_of_a_run(combu, write, tmp_path):
         process.kill()
         process.wait()
         process.stderr.close()
-    # A simulated engine goes away with its process.
+    # The simulated engine ended with its process.
     lines = combu("-f", file, "ps").stdout.splitlines()
     assert lines[0].endswith(", interrupted: 1 waiting, 1 stopped")
     assert lines[2].endswith(" its container is gone, and how it ended is not on record")
@@ -132,7 +132,7 @@ def test_ps_answers_from_the_record_while_the_engine_is_away(combu, failing, rec
 
 
 class Containers(EngineServer):
-    """Answers what `ps` asks of a Docker Engine: which containers there are, and what they use."""
+    """Answers the requests of `ps` to a Docker Engine: the list of containers, and their usage."""
 
     def __init__(self, path, answers):
         self.answers = answers
@@ -150,7 +150,7 @@ class ContainersHandler(EngineHandler):
 
 @pytest.fixture
 def containers(tmp_path):
-    """containers(answers) answers at the socket that it gives, until the test is over."""
+    """containers(answers) starts a server and returns its socket; the server ends after the test."""
     servers = []
 
     def serve(answers):
@@ -242,7 +242,7 @@ def test_a_condition_that_is_none_is_refused(combu, failing):
 def test_the_list_of_runs_takes_in_what_has_ended(combu, write):
     file = write('[{ name: "one", image: "lab/x", cmd: "sleep 600" }]')
     assert combu("-f", file, "--engine", SLOW, "run", "--run-id", "mine").returncode == 0
-    # A simulated engine goes away with its process.
+    # The simulated engine ended with its process.
     [row] = [json.loads(line) for line in combu("--engine", SLOW, "ps", "--json").stdout.splitlines()]
     assert (row["state"], row["counts"]) == ("ended", {"stopped": 1}) and row["ended_at"]
     assert combu("rm", "mine", "mine").stderr == "removed 1 run from the record\n"

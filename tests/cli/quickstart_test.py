@@ -1,4 +1,5 @@
-"""What scripts/quickstart takes: in a folder of its own, where nothing is installed and no engine is started."""
+"""Tests of the sources that scripts/quickstart accepts, in a folder of its own. Nothing is installed, and no engine is
+started."""
 
 import functools
 import hashlib
@@ -24,7 +25,7 @@ def add(path, text, mode=0o755):
 
 @pytest.fixture
 def quickstart(tmp_path):
-    """It ends where it would build, or have an engine installed."""
+    """The script ends where it would build combu or install an engine."""
     root = tmp_path / "checkout"
     add(root / "scripts/setup", "#!/bin/sh\ncase $* in *--engine*) exit 7 ;; esac\n")
     shutil.copy(ROOT / "scripts/quickstart", root / "scripts/quickstart")
@@ -60,7 +61,7 @@ def refusal(sums, name):
 
 @pytest.fixture
 def served(tmp_path):
-    """A folder, and its address."""
+    """A folder and the address at which it is served."""
     folder = tmp_path / "served"
     folder.mkdir()
 
@@ -93,7 +94,7 @@ def test_it_takes_the_release_that_is_there(quickstart, program):
 
 
 def test_only_the_very_name_counts_in_the_checksums(quickstart, program, tmp_path):
-    """One that begins like it has another sum."""
+    """The checksum of a file whose name only begins with the same text is ignored."""
     tarball = pack(program, tmp_path / "release")
     sums = tarball.parent / "SHA256SUMS"
     sums.write_text(f"{'0' * 64}  {tarball.name}.asc\n" + sum_of(tarball, tarball.name))

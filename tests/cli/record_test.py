@@ -1,4 +1,4 @@
-"""What is on record, and the commands that forget it."""
+"""Tests of the record, and of the commands that remove runs from it."""
 
 import contextlib
 import json
@@ -99,7 +99,7 @@ def test_rm_forgets_runs_that_are_over(combu, failing, record):
 
 def test_rm_keeps_what_is_not_over(combu, failing, record):
     run(combu, failing, "run", "--wait", "--run-id", "left")
-    # As one looks that was interrupted before its last start.
+    # Makes the run look interrupted before its last start.
     assert record("UPDATE trials SET over = NULL, over_at = NULL, reason = NULL WHERE name = 'last' RETURNING name") == [("last",)]
     assert record("UPDATE runs SET ended_at = NULL RETURNING id") == [("left",)]
     refused = combu("rm", "left")

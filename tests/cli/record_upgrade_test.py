@@ -1,7 +1,6 @@
-"""A record that an earlier combu has made: it is brought up to date, reads as before, and its run goes on.
-
-records/schema_7.sql is a record of schema 7, with a run that was interrupted while trials retried, collected outputs, waited
-and ran. The other files are what that combu said of it."""
+"""A record of an earlier version of combu is upgraded, has the same content, and its run can be resumed. records/schema_7.sql
+is a record of schema 7. Its run was interrupted while trials were retrying, collecting outputs, waiting and running. The other
+files are the output of that version for this record."""
 
 import json
 import pathlib
@@ -17,7 +16,7 @@ SHOWN = ("trial", "state", "attempt", "cause", "exit_code", "reason")
 
 @pytest.fixture
 def said(tmp_path):
-    """said(NAME) is the file, with paths of this test's folder."""
+    """said(NAME) returns the content of a file, with the paths of this test's folder."""
     return lambda name: (RECORDS / name).read_text().replace("@LAB@", str(tmp_path))
 
 

@@ -1,4 +1,4 @@
-"""What trials have told: results, compare, plot and export, from runs on the simulated engine."""
+"""Tests of results, compare, plot and export, with runs on the simulated engine."""
 
 import base64
 import contextlib
@@ -25,7 +25,7 @@ import pytest
 
 from conftest import COMBU, ROOT
 
-# Each trial tells three points of its loss, and in the end an accuracy; the last one fails.
+# Each trial reports three points of its loss and finally an accuracy; the last trial fails.
 GRID = """
 local uuid = "UUID";
 local trial(lr, model, seed) = {
@@ -46,7 +46,7 @@ local trial(lr, model, seed) = {
 
 @pytest.fixture
 def runs(combu, write):
-    """Two runs of the grid, the second one's losses worse by a quarter; gives the second file."""
+    """Two runs of the grid. The losses of the second run are greater by 0.25. Returns the second file."""
     for run, shift in (("one", "0"), ("two", "0.25")):
         file = write(GRID.replace("SHIFT", shift))
         done = combu("-f", file, "--engine", "simulated:?speed=0", "--progress", "plain", "run", "--wait", "--run-id", run)
@@ -77,7 +77,7 @@ def test_results_of_the_files_last_run(combu, runs):
 
 @contextlib.contextmanager
 def somebody_who_only_reads(combu, tmp_path):
-    """combu(arguments…) of a person who may read the state folder, and write nowhere."""
+    """Returns a function that runs combu as a user who may read the state folder, but cannot write anywhere."""
     state = tmp_path / ".local/state/combu"
     everything = [state, *state.rglob("*")]
     before = {path: path.stat().st_mode for path in [*everything, *state.parents]}
@@ -118,7 +118,7 @@ def test_looking_writes_nothing(combu, runs, tmp_path):
 def test_show_tells_how_many_points_are_not_kept(combu, runs, tmp_path):
     with contextlib.closing(sqlite3.connect(tmp_path / ".local/state/combu/telemetry/two.sqlite")) as database, database:
         database.execute("UPDATE series SET points = 1000007 WHERE metric = 'loss'")
-    page = ok(combu("show", "--run", "two", "vit-0_25-2"))  # and one point of the accuracy
+    page = ok(combu("show", "--run", "two", "vit-0_25-2"))  # includes one point of the accuracy
     assert "metrics    8 points not kept: of an attempt the first 1000000 are\n" in page
     assert json.loads(ok(combu("show", "--run", "two", "--json", "vit-0_25-2")))["points_not_kept"] == 8
     assert "not kept" not in ok(combu("show", "--run", "one", "vit-0_25-2"))
@@ -376,7 +376,7 @@ def test_sqlite_takes_the_place_of_what_there_was(combu, runs, tmp_path):
     assert nowhere.returncode == 1 and nowhere.stderr.startswith("combu: nowhere/out.sqlite: cannot be written")
 
 
-# ---- What others make of it
+# ---- Other programs read exported results
 
 
 @pytest.fixture(scope="session")
@@ -406,7 +406,7 @@ def is_up(uri):
         return False
 
 
-# A server takes 20 s to come up: all tests that need it run in one worker.
+# A server takes 20 s to start, so all tests that need it run in one worker.
 one_server = pytest.mark.xdist_group("mlflow")
 
 
@@ -474,7 +474,7 @@ print(json.dumps(found))
 
 @one_server
 def test_mlflow_has_a_run_for_each_attempt(combu, write, mlflow, peers):
-    """The first one as it is there when it was exported while it ran."""
+    """An MLflow run of the first attempt that was exported while it ran is closed by a later export."""
     file = write(r"""[{ name: "again", image: "lab/solver", metrics: "json", outputs: { path: "/out", required: false }, params: { lr: 1 },
                       cmd: ["sh", "-c", "echo '{\"x\": 1}'; echo '{\"x\": 2}'; exit 1"] }]""")
     script = """
@@ -511,7 +511,7 @@ print(json.dumps(found))
 
 @one_server
 def test_mlflow_has_what_is_no_number(combu, write, mlflow, peers):
-    """A server on a database has no infinity: it keeps the greatest number for it."""
+    """An MLflow server with a database cannot store infinity: it stores the largest number instead."""
     file = write(r"""[{ name: "odd", image: "lab/solver", metrics: "json",
                       cmd: ["sh", "-c", "echo '{\"x\": NaN}'; echo '{\"x\": Infinity}'; echo '{\"x\": -Infinity}'; echo '{\"x\": 1}'"] }]""")
     assert combu("-f", file, "--engine", "simulated:?speed=0", "run", "--wait", "--run-id", "odd").returncode == 0
@@ -530,7 +530,7 @@ print(["nan" if math.isnan(point.value) else "%.2g" % point.value for point in
 
 @one_server
 def test_mlflow_has_what_it_does_not_take_by_its_name_or_whole(combu, write, mlflow, peers):
-    """Nothing is mixed up or cut without a word."""
+    """Every changed name is distinct, and each change is reported."""
     file = write(r"""[{ name: "odd", image: "lab/solver", metrics: "json",
                       params: { "a(b": 1, "c(d": 2, ["n" + std.repeat("x", 300)]: 3, ["n" + std.repeat("x", 301)]: 4,
                                 long: std.repeat("ö", 6001), fits: std.repeat("ö", 6000) },
@@ -583,7 +583,7 @@ def test_an_mlflow_server_that_is_not_there_is_told(combu, runs):
 
 
 class Listener(http.server.BaseHTTPRequestHandler):
-    """As much of an MLflow server as tells who asks for what. It knows Ada, and one token."""
+    """The part of an MLflow server that checks who makes a request. It accepts Ada's password and one token."""
 
     protocol_version = "HTTP/1.1"
     known = ("Basic " + base64.b64encode(b"ada:so:secret").decode(), "Bearer a-token")
@@ -610,11 +610,11 @@ class Listener(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def listening(context=None):
-    """A server; `heard`: what it was asked."""
+    """Starts a server; `heard` has its requests."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Listener)
     if context:
         server.socket = context.wrap_socket(server.socket, server_side=True)
-    server.handle_error = lambda *_: None  # who does not trust it hangs up
+    server.handle_error = lambda *_: None  # a client that does not trust the server closes the connection
     server.daemon_threads = True
     server.heard = []
     server.value_max = 6000
@@ -630,7 +630,7 @@ def listening(context=None):
 
 @pytest.fixture
 def secure_server(tmp_path):
-    """A server behind TLS with a certificate of its own, tmp_path/cert.pem."""
+    """A TLS server with a self-signed certificate, tmp_path/cert.pem."""
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
                     "-addext", "subjectAltName=DNS:localhost", "-keyout", tmp_path / "key.pem", "-out", tmp_path / "cert.pem"],
                    check=True, capture_output=True)

@@ -1,4 +1,4 @@
-"""`retry`: which trials are tried again, and what they bring with them."""
+"""Tests of `retry`: which trials are tried again, including the trials that these depend on."""
 
 import json
 import subprocess
@@ -61,7 +61,7 @@ def states(record):
 
 
 def test_a_retry_of_what_was_blocked_brings_what_it_needs(combu, failing, record):
-    """Through others that were blocked, too."""
+    """Trials on which a blocked trial depends only indirectly are tried again too."""
     run(combu, failing, "run", "--wait")
     again = run(combu, failing, "retry", "last", "--wait")
     assert "3 trials are tried again" in again.stderr
@@ -95,7 +95,7 @@ def test_an_env_file_that_is_gone_is_in_the_way_of_starts_only(combu, write, rec
     (tmp_path / "e.env").unlink()
     resumed = combu("-f", file, "--engine", engine, "run", "--resume")
     assert resumed.returncode == 2 and "[1].env_file: cannot read" in resumed.stderr
-    assert states(record) == {"one": "stopped 1", "two": "waiting 1"}  # it is gone with its engine
+    assert states(record) == {"one": "stopped 1", "two": "waiting 1"}  # the simulated engine ended
     for command in (("ps",), ("why", "two")):
         looked = combu("-f", file, "--engine", engine, *command)
         assert (looked.returncode, looked.stderr) == (0, "")

@@ -1,4 +1,4 @@
-"""What combu asks git about the folder of an experiment: it starts no program that the repository's settings name."""
+"""combu asks git about the folder of an experiment without starting any program that the repository's settings name."""
 
 import glob
 import hashlib
@@ -19,7 +19,7 @@ GIT = shutil.which("git")
 
 
 class Repository:
-    """A repository with a changed file, a new one, and a program that leaves `canary`."""
+    """A repository with a changed file, a new file, and a program that creates `canary` if it is executed."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -105,7 +105,7 @@ def differs(repository):
 
 
 def promisor(repository, url, **settings):
-    """The commit's blob is missing: git fetches it."""
+    """The commit's blob is missing, so that git fetches it."""
     repository.set("extensions.partialClone", "origin")
     repository.set("remote.origin.promisor", "true")
     repository.set("remote.origin.url", url)
@@ -152,7 +152,7 @@ HOSTILE = [monitor, hooks, programs_for_people, differs, submodule]
 
 
 def commands_of(combu, repository):
-    """All that may look at the folder."""
+    """Runs all commands that may examine the folder."""
     return [run(combu, repository, *command) for command in (["plan"], ["run", "--wait"], ["show", "--reproduce", "one"], ["retry", "--wait"],
             ["run", "--resume", "--wait"], ["show", "one"], ["ps"], ["kill"], ["run", "--wait"])]
 
@@ -221,7 +221,7 @@ def test_no_filter_of_another_file_of_settings_runs(combu, repository, place_of_
 
 @pytest.mark.parametrize("place_of_tree", ["beside", "above"])
 def test_a_work_tree_elsewhere_is_not_compared(combu, repository, tmp_path, place_of_tree):
-    """The work tree that the settings name is a repository of its own, with a filter."""
+    """The work tree that the settings name is another repository, with a filter."""
     inner = tmp_path / "inner"
     inner.mkdir()
     if place_of_tree == "above":  # the experiment is in the inner repository, whose work tree is the outer one
@@ -251,7 +251,7 @@ def test_a_work_tree_elsewhere_is_not_compared(combu, repository, tmp_path, plac
 
 
 def test_settings_that_change_from_call_to_call_start_no_program(combu, repository, tmp_path):
-    """The first reader of the included file gets no filter; each later one gets one."""
+    """The included file has no filter when it is read first, and a filter at each later read."""
     fifo = tmp_path / ".git/included"
     os.mkfifo(fifo)
     repository.attribute("* filter=evil")
@@ -262,7 +262,7 @@ def test_settings_that_change_from_call_to_call_start_no_program(combu, reposito
     def answer():
         count = 0
         while not over.is_set():
-            with open(fifo, "w") as writer:  # waits for a reader
+            with open(fifo, "w") as writer:  # open() blocks until there is a reader
                 if not over.is_set():
                     writer.write(texts[min(count, 1)])
             count += 1
@@ -275,7 +275,7 @@ def test_settings_that_change_from_call_to_call_start_no_program(combu, reposito
         done = [run(combu, repository, *command) for command in (["run", "--wait"], ["show", "--reproduce", "one"])]
     finally:
         over.set()
-        while thread.is_alive():  # lets it out of open()
+        while thread.is_alive():  # unblocks the thread's open()
             os.close(os.open(fifo, os.O_RDONLY | os.O_NONBLOCK))
             thread.join(0.01)
     assert not repository.canary.exists()
@@ -283,13 +283,13 @@ def test_settings_that_change_from_call_to_call_start_no_program(combu, reposito
 
 
 def readers(fifo):
-    """The processes that have the file open, except this one."""
+    """Returns the processes other than this one that have the file open."""
     found = []
-    for link in glob.glob("/proc/[0-9]*/fd/*"):  # it skips a process that ends meanwhile; Path.glob() raises an error
+    for link in glob.glob("/proc/[0-9]*/fd/*"):  # ignores processes that end meanwhile, unlike Path.glob()
         try:
             if link.split("/")[2] != str(os.getpid()) and os.readlink(link) == str(fifo):
                 found.append(link)
-        except OSError:  # it has ended, or belongs to another user
+        except OSError:  # the process has ended, or belongs to another user
             continue
     return found
 
@@ -319,12 +319,12 @@ def test_variables_for_git_change_nothing(combu, repository, variables):
     assert (now["left_out"], now["by_index"]) == ([".env"], [])
 
 
-# ---- filters that are meant well
+# ---- useful filters
 
 
 @pytest.fixture
 def large_files(repository, tmp_path):
-    """As Git LFS does it: the index has the hash of the content. The settings are the user's."""
+    """Filters like those of Git LFS: the index has the hash of the content. They are in the user's settings."""
     store = tmp_path / ".git/store"
     store.mkdir()
     (store / "clean").write_text(f"#!/bin/sh\ncat >{store}/in && sha256sum <{store}/in | cut -d' ' -f1 | tee {store}/out && cp {store}/in {store}/$(cat {store}/out)\n")
@@ -343,7 +343,8 @@ def large_files(repository, tmp_path):
 
 
 def make_old(path):
-    """git compares the content of a file that is as new as the index: the time may be that of a later write."""
+    """Sets an old time: git compares the content of a file that is as new as the index, since it may have been written later at
+    the same time."""
     os.utime(path, (2, 2))
 
 
@@ -398,7 +399,7 @@ def test_the_index_of_files_with_a_filter_is_compared(combu, repository, large_f
 
 
 def test_a_filter_attribute_without_a_filter_is_an_ordinary_file(combu, repository):
-    """As in a clone on a machine without Git LFS."""
+    """For example, a clone on a machine without Git LFS."""
     repository.attribute("code.py filter=lfs")
     repository.change()
     run(combu, repository, "run", "--wait")
@@ -455,7 +456,7 @@ def sha256(repository, tmp_path):
 
 
 def submodule_itself(repository, tmp_path):
-    """Its settings name its work tree."""
+    """The submodule's settings name its work tree."""
     outer = tmp_path / "old"
     outer.mkdir()
     repository("init", "-q", folder=outer)
@@ -495,7 +496,7 @@ def test_all_forms_of_repositories_are_compared(combu, repository, tmp_path, for
 
 
 def test_settings_of_files_hold(combu, repository, tmp_path):
-    """Line ends, modes, what is no file of the repository's: as git itself compares them."""
+    """Line ends, modes and ignored files are compared with the repository's settings, like git does."""
     repository.set("core.autocrlf", "true")
     repository.set("core.fileMode", "false")
     repository.set("core.excludesFile", tmp_path / "old")
@@ -511,7 +512,7 @@ def test_settings_of_files_hold(combu, repository, tmp_path):
 
 
 def test_a_change_in_the_moment_of_the_index_is_found(combu, repository, tmp_path):
-    """The file has the size and the time that the index has of it."""
+    """The changed file has the size and time that the index has recorded."""
     repository.set("core.trustctime", "false")
     code, index = tmp_path / "code.py", tmp_path / ".git/index"
     make_old(code)
@@ -537,7 +538,7 @@ def test_comparing_changes_nothing_in_the_repository(combu, repository, tmp_path
     assert shown(combu, repository)["dirty"]
 
 
-# ---- what git does not accept
+# ---- repositories that git refuses
 
 
 def test_why_git_gives_no_version_is_on_record(combu, repository, tmp_path):
@@ -576,7 +577,7 @@ def test_without_git_a_repository_is_named(combu, repository, tmp_path):
     assert "git" not in run(combu, repository, "run", "--wait", env={"PATH": str(tmp_path)}).stderr
 
 
-# ---- a git that does not end
+# ---- a git that hangs
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
@@ -592,7 +593,7 @@ def test_a_git_that_waits_ends_with_combu(combu, repository, tmp_path, number, c
     env = {**os.environ, "HOME": str(tmp_path), "TMPDIR": str(place)}
     with subprocess.Popen([COMBU, "-f", repository.file, "--engine", "simulated:", *command], env=env, stderr=subprocess.DEVNULL,
                           stdout=subprocess.DEVNULL) as process:
-        with open(fifo, "w") as writer:  # waits until git reads it
+        with open(fifo, "w") as writer:  # open() blocks until git reads the file
             process.send_signal(number)
             assert process.wait(30) == -number
             wait_until(lambda: broken(writer), "the end of git")
@@ -600,7 +601,7 @@ def test_a_git_that_waits_ends_with_combu(combu, repository, tmp_path, number, c
 
 
 def broken(pipe):
-    """All readers have closed it."""
+    """True if all readers have closed the pipe."""
     poll = select.poll()
     poll.register(pipe, 0)
     return bool(poll.poll(0))
@@ -611,7 +612,7 @@ def broken(pipe):
 
 @pytest.fixture
 def spied(place):  # noqa: F811
-    """A `git` that writes down as whom it runs; gives what it has written."""
+    """Installs a `git` that records its user and groups; returns a function that returns the recorded lines."""
     log = place / "log"
     log.touch()
     log.chmod(0o666)

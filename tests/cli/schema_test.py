@@ -1,4 +1,5 @@
-"""`combu schema` against the reader: the same fields everywhere, good files are valid, and wrong ones where a schema can tell."""
+"""Compares `combu schema` with the reader: both have the same fields everywhere. Valid files match the schema. Invalid files do
+not, if a schema can express the rule."""
 
 import contextlib
 import json
@@ -13,7 +14,7 @@ from docs_test import EXPERIMENTS, QUIET, blocks, library_name, options_of
 jsonschema = pytest.importorskip("jsonschema")
 
 GOLDEN = ROOT / "tests/golden"
-# What is wrong there stands in several places, or in the words of a text.
+# Errors that a schema cannot express: they involve several places, or the content of a text.
 BEYOND = {"cycle", "depends_on_itself", "inputs_cycle", "long_cycle", "nested_too_deep", "nul_character", "number_too_large", "port_shared",
           "port_twice", "repeated_name", "unknown_depends", "unterminated_quote", "waits_for_ever"}
 
@@ -35,7 +36,7 @@ def test_it_is_a_schema_of_that_draft(schema, validator):
 
 
 def spellings():
-    """Each spelling of a trial's field, and the field's name, as the reader has them; and the fields of the whole."""
+    """Returns the reader's spellings of a trial's fields with the names of the fields, and the fields of the file."""
     text = (ROOT / "src/spec/fields.cpp").read_text()
     names = dict(re.findall(r'FieldSpelling\{"(\w+)", Field::(\w+)\}', text))
     top = re.findall(r'"(\w+)"', re.search(r"k_fields\{(.*?)\};", text, re.S)[1])
@@ -56,7 +57,7 @@ def test_it_has_every_spelling_of_every_field_and_no_other(schema):
         assert trial[spelling]["description"], spelling
 
 
-# Each small object: where it is found, and what stands around it.
+# Where each small object is found, with its surroundings.
 OBJECTS = {
     "ports": {"ports": ["HERE"]}, "volumes": {"volumes": ["HERE"]}, "depends": {"depends": ["HERE"]},
     "depends.compose": {"depends": {"other": "HERE"}}, "inputs": {"inputs": ["HERE"]}, "outputs": {"outputs": ["HERE"]},
@@ -86,7 +87,7 @@ def document(name, what):
 
 
 def objects_at(schema, name):
-    """The properties of the objects that may stand there: found by way of the schema itself."""
+    """Returns the properties of the objects that may be in this place, according to the schema."""
     def opened(node):
         if node is True:
             return []
@@ -113,7 +114,7 @@ def objects_at(schema, name):
 
 @pytest.mark.parametrize("name", OBJECTS)
 def test_a_small_object_has_the_reader_s_fields(combu, write, schema, validator, name):
-    """The reader says itself which fields it knows, when it is given one that is like none of them."""
+    """The reader's error message for an unknown field lists the known fields."""
     write(json.dumps(document(name, {"qqqqqqqqqqqqqqqq": 1})))
     told = re.findall(r"unknown field `q+`; known here: (.*?)(?: \(trial `.*)?$", combu(*QUIET, "-f", "experiment.jsonnet", "validate").stderr, re.M)
     assert len(told) == 1, "the reader tells what it knows"
@@ -124,7 +125,7 @@ def test_a_small_object_has_the_reader_s_fields(combu, write, schema, validator,
 
 
 def test_every_object_of_the_reader_is_looked_at():
-    """An array of spellings in the reader for each of them."""
+    """The reader has an array of spellings for each of these objects."""
     arrays = [name for file in (ROOT / "src/spec").glob("*.cpp") for name in re.findall(r"std::array (k_\w+_fields)\{", file.read_text())]
     assert len(arrays) == len(OBJECTS)
 
@@ -144,7 +145,7 @@ def test_a_good_golden_file_is_valid(validator, path):
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("error_*.json")), ids=lambda path: path.stem)
 def test_a_wrong_golden_file_is_not(validator, path):
     value = load(path)
-    if value is not None:  # no JSON at all
+    if value is not None:  # None: the file is not JSON
         assert validator.is_valid(value) == (path.stem.removeprefix("error_") in BEYOND)
 
 
@@ -157,21 +158,21 @@ def test_an_example_is_valid(combu, write, tmp_path, validator, page, block):
     assert combu("-f", "experiment.jsonnet", *options_of(block), "validate").returncode == 0
     run = combu("-f", "experiment.jsonnet", *options_of(block), "--engine", "simulated:?speed=0&trial=0&gpus=8", "run", "--replace")
     if "nothing was started" in run.stderr:
-        return  # the model's host is too small, or an input is missing: it is not on record
+        return  # no run is on record, because the simulated host is too small or an input is missing
     with contextlib.closing(sqlite3.connect(tmp_path / ".local/state/combu/record.sqlite")) as record:
         (evaluated,), = record.execute("SELECT evaluated FROM texts").fetchall()
     assert [error.message for error in validator.iter_errors(json.loads(evaluated))] == []
 
 
 def test_what_is_wrong_in_any_field_is_found(validator):
-    """A value of a kind that no field takes."""
+    """A value of a type that no field accepts."""
     names, _ = spellings()
     for spelling in names:
         trial = {"name": "trial", "image": "x", spelling: [[[1]]]}
         assert not validator.is_valid([trial]), spelling
 
 
-# Values that the reader takes or refuses; the schema says the same.
+# Values that the reader accepts or refuses, and the schema as well.
 BYTES = [0, 6291456, 2**62, "0", "6m", "512m", "512 m", " 2GiB ", "2gib", "1.5g", ".5g", "8.gb", "6291456b", "1T", "0.5p"], [
     "", "512mm", "2gi", "m", "1.2.3m", "5 k b", -1, "-1m", 2**63, True, []]
 DURATIONS = [0.5, 90, 3155760000, "90s", "1h30m", "500ms", "1.5h", " 90s ", "90", ".5s", "1.s", "1us2ns", "1d\n"], [

@@ -1,4 +1,4 @@
-"""All that is on record of a trial, and how it is run again."""
+"""Tests of `show`: the details of a trial, and the commands that reproduce it."""
 
 import json
 import os
@@ -23,7 +23,7 @@ local uuid = "UUID";
 
 @pytest.fixture
 def repository(git, write, tmp_path):
-    """A file under version control, which the record is not."""
+    """An experiment file under version control. The record is not under version control."""
     git("init", "-q")
     (tmp_path / ".gitignore").write_text(".local\n.cache\nresults\n")
     (tmp_path / "code.py").write_text("one\n")
@@ -158,7 +158,7 @@ def test_a_diff_that_is_too_long_is_cut_and_that_is_said(combu, repository, tmp_
 
 
 def paste(text, tmp_path):
-    """What a person's shell makes of it, where combu is the program of this name."""
+    """Executes `text` in a shell with this combu as `combu`."""
     folder = tmp_path / ".cache" / "bin"
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "combu").exists():
@@ -230,7 +230,7 @@ def test_a_file_that_does_not_ask_for_the_id_is_as_it_was(combu, write, tmp_path
 
 
 def test_reproduce_puts_the_working_tree_as_it_was(combu, repository, git, tmp_path):
-    """The commit has moved on, and what was not committed was lost."""
+    """In the meantime there is a new commit, and the uncommitted changes are lost."""
     (tmp_path / "code.py").write_text("two\n")
     run(combu, repository, "run", "--wait", "--run-id", "aaaaaaaaaaaa")
     repository.write_text("[]")

@@ -1,4 +1,4 @@
-"""The folder that combu keeps its record, locks, channels and logs in: who may write to it, and who owns its parts."""
+"""Tests of the folder with record, locks, channels and logs: who may write to it, and who owns its parts."""
 
 import contextlib
 import fcntl
@@ -26,7 +26,7 @@ def as_root(*command, **options):
 
 
 def parts(folder):
-    """Of each file and folder: kind, mode, owner. As root, who alone can look into folders of others."""
+    """Returns kind, mode and owner of each file and folder. Runs as root, which can read folders of other users."""
     found = as_root("find", folder, "-printf", "%y %m %U:%G %P\n").stdout
     return {path: (kind, mode, owner) for kind, mode, owner, path in (line.split(" ", 3) for line in found.splitlines())}
 
@@ -51,7 +51,7 @@ def run(combu, file):
 
 @pytest.fixture
 def foreign(tmp_path):
-    """Gives files and folders to another user, and at the end back."""
+    """Gives files and folders to another user. The test's user gets them back after the test."""
     yield lambda path: as_root("chown", "-h", f"{USER}:{GROUP}", path)
     as_root("chown", "-R", f"{os.geteuid()}:{os.getegid()}", tmp_path)
 
@@ -136,7 +136,7 @@ def test_a_log_of_the_record_by_another_user_is_not_read(run, combu, file, state
     beside = state / f"record.sqlite{suffix}"
     beside.write_bytes(b"")
     foreign(beside)
-    # As typed: the fixture's own look at the record would remove an empty log.
+    # Run as typed, because the fixture would open the record, and thereby remove an empty log.
     for command in (["run"], ["ps"], ["events"]):
         done = combu("-f", file, "--engine", SIMULATED, *command)
         assert done.returncode == 2 and f"{beside}: cannot hold combu's state: user {USER} owns it" in done.stderr
@@ -152,7 +152,7 @@ def test_commands_that_only_read_refuse_a_folder_of_another_user(run, combu, sta
 
 @pytest.fixture
 def sleeper():
-    """A process that a signal ends. Its parent waits for its end at once, so that its number does not stay."""
+    """A process that a signal ends. Its parent reaps it at once, so that its pid does not stay."""
     script = 'sleep 1000 & echo $!; exec >&-; wait'
     with subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, text=True) as parent:
         process = int(parent.stdout.readline())

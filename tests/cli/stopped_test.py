@@ -66,7 +66,7 @@ def test_why_without_a_trial_says_every_failure(combu, write):
     equal = "failed: 5 trials (forest-s[0-4]): exit code 1: ValueError: x\n"
     assert equal in run.stderr
     assert run.stderr.count("  | ValueError: x") == 0 and run.stderr.count(" | ValueError: x\n") == 2
-    # The end of a log is directly below its failure.
+    # The last lines of a log follow directly after its failure.
     lines = run.stderr.splitlines()
     for at, line in enumerate(lines):
         if line.endswith(" | ValueError: x"):

@@ -1,4 +1,4 @@
-"""validate and plan: the file's way to a plan, or to errors."""
+"""Tests of `validate` and `plan`: the plan of a file, or its errors."""
 
 import json
 import os

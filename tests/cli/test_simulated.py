@@ -1,4 +1,4 @@
-"""Whole commands against the simulated engine."""
+"""Tests of whole commands with the simulated engine."""
 
 import contextlib
 import json
@@ -128,7 +128,7 @@ def test_without_a_file_the_folders_own_is_meant(combu, write, name):
     for command in ["results", "events", "times", "show aa", "why aa", "logs", "retry", "apply", "export csv", "attach", "wait", "stop", "kill"]:
         done = combu("--engine", SIMULATED, *command.split())
         assert done.returncode == 0, (command, done.stderr)
-    # These are about all runs without a file.
+    # Without a file, these commands show all runs.
     write(FILE, "second.jsonnet")
     assert combu("-f", "second.jsonnet", "--engine", SIMULATED, "run", "--wait", "--run-id", "r2").returncode == 0
     assert {json.loads(line)["run"] for line in combu("--engine", SIMULATED, "ps", "--json").stdout.splitlines()} == {"r1", "r2"}
@@ -153,13 +153,13 @@ def test_a_folder_that_can_only_be_read_must_be_there(combu, write, tmp_path):
     assert not (tmp_path / "data").exists()
 
 
-# ---- Commands on what is there; the simulated engine is new in each process, so nothing is
+# ---- Commands on existing containers; each process has a new simulated engine, so there are none
 
 def test_kill_of_nothing_is_success(combu):
     for _ in range(2):
         result = combu("-f", "nowhere.jsonnet", "--engine", SIMULATED, "kill")
         assert (result.returncode, result.stdout, result.stderr) == (0, "", "nothing to remove\n")
-    assert combu("--experiment", "x", "--engine", SIMULATED, "kill").returncode == 2  # an option of the command
+    assert combu("--experiment", "x", "--engine", SIMULATED, "kill").returncode == 2  # an option of the command only
     assert combu("--engine", SIMULATED, "kill", "--experiment", "x").returncode == 0
 
 
@@ -177,7 +177,7 @@ def test_wait_and_stop_of_nothing(combu):
     assert (result.returncode, result.stderr) == (0, "nothing runs\n")
 
 
-# ---- An engine that is away
+# ---- An engine that cannot be reached
 
 @pytest.mark.parametrize("command", [["run"], ["kill"], ["ps"], ["logs", "a"], ["wait"], ["stop"]])
 def test_no_engine(combu, ladder, tmp_path, command):
@@ -197,7 +197,7 @@ LONG = "simulated:?speed=1&start=0.01&trial=60"
 
 
 class Terminal:
-    """combu on a terminal of its own."""
+    """Runs combu in a pseudo-terminal."""
 
     def __init__(self, arguments, rows, columns, cwd, env=None):
         self.text = b""
@@ -208,7 +208,7 @@ class Terminal:
             os.execve(COMBU, [COMBU, *arguments], {**os.environ, "HOME": str(cwd), "TERM": "xterm", **(env or {})})
 
     def read_until(self, pattern, seconds=30):
-        """Reads until `pattern` is there; b"" reads to the end."""
+        """Reads until `pattern` matches; b"" reads to the end."""
         end = time.monotonic() + seconds
         while not (pattern and re.search(pattern, self.text)):
             assert time.monotonic() < end, self.text
@@ -216,7 +216,7 @@ class Terminal:
                 continue
             try:
                 piece = os.read(self.fd, 65536)
-            except OSError:  # EIO: the other side has been closed
+            except OSError:  # EIO: the other side was closed
                 piece = b""
             if not piece:
                 assert not pattern, self.text
@@ -231,7 +231,7 @@ class Terminal:
 
 
 def shown(text):
-    """The lines as they are, without colours and cursor movements."""
+    """Returns the lines without colours and cursor movements."""
     return re.sub(rb"\x1b\[[0-9;]*[A-Za-z]", b"", text).replace(b"\r", b"").decode().splitlines()
 
 
@@ -282,7 +282,7 @@ def test_tables_fit_the_terminal_and_are_whole_in_a_pipe(combu, write, tmp_path,
         assert piped.count("\n") > 120
         whole = Terminal(["-f", str(path), "--engine", SIMULATED, *command, "--limit", "0"], 24, 80, tmp_path)
         assert whole.exit_code() == 0
-        folded = 1 if command == ["ps"] else 0  # two equal failures are one row there
+        folded = 1 if command == ["ps"] else 0  # `ps` shows the two equal failures as one row
         assert len(shown(whole.text)) == piped.count("\n") - folded
 
 

@@ -1,4 +1,4 @@
-"""Arguments, help, version, completion."""
+"""Tests of arguments, help, version and completion."""
 
 import os
 import re
@@ -33,7 +33,7 @@ def test_version_names_the_evaluator(combu):
 
 
 def test_the_limit_of_descriptors_is_raised(tmp_path):
-    """Up to the hard one, and to no more than what programs that it executes can bear."""
+    """The limit is raised to the hard limit, but not above the maximum for child processes."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     hard = 1 << 30 if hard == resource.RLIM_INFINITY else hard
     for soft, hard, raised in [(64, 256, 256), (64, hard, min(hard, 65536)), (min(hard, 100000), hard, min(hard, 100000))]:
@@ -130,7 +130,7 @@ def test_options_stand_before_or_after_the_command(combu, ladder):
 
 
 def test_logs_f_follows_and_the_file_stands_before(combu):
-    """-f of `logs` is its own: the trial is TRIAL, not a file."""
+    """After `logs`, -f means to follow, and the next word is a trial, not a file."""
     result = combu("--engine", "simulated:", "-f", "x.jsonnet", "logs", "-f", "solver-1")
     assert result.returncode == 1
     assert result.stderr == "combu: solver-1: nothing of the experiment is on this engine\n"
@@ -196,7 +196,7 @@ def test_a_reader_that_has_gone_is_no_error(combu, ladder):
 # ---- Completion
 
 def completions(combu, tmp_path, words, asked=":"):
-    """What bash offers for the last of `words`, where `combu` is the shell's `asked`."""
+    """Returns the candidates that bash shows for the last of `words`. The shell command `asked` replaces combu."""
     script = tmp_path / "completion.bash"
     script.write_text(combu("completion", "bash").stdout)
     quoted = " ".join(f"'{word}'" for word in words)
@@ -228,14 +228,14 @@ def test_bash_completes_values(combu, tmp_path, ladder):
     assert completions(combu, tmp_path, ["combu", "completion", "z"]) == ["zsh"]
     assert completions(combu, tmp_path, ["combu", "-f", "exp"]) == ["experiment.jsonnet"]
     assert completions(combu, tmp_path, ["combu", "-J", "fo"]) == ["folder"]
-    # After `logs -f` comes a trial, not a file.
+    # After `logs -f`, the next word is a trial, not a file.
     assert completions(combu, tmp_path, ["combu", "logs", "-f", "exp"]) == []
 
 
 def test_bash_asks_for_what_it_does_not_know(combu, tmp_path):
-    """What is asked for: the kind, the file and the run that stand there, and the word."""
+    """combu is asked with the kind, the file and run in the command line, and the word."""
     def asked(*words):
-        # The words' ends: what bash gives back of each where it has cut the word.
+        # bash removes the part before the split from each reply.
         return " ".join(shlex.split(" ".join(completions(combu, tmp_path, ["combu", *words], 'echo "$*"'))))
 
     assert asked("-f", "x.jsonnet", "logs", "so") == "-f x.jsonnet complete trials -- so"

@@ -1,4 +1,4 @@
-"""`why` and `times`: what a trial waits for, and where its time has gone."""
+"""Tests of `why` and `times`: what a trial waits for, and how its time divides into parts."""
 
 import json
 import re
@@ -39,7 +39,7 @@ def test_why_tells_what_a_trial_waits_for(combu, write, tmp_path):
                 seen.add(event["trial"])
             if seen == {"one", "two"}:
                 break
-        # What is told is on record when what follows is done; the next snapshot comes after it.
+        # A fact may be reported before it is on record. At the next snapshot, it is on record.
         assert any(json.loads(line)["event"] == "snapshot" for line in process.stderr)
         lines = [combu("-f", file, "why", trial).stdout for trial in ("three", "four", "one")]
         assert lines[0] == "three waits for a place: 2 attempts are alive, as many as may (parallel)\n"
@@ -88,7 +88,7 @@ def test_the_wait_for_a_canary_is_no_wait_for_what_a_trial_depends_on(combu, wri
 
 
 def test_a_trial_that_waits_is_told_as_such(combu, failing, write, record):
-    """Also where others of its run are there no more."""
+    """The message is the same if all other containers of the run were removed."""
     run(combu, failing, "run", "--wait", "--run-id", "mine")
     record("UPDATE trials SET over = NULL, over_at = NULL, reason = NULL WHERE trial NOT IN (SELECT trial FROM attempts) RETURNING 1")
     [waiting, *_] = [name for name, in record("SELECT name FROM states WHERE state = 'waiting'")]
