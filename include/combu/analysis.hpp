@@ -189,8 +189,8 @@ struct TimedAttempt {
   AttemptEntry entry;
   AttemptTimes times;
 };
-// Computes the parts of each attempt. `attempts` are those of `run` or of one of its trials, in the order of
-// Record::attempts().
+// Computes the parts of each attempt. `attempts` must be all attempts of `run`, or of one of its trials, in
+// the order of Record::attempts().
 [[nodiscard]] std::vector<TimedAttempt> times_of(std::vector<AttemptEntry> attempts, const RunEntry& run);
 
 // Statistics of one part over several attempts.
@@ -245,7 +245,7 @@ struct CompareForm {
   std::vector<std::string> metrics;  // columns; empty: the last values of all metrics
   std::vector<std::string> over;     // params by which repetitions of a trial differ, such as a seed
 };
-// Trials of several runs that are compared with one another. Their params are equal, except for those in
+// Trials of several runs that are compared with one another. Their params are equal, except for the params in
 // `over`.
 struct Pair {
   std::vector<Value> params;              // same order as PairTable::params

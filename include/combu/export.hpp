@@ -13,8 +13,9 @@ namespace combu {
 // True if `path` is, or can become, a regular file that can be replaced. False for a pipe, a device, or an
 // open descriptor such as /dev/stdout.
 [[nodiscard]] bool is_file_to_be(const std::string& path);
-// Replaces the file at `path` by what `write` writes, atomically once all of it is written. If `path` is no
-// regular file (a pipe, a device), writes to it directly. Throws Error(refused) if `path` cannot be written.
+// Replaces the file at `path` by the output of `write`, in one atomic step after all output is written. If
+// `path` is no regular file (a pipe, a device), writes to it directly. Throws Error(refused) if `path` cannot
+// be written.
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write);
 
 // Writes a row for each trial: run, trial, fields, params, metrics. In CSV (RFC 4180), NaN and infinite

@@ -100,8 +100,8 @@ struct OutcomeForm {
   bool keeps_containers = true;  // false: no container outlives the program (Facts::is_simulated)
   LastLine last_line = {};
 };
-// Prints the last lines of a run: at most 20 groups of equal failures and the number of further failures;
-// counts; and commands that the user may need next.
+// Prints the last lines of a run. These are at most 20 groups of equal failures, the number of further
+// failures, the counts, and commands that the user may need next.
 void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, const OutcomeForm& form);
 
 // Returns the shell command that applies `command` ("kill") to this experiment: "combu -f FILE kill", or

@@ -76,7 +76,8 @@ void print_trial_json(std::ostream& out, const ShownTrial& shown);
 // Prints the run's id, its duration, and a table with a row for each AttemptPart: MEDIAN, 90 % (the 90th
 // percentile), MOST, SUM. `now` is used to compute the duration of a run that has not ended.
 void print_times(std::ostream& out, const RunEntry& run, std::span<const TimedAttempt> attempts, Instant now);
-// Prints a table with a column for each AttemptPart. `attempts` are those of one trial, and not empty.
+// Prints a table with a column for each AttemptPart. `attempts` must belong to one trial, and must not be
+// empty.
 void print_attempt_times(std::ostream& out, std::span<const TimedAttempt> attempts,
                          const TableForm& form = {});
 // Prints one JSON object a line: {"trial","attempt"} and the parts in seconds: "needs", "retry", "place",
@@ -124,8 +125,8 @@ struct ChartSurface {
 };
 // Returns the size and the capabilities of standard output.
 [[nodiscard]] ChartSurface standard_surface();
-// Both print a chart. Labels of x_words never overlap: if not all have room, some are left out and the
-// returned text says so. Otherwise the result is "".
+// Both print a chart. Labels of x_words never overlap: if not all of them fit, every n-th one is printed. In
+// this case the result is a note that says so; otherwise "".
 std::string print_chart(std::ostream& out, const Chart& chart, const ChartSurface& surface);
 std::string print_chart_svg(std::ostream& out, const Chart& chart);
 

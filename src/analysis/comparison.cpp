@@ -40,8 +40,8 @@ Value value_at(const ResultRow& row, const std::optional<std::size_t>& place) {
 // How a param takes part in pairing trials.
 enum class Role {
   alike,      // pairs have the same value
-  there,      // changed between the runs: pairs agree in whether they have a value, not in the value
-  elsewhere,  // changed between the runs, and some run has no value at all: ignored
+  there,      // changed between the runs: both or neither of a pair have it; the values may differ
+  elsewhere,  // like `there`, but a run has no value at all: not compared
   repeat      // differs between repetitions: ignored for pairs, and used to match repetitions
 };
 
@@ -116,8 +116,7 @@ Role role_of(const std::vector<std::set<Value>>& values) {
   return is_everywhere ? Role::there : Role::elsewhere;
 }
 
-// True if a run has two trials whose keys would be equal without the param, although only one trial has the
-// param.
+// True if a run has a trial with the param and a trial without it, and their keys are otherwise equal.
 bool tells_apart(std::span<const Results> runs, const Grounds& grounds, const Param& param) {
   const Key key(grounds);
   for (std::size_t run = 0; run < runs.size(); ++run) {

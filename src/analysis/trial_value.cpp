@@ -8,7 +8,8 @@
 namespace combu {
 namespace {
 
-// The engine's name for the trial's state, which conditions may use too; "" if there is none.
+// Returns the state of the trial's container as the engine names it; "" if there is none. Conditions may use
+// these names too.
 std::string_view phase_of(const TrialEntry& entry) {
   switch (entry.state) {
     case TrialState::starting:
@@ -37,7 +38,8 @@ bool is_phase(std::string_view word) {
                           to_string(Phase::created), to_string(Phase::ended)));
 }
 
-// Returns the state in the record's words, or in the engine's if `wanted` is one of those.
+// Returns the trial's state as in the record. If `wanted` is a state of the engine (Phase), returns the state
+// of the container instead.
 std::string state_like(const TrialEntry& entry, std::string_view wanted) {
   const std::string_view state = to_string(entry.state);
   if (wanted.empty() || wanted == state) return std::string(state);

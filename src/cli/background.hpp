@@ -8,10 +8,10 @@
 
 namespace combu {
 
-// Forks, and calls `body` in the child process, which the terminal does not end. Returns twice: in the child
-// with the result of `body`; in the parent with 0 once the child has entered the background, or with the
-// child's exit code if it ended before. Until then both share the standard files, and the parent passes
-// signals on. Must be called before there are threads.
+// Forks, and calls `body` in the child process, which the terminal does not end. Returns twice. In the child,
+// the result is that of `body`. In the parent, the result is 0 once the child has entered the background, or
+// the child's exit code if the child ended before that. Until then both share the standard files, and the
+// parent passes signals on. Must be called while the program has only one thread.
 [[nodiscard]] int in_background(const std::function<int(const Background*)>& body);
 
 // Adds -d.

@@ -1,6 +1,6 @@
 #pragma once
-// The program's options and commands, and the parser of its arguments. CLI11 costs each file that
-// includes it about four seconds of compile time, so only command_line.cpp does.
+// The program's options and commands, and the parser of its arguments. Only command_line.cpp includes CLI11,
+// because that takes about four seconds of compile time for each file.
 
 #include <cstddef>
 #include <cstdint>

@@ -25,11 +25,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view k_placeholder = "my-experiment";
-constexpr std::size_t k_name_max = 40;  // so that the name followed by a trial's name is a valid hostname
+constexpr std::size_t k_name_max = 40;  // leaves room for a trial's name within a hostname
 
 // Converts a folder's name to a valid name for images and containers: "My Lab" becomes my-lab. Returns "" if
-// the name would be empty or too long, or would lose non-ASCII letters: otherwise different folders could get
-// the same name, and count as one experiment.
+// the name would be empty or too long, or would lose non-ASCII letters. Otherwise different folders could get
+// the same name, and would count as one experiment.
 std::string project_name(std::string_view folder) {
   std::string name;
   for (const char c : folder) {

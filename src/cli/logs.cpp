@@ -31,7 +31,7 @@ struct LogsArguments {
 };
 
 // Prints log lines unchanged (plain), after the trial's name (named), or as JSON. Named and JSON lines have
-// at most k_line_max bytes: longer ones are split into several lines. Its functions return false if the
+// at most k_line_max bytes: longer ones are split into several lines. put() and note() return false if the
 // reader has gone.
 class Printer : public LogSink {
  public:

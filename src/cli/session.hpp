@@ -1,5 +1,5 @@
 #pragma once
-// What one command uses: its progress, its signals, its engine.
+// Creates the objects that a command needs: progress, signal handling, engine and session.
 
 #include <functional>
 #include <memory>
@@ -34,7 +34,7 @@ class CommandSessions {
   struct Opened;
 
   std::unique_ptr<Progress> progress_;
-  // Of the last session:
+  // These belong to the last session.
   std::string engine_source_;
   int signal_ = 0;
 };

@@ -88,8 +88,8 @@ Account find_account() {
   return account;
 }
 
-// Returns the address without user and password, and moves these to `account`. They override those from the
-// environment.
+// Returns the address without user and password. User and password are stored in `account`, where they
+// override the values from the environment.
 std::string take_address(const std::string& uri, Account& account) {
   const std::unique_ptr<CURLU, decltype(&curl_url_cleanup)> parts(curl_url(), &curl_url_cleanup);
   const bool is_web = uri.starts_with("http://") || uri.starts_with("https://");

@@ -23,8 +23,8 @@ Error cannot_be_written(const std::string& path, int fault) {
           fmt::format("cannot be written: {}", std::generic_category().message(fault))};
 }
 
-// True if `path` is written directly instead of being replaced: a pipe, a device, or a path that leads to an
-// open descriptor of a process (/dev/stdout, /dev/fd, /proc).
+// True if `path` is written directly instead of being replaced. This holds for a pipe, a device, and a path
+// of an open descriptor (/dev/stdout, /dev/fd, /proc).
 bool is_in_place(const std::string& path) {
   std::error_code none;
   const fs::file_status status = fs::status(path, none);

@@ -43,8 +43,8 @@ struct BlockContent {
   [[nodiscard]] bool empty() const { return phase.empty() && pulls.empty() && counted.empty() && !snapshot; }
 };
 
-// Returns at most size.rows - 1 lines of at most size.columns - 1 columns, cleaned for a terminal. If not all
-// lines fit, the least important ones at the end are left out.
+// Returns at most size.rows - 1 lines of at most size.columns - 1 columns, cleaned for a terminal. The most
+// important lines come first: lines that do not fit are dropped at the end.
 [[nodiscard]] std::vector<std::string> block_lines(const BlockContent& content, ScreenSize size);
 
 // Returns "8 starting, 30 running, 2 failed": the states that have trials, in the order of TrialState.

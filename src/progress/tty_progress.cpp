@@ -118,9 +118,9 @@ class TtyProgress final : public Progress {
   }
 
   void end() override {
-    // Another thread may hold the mutex while its write to the terminal blocks, and this may be the thread
-    // that handles signals: give up after a while. The deadline uses the system clock because GCC 12's thread
-    // sanitizer does not support locking with a steady clock.
+    // Another thread may hold the mutex while its write to the terminal blocks. The thread that handles
+    // signals must not wait for it, so end() gives up after k_leave_wait. The deadline uses the system clock
+    // because GCC 12's thread sanitizer does not support locking with a steady clock.
     std::unique_lock lock(mutex_, std::chrono::system_clock::now() + k_leave_wait);
     if (!lock.owns_lock()) return;
     content_ = {};

@@ -189,7 +189,7 @@ class Drawing {
     if (std::ranges::none_of(points, has_spread)) return;
     const auto low = [&](const Chart::Point& point) {
       const double value = point.y - point.spread;
-      // A logarithmic scale has no such value, so the polygon ends at the bottom of the plot.
+      // A logarithmic scale has no values up to 0, so the polygon ends at the bottom of the plot.
       return chart_.y_scale == Scale::logarithmic && value <= 0
                  ? fmt::format("{:.2f},{:.2f}", x_at(x_.place(point.x)), y_at(0))
                  : at(point.x, value);

@@ -54,7 +54,7 @@ std::set<std::string_view> networks_of(const Experiment& experiment) {
   return networks;
 }
 
-// Returns as many names as fit the line, and the number of those left out.
+// Returns as many names as fit the line, and the number of the other names.
 std::string wave_text(const std::vector<std::string_view>& names, std::size_t columns_max) {
   const std::vector<std::string> groups = ranges(names);
   std::string text;

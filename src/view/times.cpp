@@ -49,8 +49,8 @@ std::array<std::size_t, k_stretches.size()> stretch_widths(const std::vector<Str
   return widths;
 }
 
-// Returns the title: the run's id, the number of attempts, the duration of the run, and the times for
-// evaluating the file and preparing images and networks.
+// Returns the title: the run's id, the number of attempts and the duration of the run. If known, the times
+// for evaluating the file and preparing images and networks follow.
 std::string times_title(const RunEntry& entry, std::size_t attempts, Instant now) {
   const Seconds whole(entry.ended_at.value_or(now) - entry.began_at);
   std::string text = fmt::format("run {}: {} in {}", entry.id.text(), number_of(attempts, "attempt"),

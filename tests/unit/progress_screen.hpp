@@ -45,8 +45,8 @@ class Screen {
     size_ = size;
   }
 
-  // Returns all lines that were shown and not erased, including those scrolled away, without empty rows at
-  // the end.
+  // Returns all lines that were shown and not erased, including lines above the screen. Empty rows at the end
+  // are removed.
   [[nodiscard]] std::vector<std::string> lines() const {
     std::vector<std::string> lines = rows_;
     while (!lines.empty() && lines.back().empty()) lines.pop_back();

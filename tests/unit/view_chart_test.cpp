@@ -110,7 +110,8 @@ std::vector<std::size_t> words_in(const Chart& chart, const std::string& text) {
   return found;
 }
 
-// Expects labels of all words or, if there is a note, of every n-th word as the note says.
+// If there is a note, every n-th word must be labelled as the note says. Otherwise all words must be
+// labelled.
 void expect_even_labels(const Chart& chart, const std::string& text, const std::string& note) {
   std::size_t stride = 1;
   if (!note.empty()) {

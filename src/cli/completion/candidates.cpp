@@ -44,7 +44,8 @@ std::size_t last_condition(std::string_view word) {
   return begin == std::string_view::npos ? word.size() : begin;
 }
 
-// Returns `word` with its part from `begin` on completed by those `ends` that fit.
+// Returns the completions of `word`: the part before `begin`, followed by each of `ends` that begins with the
+// rest.
 std::vector<std::string> completed(const std::string& word, std::size_t begin,
                                    const std::vector<std::string>& ends) {
   const std::string head = word.substr(0, begin);

@@ -21,8 +21,8 @@ bool is_plain(const std::string& text) {
   return text.find_first_of("\n\t") == std::string::npos && escape_controls(text) == text;
 }
 
-// Adds the hidden command that the completion scripts call. It never fails, because an error message would
-// disturb the user's typing.
+// Adds the hidden command that the completion scripts call. The command never fails, because an error message
+// would disturb the user's typing.
 void add_complete(CommandLine& line, const Invocation& invocation, Action& action) {
   CliCommand command = line.add_command("complete", "Print what a word may become, a line each");
   command.hide();
