@@ -71,7 +71,7 @@ struct FailureGroup {
 [[nodiscard]] std::vector<FailureGroup> group_failures(std::span<const Failure> failures);
 // Returns "5 trials (forest-s[0-4])", or the name of a single trial.
 [[nodiscard]] std::string trials_text(std::span<const std::string_view> trials);
-// "failed: 5 trials (forest-s[0-4]): exit code 1: ValueError: x"
+// Returns "failed: 5 trials (forest-s[0-4]): exit code 1: ValueError: x"
 [[nodiscard]] std::string group_line(const FailureGroup& group);
 // Describes the failure of a trial's last attempt. `last_line`: last line of its log.
 [[nodiscard]] Failure failure_of(std::string_view trial, TrialState state, const std::string& reason,

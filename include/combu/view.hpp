@@ -39,7 +39,7 @@ struct TableForm {
 // Returns the limits for standard output: a terminal's width and 100 rows, or no limits if it is not a
 // terminal.
 [[nodiscard]] TableForm standard_table();
-// "… and 4,900 more; --limit 0 shows all"
+// Returns "… and 4,900 more; --limit 0 shows all"
 [[nodiscard]] std::string more_text(std::size_t count);
 // Prints an aligned table: EXPERIMENT RUN TRIAL STATE IMAGE. Rows are sorted by experiment, run and trial;
 // numbers in trial names sort by value.
@@ -56,7 +56,7 @@ void print_observations_json(std::ostream& out, std::span<const Observation> obs
 void print_runs(std::ostream& out, std::span<const RunRow> runs, std::size_t columns_max = 0);
 // Prints one JSON object a line.
 void print_runs_json(std::ostream& out, std::span<const RunRow> runs);
-// "12 files, 3.4 MiB"
+// Returns "12 files, 3.4 MiB"
 [[nodiscard]] std::string taken_text(const CollectionResult& taken);
 // Prints the run's id, state and counts, and a table: TRIAL STATE ATTEMPT RAN MEMORY CPU REASON. For a
 // running trial, MEMORY and CPU are its current memory and the mean number of cores that it used. For other

@@ -53,7 +53,7 @@ struct Param {
 
 // How trials are paired.
 struct Grounds {
-  std::vector<Param> params;  // by name
+  std::vector<Param> params;  // sorted by name
   std::vector<std::string> notes{};
 
   [[nodiscard]] std::vector<const Param*> of(Role role) const {
@@ -130,7 +130,7 @@ bool tells_apart(std::span<const Results> runs, const Grounds& grounds, const Pa
   return false;
 }
 
-// "optimizer sgd → adam"
+// Returns "optimizer sgd → adam"
 std::string change_text(const std::string& name, const std::vector<std::set<Value>>& values) {
   std::vector<std::string> texts;
   texts.reserve(values.size());

@@ -41,7 +41,7 @@ void add_schema(CommandLine& line, Action& action);
 void add_completion(CommandLine& line, const Invocation& invocation, Action& action);
 void add_version(CommandLine& line, Action& action);
 
-// "combu 0.1.0"
+// Returns "combu 0.1.0"
 [[nodiscard]] std::string_view version_text();
 
 }  // namespace combu

@@ -26,7 +26,7 @@ struct LogsArguments {
   bool follow = false;
   std::int64_t tail = -1;
   std::string since;
-  int attempt = 0;  // 0: the last one
+  int attempt = 0;  // 0: the last attempt
   bool json = false;
 };
 

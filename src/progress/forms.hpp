@@ -32,7 +32,7 @@ struct Surroundings {
 
 // Returns the lines as "  solver-a-1 | no space left on device".
 [[nodiscard]] std::string tail_lines(const Run& run, TrialIndex trial, const std::vector<std::string>& lines);
-// "run 0a1b2c3d4e5f: 103 trials"
+// Returns "run 0a1b2c3d4e5f: 103 trials"
 [[nodiscard]] std::string begin_line(const Run& run);
 // The line that reports that starting was paused or unpaused.
 [[nodiscard]] std::string_view pause_line(const Snapshot& snapshot);

@@ -86,7 +86,7 @@ void print_attempt_times(std::ostream& out, std::span<const TimedAttempt> attemp
                            [](const std::optional<Seconds>& time) { return time_text(time); });
   }
   const auto widths = stretch_widths(rows, form);
-  std::size_t others = 8;  // the attempt, and the blank before it
+  std::size_t others = 8;  // columns of the attempt, with the blank before it
   for (const std::size_t width : widths) others += width + 1;
   std::size_t name = k_name;
   if (form.columns > 0) {
