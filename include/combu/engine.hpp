@@ -1,7 +1,8 @@
 #pragma once
-// The door to every engine: where containers run. Trial-level verbs, so that an engine can be a Docker
-// Engine, a swarm, a cluster or a model of one. Every verb blocks, ends with Error(cancelled) when its stop
-// token is set, and may be called from many threads at once.
+// The interface to every engine: where containers run. Its functions work on trials, so that an engine can be
+// a Docker Engine, a swarm, a cluster or a simulation.
+// Every function of Engine blocks and may be called from many threads at once. If its stop token is set, it
+// throws Error(cancelled); watch() returns instead.
 
 #include <functional>
 #include <iosfwd>
@@ -19,83 +20,94 @@
 
 namespace combu {
 
-// One execution of an experiment, as the engine needs to know it.
+// One execution of an experiment, as an engine needs it.
 struct Run {
   RunId id;
   Experiment experiment;
-  std::optional<Instant> began_at = std::nullopt;  // of a run that an earlier process began
+  std::optional<Instant> began_at = std::nullopt;  // when an earlier process began the run; nullopt otherwise
   HostPaths host_paths = {};
 };
 
-// A device of the engine's host that attempts can be given.
+// A GPU of the engine's host that can be assigned to attempts.
 struct Gpu {
-  std::string id;  // as attempts hold it: a CDI device's name ("nvidia.com/gpu=0"), or NVIDIA's number ("0")
-  std::string uuid;  // this and what follows as far as it is known
-  std::string kind;  // its model: "NVIDIA H100 80GB HBM3"
-  Bytes memory;
+  // The id by which attempts request the GPU: the name of a CDI device ("nvidia.com/gpu=0"), or the index
+  // that NVIDIA's driver uses ("0").
+  std::string id;
+  std::string uuid;  // empty if unknown
+  std::string kind;  // the model ("NVIDIA H100 80GB HBM3"); empty if unknown
+  Bytes memory;      // 0 if unknown
   bool operator==(const Gpu&) const = default;
 };
-// Whether a person means it by this name: its id or UUID, each with the kind of device or without ("0").
+// True if `name` means this GPU: its id or its UUID, with or without the CDI device class ("0" means
+// "nvidia.com/gpu=0").
 [[nodiscard]] bool is_called(const Gpu& gpu, const std::string& name);
 
 struct Facts {
   std::string engine;  // "Docker Engine 20.10.24 (API 1.41)"
   std::string address;
-  Slots capacity;  // what its host has, but for GPUs
-  // Since when it has been there without a break, by its own clock; nullopt: not known.
+  Slots capacity;  // CPUs and memory of the engine's host; no GPUs
+  // The moment since which the engine has been up without a break, by its own clock; nullopt if unknown.
   std::optional<Instant> began_at;
-  bool is_remote = false;     // its host may be another machine: paths of this one mean nothing there
-  bool is_simulated = false;  // no container exists, and nothing outlives this process
+  bool is_remote = false;  // the engine may run on another machine, where paths of this machine are not valid
+  // There are no containers, and the state of the engine is lost when this process ends.
+  bool is_simulated = false;
 };
 
 enum class Phase {
   created,  // exists, has not run
   running,
   ended,
-  gone,  // removed; told by watch only
+  gone,  // removed; only watch() reports this phase
 };
 [[nodiscard]] std::string_view to_string(Phase phase);
 
 enum class Health { none, starting, healthy, unhealthy };
 [[nodiscard]] std::string_view to_string(Health health);
 
-// What an engine tells of one attempt at one moment.
+// The report of an engine about one attempt at one moment.
 struct Observation {
   Key key;
-  std::string experiment;  // Experiment::name and ::file of its run
-  std::string file;
-  std::string id;  // the engine's own id of it
+  std::string experiment;  // Experiment::name of the attempt's run
+  std::string file;        // Experiment::file of the attempt's run
+  std::string id;          // the id that the engine gave the attempt, such as a container id
   std::string image;
   Phase phase = Phase::created;
   Health health = Health::none;
-  std::optional<int> exit_code;  // of an ended one
-  Instant created_at{};          // the epoch when not told
-  std::string status;            // the engine's words for people: "Up 3 minutes"
-  bool service = false;          // Trial::service of it
-  Slots slots;                   // what it holds
-  bool oom = false;              // of an ended one: it, or a process in it, was killed for memory
-  bool oom_likely = false;       // of an ended one with a limit of memory: it was killed, not by the engine
-                                 // as far as its events tell, and the engine does not know for what
-  bool stopped = false;          // of an ended one: a signal was sent to it, through the engine or by it
-  // When it began and ended, by the engine's clock; ListDetail::full tells it.
+  std::optional<int> exit_code;  // set if the attempt has ended
+  Instant created_at{};          // the epoch if unknown
+  std::string status;            // the engine's description for people: "Up 3 minutes"
+  bool service = false;          // Trial::service of the attempt's trial
+  Slots slots;                   // the slots that the attempt holds
+  // If the attempt has ended: the attempt, or a process in it, was killed for lack of memory.
+  bool oom = false;
+  // If the attempt has ended: it was probably killed for lack of memory. It has a memory limit and was
+  // killed, but the engine reports no reason, and its events show no signal.
+  bool oom_likely = false;
+  // If the attempt has ended: a signal was sent to it, through the engine or by the engine.
+  bool stopped = false;
+  // When the attempt began and ended, by the engine's clock. ListDetail::full always sets both.
   std::optional<Instant> ran_at;
   std::optional<Instant> ended_at;
-  // Of what start() returns, how long the engine took: until it was there, and from then until it ran.
+  // Set by start(): how long the engine took to create the container, and from then until the container ran.
   std::optional<Seconds> created_in;
   std::optional<Seconds> started_in;
-  std::vector<std::string> inputs;  // content_digest() of each of Trial::inputs, as start() has sent it
-  std::string digest;  // of what start() returns of a trial with `cache`: Preparation::digest of the image
-                       // that it has; empty: the engine did not tell
+  // content_digest() of each of Trial::inputs, as start() staged it.
+  std::vector<std::string> inputs;
+  // Set by start() if the trial has `cache`: Preparation::digest of the container's image. Empty if the
+  // engine did not report the digest.
+  std::string digest;
 };
 
-// What an attempt has taken of its host by some moment.
+// Resources that an attempt has used up to some moment.
 struct Usage {
-  Bytes memory;  // at that moment, or the most of several, without what the kernel can drop (the page cache's
-                 // inactive part)
-  Seconds cpu{0};  // processor time since it began
+  // Memory at that moment, or the largest of several values. Memory that the kernel can drop (the inactive
+  // part of the page cache) does not count.
+  Bytes memory;
+  Seconds cpu{0};  // CPU time since the attempt began
 };
 
-// Selects by labels; what carries none of ours is never selected. Empty fields do not restrict.
+// Selects attempts by their labels. A container without combu's labels is never selected. Empty fields do not
+// restrict the selection.
 struct Selector {
   std::string experiment;
   std::string file;  // selects every experiment that has been run from this file
@@ -103,72 +115,74 @@ struct Selector {
   std::vector<std::string> trials;
 };
 
-// How well a listing is looked at.
+// How accurate a listing must be.
 enum class ListDetail {
-  basic,       // in one request: what it tells of a change may be a moment late
-  consistent,  // what seems to run is asked for one by one
-  full,        // each is
+  basic,       // one request; the listing may lag behind changes for a moment
+  consistent,  // also inspects each attempt that the listing shows as running
+  full,        // inspects each attempt
 };
 
-// Progress of prepare(): one image pulled or one network made; and of each image which one it is.
+// Progress of prepare(). `image`: an image is pulled. `network`: a network was created. `found`: which image
+// a reference means.
 struct Preparation {
   enum class Kind { image, network, found };
   Kind kind = Kind::image;
   std::string name;
-  Bytes done;  // images only; total is 0 while unknown
+  Bytes done;  // only for `image`; `total` is 0 while unknown
   Bytes total;
   bool finished = false;
-  std::string platform = {};  // of found, as in Trial, like the next one
-  std::string digest = {};    // "NAME@sha256:…" of the registry's manifest, else of the engine's own image
+  std::string platform = {};  // only for `found`: Trial::platform
+  // Only for `found`: "NAME@sha256:…" of the registry's manifest, or the engine's own id of the image.
+  std::string digest = {};
 };
 
-// Returns the part behind the `@` of a reference like Preparation::digest: "sha256:…". Returns all of a text
-// without `@`.
+// Returns the part after the `@` of a reference like Preparation::digest: "sha256:…". Returns the whole text
+// if it has no `@`.
 [[nodiscard]] std::string digest_in(const std::string& reference);
 
 struct Released {
   std::size_t attempts = 0;
   std::size_t networks = 0;
-  std::set<std::string> experiments;  // whose attempts were selected
-  std::vector<Error> left;            // what could not be removed, and why; subjects are names
-  std::vector<Error> in_use;          // networks that the engine keeps because they are in use: no failure
+  std::set<std::string> experiments;  // the experiments of the selected attempts
+  std::vector<Error> left;  // attempts and networks that could not be removed, and why; named by the subjects
+  std::vector<Error> in_use;  // networks that the engine keeps because they are in use; these are no failures
 };
 
 // Callbacks of release(); each may be empty.
 struct Releasing {
-  // Called once with the selected attempts, before any of them is removed. Returns the attempts to keep:
-  // release() changes neither these nor the networks that they are on.
+  // Called once with the selected attempts, before release() removes any of them. Returns the attempts to
+  // keep. release() changes neither these attempts nor their networks.
   std::function<std::set<Key>(const std::vector<Observation>&)> found = {};
-  // How many attempts have been removed, and how many will be; from several threads but one at a time.
+  // Called after each removal with the number of removed attempts and the number of attempts to remove. The
+  // calls come from several threads, but one at a time.
   std::function<void(std::size_t, std::size_t)> removed = {};
 };
 
 struct LogOptions {
   bool follow = false;
-  std::optional<std::int64_t> tail;  // last lines; nullopt: all
-  std::optional<Instant> since;      // what came then is told, too
-  bool timed = false;                // each piece has its time, and every reading has the same pieces
+  std::optional<std::int64_t> tail;  // number of last lines; nullopt: all lines
+  std::optional<Instant> since;      // only pieces of this moment or later
+  bool timed = false;                // each piece has its time, and every reading returns the same pieces
 };
 enum class LogStream { out, err };
-// One piece of a log: a line with its end, or a part of a line, as the engine has stored it. A timed line
-// that is too long for one piece comes as several pieces with the same time.
+// One piece of a log, as the engine stored it: a line with its line end, or a part of a line. A timed line
+// that is too long for one piece is split into several pieces with the same time.
 struct LogPiece {
   LogStream stream = LogStream::out;
-  std::string_view text;  // valid while it is told
-  Instant at{};           // by the engine's clock; where it was asked for
+  std::string_view text;  // valid only during the callback
+  Instant at{};           // by the engine's clock; set if LogOptions::timed
 };
 using LogTell = std::function<void(const LogPiece&)>;
 
-// The subscription is made: what happens from here on is told (until watch returns). What happened before may
-// have been missed.
+// The subscription is active: watch() reports the changes from here on. Earlier changes may have been missed.
 struct Watching {};
 using Change = std::variant<Watching, Observation>;
 
 // Results of start().
 struct Running {
-  Observation observation;  // an attempt that an earlier call has started may have ended already
+  Observation observation;  // if an earlier call started the attempt, it may already have ended
 };
-// Nothing was started: another attempt, of whatever run and user, holds one of the slots.
+// Nothing was started: another attempt, of any run and user, holds one of the slots.
 struct TakenByOther {
   Observation holder;
 };
@@ -180,89 +194,95 @@ class Engine {
 
   [[nodiscard]] virtual Facts facts(std::stop_token stop) = 0;
 
-  // Those that can be given to attempts, in the host's order; none when it knows of none.
+  // Returns the GPUs that can be assigned to attempts, in the host's order; empty if the engine knows none.
   [[nodiscard]] virtual std::vector<Gpu> gpus(std::stop_token stop) = 0;
 
-  // All that it would refuse of `run`, with the trial or the field's path as subject: a name or a port in use
-  // by what is not this experiment's, a field it cannot honour. One listing, not one request a trial. Changes
-  // nothing.
+  // Returns everything in `run` that the engine would refuse: a name or a port that is used outside this
+  // experiment, or a field that the engine does not support. The subject of each error is the trial or the
+  // path of the field. Uses one listing instead of one request for each trial. Changes nothing.
   [[nodiscard]] virtual std::vector<Error> check(const Run& run, std::stop_token stop) = 0;
 
-  // Images looked up once and pulled once for each distinct reference, several at a time; networks made when
-  // missing, unless an image is. Returns what could not be had, each named once. `tell` may be called from
-  // several threads at once. Repeatable.
+  // Looks up each distinct image reference once, and pulls the images that are needed, several at a time.
+  // Then creates missing networks, unless there were errors. Returns one error for each image or network that
+  // is not available. Repeatable. `tell` may be called from several threads at once.
   [[nodiscard]] virtual std::vector<Error> prepare(const Run& run,
                                                    const std::function<void(const Preparation&)>& tell,
                                                    std::stop_token stop) = 0;
 
-  // Starts an attempt, unless other attempts hold one of trial.slots.gpus, or leave less CPUs or memory than
-  // trial.slots says. A repeat after a lost answer adopts the container of the earlier call. The container of
-  // an earlier attempt of the same trial and run that is over is removed. Inputs, all paths on this machine
-  // by now (find_inputs), are in their places before the attempt runs. Throws Error: refused, conflict,
-  // not_found, unavailable, timeout.
+  // Starts an attempt. Returns TakenByOther if other attempts hold one of trial.slots.gpus, or leave fewer
+  // CPUs or less memory free than trial.slots requires.
+  // If the answer to an earlier call was lost, a repeated call adopts the container of that call. start()
+  // removes the container of an ended earlier attempt of the same trial and run. All trial.inputs must be
+  // paths on this machine (see find_inputs()); start() stages them before the attempt runs.
+  // Throws Error: refused, conflict, not_found, unavailable, timeout.
   virtual StartResult start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) = 0;
 
-  // Its stop signal, and after `grace` (nullopt: the attempt's own) the kill signal. An absent or ended
-  // attempt is success.
+  // Sends the attempt's stop signal and, after `grace`, the kill signal. `grace`: nullopt means the attempt's
+  // own grace period. An absent or ended attempt is success.
   virtual void stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) = 0;
 
-  // What exists, in no particular order. Looked at closely it is the truth at some moment after the call, so
-  // that a change before it is in it, whatever watch has told or lost.
+  // Returns the existing attempts, in no particular order. With `consistent` or `full`, the result is the
+  // true state at some moment after the call began: it includes every earlier change, even if watch() lost
+  // that change.
   [[nodiscard]] virtual std::vector<Observation> list(const Selector& selector, ListDetail detail,
                                                       std::stop_token stop) = 0;
 
-  // Tells changes as they happen, until `stop` is set (returns) or the stream breaks (throws unavailable). A
-  // hint: it may lose, repeat and reorder; after each Watching, list and compare. `tell` is called from the
-  // calling thread only.
+  // Reports changes as they happen. Returns if `stop` is set; throws Error(unavailable) if the stream breaks.
+  // Changes are hints: they may be lost, repeated or reordered. The caller should list and compare after each
+  // Watching. `tell` is only called from the calling thread.
   virtual void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
                      std::stop_token stop) = 0;
 
-  // Of what runs, by Observation::id; nullopt when it does not run, or the engine does not tell.
+  // Returns the usage of the attempt with this Observation::id; nullopt if the attempt does not run or the
+  // engine does not report its usage.
   [[nodiscard]] virtual std::optional<Usage> usage(const std::string& id, std::stop_token stop) = 0;
 
-  // The attempt's log, piece by piece, in the engine's order. Throws not_found when there is no such attempt,
-  // refused when the engine keeps none.
+  // Passes the attempt's log to `tell` piece by piece, in the engine's order. If options.follow is set,
+  // blocks until the attempt has ended. Throws Error: not_found if there is no such attempt, refused if the
+  // engine keeps no log.
   virtual void logs(const Key& key, const LogOptions& options, const LogTell& tell, std::stop_token stop) = 0;
 
-  // What is at `path`, absolute in the attempt, as a tar archive, piece by piece: a file, or a folder and all
-  // that is in it, whose entries begin with its name. A path that is a symbolic link stands for what it leads
-  // to. False: there is no such path. Throws not_found when there is no such attempt, invalid when the
-  // attempt itself has made the path unreadable (a loop of links); an archive that was cut off throws
-  // unavailable.
+  // Passes the file or folder at `path` to `tell` as a tar archive, piece by piece. `path` must be absolute
+  // in the attempt. The entries of a folder begin with the folder's name. If `path` is a symbolic link, the
+  // archive contains the target of the link. Returns false if there is no such path.
+  // Throws Error: not_found if there is no such attempt, invalid if the attempt itself made the path
+  // unreadable (a loop of links), unavailable if the archive was cut off.
   [[nodiscard]] virtual bool copy_out(const Key& key, const std::string& path,
                                       const std::function<void(std::string_view)>& tell,
                                       std::stop_token stop) = 0;
 
-  // Removes every attempt that the labels select, running or not, unless `tell` keeps it, and when whole
-  // experiments or runs are selected (no trials named) the networks that were made for them and are empty,
-  // with those that they used of experiments of which nothing else is left. Nothing else, ever. Nothing to
-  // remove is success.
+  // Removes every selected attempt, running or not, unless Releasing::found keeps it. If the selector names
+  // no trials, release() also removes the networks that were created for the selected experiments or runs and
+  // are empty. It also removes an empty network that the removed attempts used, if no attempt is left of the
+  // experiment that the network was created for. release() removes nothing else. Nothing to remove is
+  // success.
   virtual Released release(const Selector& selector, const Releasing& tell, std::stop_token stop) = 0;
 };
 
 // ---- Decorators
 
-// Repeats a verb that failed with `unavailable` (or `timeout`, where a repeat is harmless) after growing
-// pauses, until `give_up` has passed since its first failure. watch is started again, with a Watching each
-// time; logs, copy_out, usage and facts are not repeated.
+// Settings of with_retry(). A call that failed with `unavailable` or `timeout` is repeated after growing
+// pauses, until `give_up` has passed since its first failure. A broken watch() subscribes again, and reports
+// a new Watching each time. Calls of facts(), gpus(), usage(), logs() and copy_out() are not repeated.
 struct RetryPolicy {
   Seconds pause{0.2};
   double factor = 2;
   Seconds pause_max{3};
   Seconds give_up{60};
 };
-// `told` (may be empty) hears of each repeat: the error, and the pause before it.
+// `told` (may be empty) is called before each repeat with the error and the pause.
 [[nodiscard]] std::unique_ptr<Engine> with_retry(Engine& engine, RetryPolicy policy, Clock& clock,
                                                  std::function<void(const Error&, Seconds)> told = {});
 
-// Writes one line for each call of a verb when it ends: seconds since the decorator was made, verb, subject,
-// duration, result.
+// Writes one line to `out` when a call ends: seconds since the decorator was created, name of the function,
+// subject, duration in seconds, result.
 [[nodiscard]] std::unique_ptr<Engine> with_trace(Engine& engine, Clock& clock, std::ostream& out);
 
-// ---- What goes into attempts and comes out of them
+// ---- Archives
 
-// A tar archive of files that all may read, by their path ("combu/params.json"), and the folders above them.
-// Throws Error(invalid).
+// Returns a tar archive of `files`, a map from paths ("combu/params.json") to contents. The files are
+// readable by everyone. The archive also contains the folders above them. Throws Error(invalid) if the
+// archive cannot be made.
 [[nodiscard]] std::string tar_of(const std::map<std::string, std::string>& files);
 
 }  // namespace combu

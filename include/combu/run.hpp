@@ -1,5 +1,6 @@
 #pragma once
-// Drives a run: one thread owns the planner, workers carry its commands out, one watches the engine.
+// Drives a run. One thread owns the planner, worker threads carry out the planner's commands, and one thread
+// watches the engine.
 
 #include <array>
 #include <cstddef>
@@ -22,95 +23,100 @@ namespace combu {
 
 struct RunningTrial {
   TrialIndex trial = 0;
-  Seconds age{0};  // since its attempt began to run
+  Seconds age{0};  // since the attempt began to run
 };
 
-// Where a run stands; made for people, several times a second at most.
+// The state of a run at one moment, for display.
 struct Snapshot {
   static constexpr std::size_t k_running_max = 5;
 
   std::size_t trials = 0;
   TrialCounts counts{};
-  std::vector<TrialIndex> starting;  // the first few of those that are being started
-  // The running trials whose end is waited for, the oldest first; empty if they are more than k_running_max.
+  std::vector<TrialIndex> starting;  // trials that are being started; only the first few
+  // Running trials that the run waits for, the oldest first. Empty if there are more than k_running_max.
   std::vector<RunningTrial> running = {};
-  std::size_t started = 0;      // starts that have succeeded so far
-  Seconds elapsed{0};           // since the run's beginning, also where an earlier process began it
-  std::optional<Seconds> left;  // an estimate, see src/run/time_left.hpp
+  std::size_t started = 0;      // trials that have been started successfully so far
+  Seconds elapsed{0};           // since the run began, even if an earlier process began it
+  std::optional<Seconds> left;  // estimated remaining time (see src/run/time_left.hpp); nullopt if unknown
   bool interrupted = false;
-  std::string interrupter;  // the other command that interrupted it: "combu kill"; empty: a person, or nobody
-  bool may_start_more = true;  // as Planner::may_start_more()
+  std::string interrupter;     // the other command that interrupted the run ("combu kill"); empty otherwise
+  bool may_start_more = true;  // Planner::may_start_more()
   Settings settings;
-  Slots held;                     // by this run's attempts
-  Slots held_by_others;           // by those of other runs, as far as they say
-  std::optional<Slots> capacity;  // for all of them; nullopt: not bounded
+  Slots held;                     // slots of this run's attempts
+  Slots held_by_others;           // slots of other runs' attempts, as far as these are known
+  std::optional<Slots> capacity;  // limit for all of these slots; nullopt if there is no limit
   [[nodiscard]] std::size_t count(TrialState state) const { return counts[static_cast<std::size_t>(state)]; }
 };
 
-// What has been done before: trials with `cache` are looked for in it.
+// Looks up whether trials with `cache` have succeeded in earlier runs.
 class CacheLookup {
  public:
   virtual ~CacheLookup() = default;
-  // One for each, in whatever order. Called from one thread that is drive()'s own. Throws nothing but
-  // Error(cancelled): what cannot be told is as if it had not been done.
+  // Returns one result for each trial, in any order. Called from one thread that drive() creates for this
+  // purpose. Throws only Error(cancelled): other errors count as cache misses.
   [[nodiscard]] virtual std::vector<CacheResult> look_up(const std::vector<TrialIndex>& trials,
                                                          const std::stop_token& stop) = 0;
-  // It has succeeded, and what it has left and told is home. Returns at once. Called from drive()'s own
-  // thread.
+  // The trial has succeeded, and its outputs and logs are stored. Must return at once. Called from the thread
+  // that calls drive().
   virtual void done(TrialIndex /*trial*/) {}
 };
 
-// Keeps what a run does, so that another process can go on with it. Called from the thread of drive().
+// Stores the progress of a run, so that another process can continue the run. Called from the thread that
+// calls drive().
 class Journal {
  public:
   virtual ~Journal() = default;
-  virtual void fact(const Fact& fact) = 0;  // each one, in order
-  // Engine::start has returned this of an attempt, whose facts may have come before.
+  virtual void fact(const Fact& fact) = 0;  // called for every fact, in order
+  // Called with the result of Engine::start(). Facts of this attempt may have been reported earlier.
   virtual void started(TrialIndex /*trial*/, const Observation& /*seen*/) {}
-  // Outputs of an attempt that has ended, before the fact that all of them are collected.
+  // Called when outputs of an ended attempt are collected, before the fact that reports the end of the
+  // collection.
   virtual void outputs_collected(TrialIndex /*trial*/, int /*attempt*/, const CollectionResult& /*taken*/) {}
-  // Before the fact that the trial is skipped, or that it is started.
+  // Called before the fact that the trial is skipped or started.
   virtual void cache_result(const CacheResult& /*result*/) {}
-  // Makes all that came since the last call durable: the commands that follow from it are given when this
-  // returns. Called before each snapshot, too.
+  // Makes everything durable that was reported since the last call. drive() executes the resulting commands
+  // only after commit() has returned. Also called before each snapshot.
   virtual void commit() = 0;
 };
 
-// Shows a run to a person. Called from the thread of drive().
+// Shows a run to a person. Called from the thread that calls drive().
 class ProgressListener {
  public:
   virtual ~ProgressListener() = default;
-  virtual void fact(const Fact& /*fact*/) {}  // each one, in order
-  // A line that no fact contains.
+  virtual void fact(const Fact& /*fact*/) {}  // called for every fact, in order
+  // Shows a line about something that no fact contains.
   virtual void remark(const std::string& /*line*/) {}
-  // An attempt failed or was stopped: after its fact, as soon as the last lines of its log have been read.
-  // `tail`: these lines; empty if there are none, and for all but the first failures.
+  // An attempt failed or was stopped. Called after the fact, as soon as the last lines of the attempt's log
+  // have been read. `tail`: these lines. They are read only for the first failures; empty otherwise.
   virtual void failure(const Fact& /*fact*/, const std::vector<std::string>& /*tail*/) {}
-  // At most ten times a second while something changes, and at the end.
+  // Called at most ten times a second while something changes, once a second otherwise, and at the end.
   virtual void snapshot(const Snapshot& /*snapshot*/) {}
 };
 
-// Changes a run while it is driven. Methods may be called from any thread, and do not block.
+// Changes the settings of a run while it is driven. All methods may be called from any thread and do not
+// block.
 class Steering {
  public:
-  // Gets the settings that are in force then; called from the thread of post() or of drive().
+  // Receives the settings after the change. Called from the thread that calls post() or drive().
   using Answer = std::function<void(const Settings&)>;
   struct Order {
     Adjust adjust;
     Answer answer;
-    bool leave = false;  // drive() is to return when no start is in flight; the run is driven again later
+    bool leave = false;  // drive() returns as soon as no start is in flight; the run is driven again later
   };
 
-  // `settings`: those that the run begins with.
+  // `settings`: the settings with which the run begins.
   explicit Steering(const Settings& settings) : settings_(settings) {}
 
-  // False when the run is driven no more. What comes before it is driven holds from its beginning.
+  // Requests a change. Returns false if the run has ended. Changes that are requested before drive() begins
+  // take effect when drive() begins.
   [[nodiscard]] bool post(const Adjust& adjust, Answer answer);
-  // Has drive() return, with Outcome::left. False when it is not under way.
+  // Makes drive() return with Outcome::left. Returns false if drive() is not running.
   [[nodiscard]] bool leave();
 
-  // For drive(): where orders go from here on. What came before is the first of them. `settings`: those with
-  // which it is driven again; nullopt: it is not.
+  // For drive() only. connect() passes all orders to `take` from here on, beginning with the changes that
+  // were requested earlier. disconnect() ends this. `settings`: the settings with which the run will be
+  // driven again; nullopt if the run has ended.
   void connect(std::function<void(Order)> take);
   void disconnect(std::optional<Settings> settings);
 
@@ -124,14 +130,15 @@ class Steering {
 
 struct Outcome {
   Snapshot last;
-  std::vector<Fact> unsuccessful;   // failed, blocked and stopped trials, as they came; see is_unsuccessful()
-  std::vector<TrialIndex> running;  // still running when drive() returned
-  bool interrupted = false;         // `stop` was set before the end
-  bool left = false;                // Steering::leave() came before the end
+  // Failed, blocked and stopped trials, in the order of their facts; see is_unsuccessful()
+  std::vector<Fact> unsuccessful;
+  std::vector<TrialIndex> running;  // trials that were still running when drive() returned
+  bool interrupted = false;         // `stop` was set before the run ended
+  bool left = false;                // Steering::leave() was called before the run ended
   std::string undelivered;          // Planner::undelivered()
 };
 
-// The engine, listeners and stores that drive() uses. The references outlive the call.
+// The engine, listeners and stores that drive() uses. The referenced objects must outlive the call.
 struct DriveContext {
   Engine& engine;
   Clock& clock;
@@ -139,43 +146,52 @@ struct DriveContext {
   ProgressListener& progress;
   std::stop_token stop = {};
   Steering* steering = nullptr;
-  OutputStore* output_store = nullptr;  // where outputs go; needed if trials have any
-  Telemetry* telemetry = nullptr;  // where logs and metrics go, while attempts run and when they have ended
-  CacheLookup* cache_lookup = nullptr;  // asked if PlannerOptions::looks_up_cache
+  OutputStore* output_store = nullptr;  // where outputs are stored; required if trials have outputs
+  // Where logs and metrics are stored, while attempts run and after they have ended
+  Telemetry* telemetry = nullptr;
+  CacheLookup* cache_lookup = nullptr;  // used if PlannerOptions::looks_up_cache
 };
 
-// Starts the trials of `run` in the order of `plan`, and returns when options.until is reached, or after
-// `stop` was set and the starts in flight have been answered. A trial that cannot be started blocks only what
-// depends on it. Throws Error(unavailable) when the engine is away for longer than its own retries bear: what
-// was started stays started. The engine's verbs are called from options.starts_in_flight_max threads (or as
-// many as `steering` says meanwhile), up to 32 more that stop, two that read logs, four that collect outputs
-// if trials have any, two more if this is done while they run (Collect::every), two that poll usage and logs
-// of running attempts, and one that watches.
+// Starts the trials of `run` in the order of `plan`. Returns when options.until is reached, or after `stop`
+// was set and all starts in flight are answered. A trial that cannot be started blocks only its dependents.
+// Throws Error(unavailable) if the engine is unavailable for longer than its own retries last; trials that
+// were started keep running.
+// Calls the engine from these threads:
+// - options.starts_in_flight_max threads that start attempts, or as many as `steering` sets meanwhile;
+// - up to 32 threads that stop attempts;
+// - two threads that read logs;
+// - four threads that collect outputs, if any trial has outputs;
+// - two more threads that collect outputs of running attempts, if Collect::every is set;
+// - two threads that poll the usage and logs of running attempts;
+// - one thread that watches.
 [[nodiscard]] Outcome drive(const Run& run, const Plan& plan, const PlannerOptions& options,
                             const DriveContext& context);
 
 struct OutputsResult {
   Collected collected;
-  std::optional<CollectionResult> taken;  // nullopt: nothing has come home
+  std::optional<CollectionResult> taken;  // nullopt if no outputs were collected
 };
-// Carries a command for outputs out: what became of it.
+// Collects the outputs that `command` names. Blocks. Errors are returned in Collected::fault.
 [[nodiscard]] OutputsResult collect_trial_outputs(Engine& engine, const Run& run,
                                                   const CollectCommand& command, OutputStore& output_store,
                                                   const std::stop_token& stop);
-// Takes home what an attempt that runs has left so far, beside what has come home at the end of another; the
-// next one takes its place, and the outputs at the end do away with it. Why it could not be had; empty: it
-// is home.
+// Collects the outputs that a running attempt has written so far. Stores them separately from the outputs
+// that ended attempts left. The next call replaces them; collecting the outputs at the attempt's end removes
+// them. Blocks. Returns an empty string on success, otherwise the reason of the failure.
 [[nodiscard]] std::string collect_partial_outputs(Engine& engine, const Run& run, TrialIndex trial,
                                                   int attempt, OutputStore& output_store,
                                                   const std::stop_token& stop);
-// Lines for a person: outputs that cannot be collected (devices, sockets, pipes), and files of an earlier
-// attempt that could not be removed.
+// Returns messages for a person: about outputs that cannot be collected (devices, sockets, pipes), and about
+// files of an earlier attempt that could not be removed.
 [[nodiscard]] std::vector<std::string> notes_of(const std::string& trial, const CollectionResult& taken);
 
-// Blocks until every attempt that `selector` selects at the time of the call has ended or is gone (services
-// only when it names trials); `tell` hears of each (those already over first). One that has been created and
-// not started by then is told as such at the end. Returns their last sightings. Follows the engine's changes;
-// lists again after each reconnect.
+// Blocks until every attempt that `selector` selects at the time of the call has ended or is gone. Waits for
+// services only if the selector names trials.
+// Calls `tell` when an attempt has ended; first for the attempts that have already ended. An attempt that is
+// created but not started by then is reported at the end, with Phase::created. Returns the last observation
+// of each attempt.
+// Follows the engine's changes, and lists again after each reconnect. Throws Error(cancelled) if `stop` is
+// set before the attempts have ended.
 [[nodiscard]] std::vector<Observation> await_end(Engine& engine, const Selector& selector,
                                                  const std::function<void(const Observation&)>& tell,
                                                  std::stop_token stop);

@@ -74,14 +74,14 @@ class Retry : public Engine {
   }
 
  private:
-  // The failures in a row of one call.
+  // The consecutive failures of one call.
   class Attempts {
    public:
     Attempts(Retry& retry, std::stop_token stop)
         : retry_(retry), stop_(std::move(stop)), pause_(retry.policy_.pause) {}
 
-    // Called while the failure is caught: throws it on when a repeat would not help, or no longer; else
-    // pauses.
+    // Call this inside the `catch` of the failure. Rethrows the error if a repeat would not help or the time
+    // is over; pauses otherwise.
     void failed(const Error& error) {
       if (error.kind() != ErrorKind::unavailable && error.kind() != ErrorKind::timeout) throw;
       const Instant now = retry_.clock_.now();

@@ -5,13 +5,13 @@ namespace combu {
 bool is_called(const Gpu& gpu, const std::string& name) {
   if (name.empty()) return false;
   if (gpu.id == name || gpu.uuid == name || gpu.id.ends_with("=" + name)) return true;
-  // An engine may have several names for a device, each behind the kind of device.
+  // An engine may have several names for one device, each with the device class in front.
   const std::string kind = gpu.id.substr(0, gpu.id.find('=') + 1);
   return !kind.empty() && !gpu.uuid.empty() && name == kind + gpu.uuid;
 }
 
 std::string digest_in(const std::string& reference) {
-  return reference.substr(reference.find('@') + 1);  // all of it where there is none
+  return reference.substr(reference.find('@') + 1);  // without `@`: npos + 1 is 0
 }
 
 std::string_view to_string(Phase phase) {
