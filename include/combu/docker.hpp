@@ -1,5 +1,5 @@
 #pragma once
-// A Docker Engine as an Engine: finding it, and opening it.
+// A Docker Engine as an Engine: how combu finds it and opens it.
 
 #include <functional>
 #include <memory>
@@ -14,36 +14,39 @@
 
 namespace combu {
 
-// Where a Docker Engine is, and where Docker's own settings lie.
+// The address of a Docker Engine, and the folder of Docker's own settings.
 struct DockerEndpoint {
   Address address;
-  std::string source;  // who says so, for messages: "--engine", "DOCKER_HOST", "context lab", "the default"
-  std::string config_folder;  // of config.json with its credentials; need not exist
+  // Where the address comes from, for messages: "--engine", "DOCKER_HOST", "context lab", "the default".
+  std::string source;
+  std::string config_folder;  // contains config.json with the registries' credentials; need not exist
 };
 
 using DockerEnvironment = std::function<std::optional<std::string>(const std::string&)>;
 
-// What Docker's own client would use: `explicit_address` (empty: none), $DOCKER_HOST, $DOCKER_CONTEXT,
-// config.json's currentContext, unix:///var/run/docker.sock. Settings are read from $DOCKER_CONFIG, else
-// $HOME/.docker. Reads files, asks no engine. Throws Error(invalid): no address, or of a kind that is not
-// supported yet, an unknown context, a broken file.
+// Returns the endpoint that Docker's own client would use. The first of these that is set wins:
+// `explicit_address`, $DOCKER_HOST, $DOCKER_CONTEXT, currentContext of config.json,
+// unix:///var/run/docker.sock. Settings are read from $DOCKER_CONFIG, or from $HOME/.docker if it is not set.
+// Reads files, but sends nothing to an engine.
+// Throws Error(invalid) if the address cannot be parsed or is of an unsupported kind, if it means another
+// machine, if the context is unknown, or if a file is broken.
 [[nodiscard]] DockerEndpoint find_docker(const DockerEnvironment& env, const std::string& explicit_address);
 
 struct DockerOptions {
-  Seconds silence_max{120};  // of a call that is not a stream
-  // What a person says of the host's GPUs: more of those that the engine has discovered or NVIDIA's driver
-  // tells of, else which there are. Asked by Engine::gpus.
+  Seconds silence_max{120};  // longest silence of the engine during a call that is not a stream
+  // Returns the GPUs that the user has configured for the host. Engine::gpus() uses them to complete the GPUs
+  // that the engine or NVIDIA's driver reports, or as the list of GPUs if these report none.
   std::function<std::vector<Gpu>()> gpus = [] { return std::vector<Gpu>(); };
 };
 
-// Connects at the first call, not here. One connection for each call at a time, kept and used again. A
-// process that uses it ignores SIGPIPE from then on.
+// Does not connect before the first call. Each call has a connection for itself; idle connections are kept
+// and reused. The process ignores SIGPIPE from the first call on.
 [[nodiscard]] std::unique_ptr<Engine> open_docker(const DockerEndpoint& place,
                                                   const DockerOptions& options = {});
 
-// What is wrong with the trials' `docker` sections, each error with its path in the evaluated file: fields
-// that the Docker API does not have, values of a wrong type, and what combu itself needs. What is wrong with
-// the defaults' section, or with one that many trials share, is told once. Pure.
+// Returns the errors in the trials' `docker` sections, each with its path in the evaluated file: fields that
+// the Docker API does not have, values of a wrong type, and fields that combu needs for itself. An error in
+// the section of the defaults, or in a section that many trials share, is returned once. Pure function.
 [[nodiscard]] std::vector<Error> check_docker_sections(const Experiment& experiment);
 
 }  // namespace combu

@@ -1,7 +1,8 @@
 #pragma once
-// The Docker Engine API's endpoints that combu uses, one function each, by resource: api_system.cpp,
-// api_images.cpp, api_containers.cpp, api_networks.cpp, api_events.cpp. Each blocks until the answer is there
-// and throws Error as Connections does; an answer that makes no sense is `corrupt`.
+// The endpoints of the Docker Engine API that combu uses, one function for each. By resource: api_system.cpp,
+// api_images.cpp, api_containers.cpp, api_networks.cpp, api_events.cpp. Each function blocks until the answer
+// is complete. Each throws the errors of Connections::send_checked(), and Error(corrupt) for an answer that
+// cannot be understood.
 // https://docs.docker.com/reference/api/engine/
 
 #include <cstdint>
@@ -25,7 +26,7 @@ struct SystemFacts {
   std::string product;  // "Docker Engine", "Podman Engine"
   std::string version;
   Slots capacity;
-  std::vector<std::string> cdi_devices;  // their names; none before API 1.50
+  std::vector<std::string> cdi_devices;  // names of the devices; empty below API 1.50
 };
 [[nodiscard]] SystemFacts get_system(Connections& engine,
                                      const std::stop_token& stop);  // GET /version and /info
@@ -34,21 +35,22 @@ struct SystemFacts {
 
 struct ImageFacts {
   std::string id;
+  // "NAME@sha256:…" of the manifest by which the image was pulled, or the image's own id.
   std::string
       digest;  // of the manifest that it was pulled by, behind its repository and an @; else its own id
   std::string platform;  // "linux/amd64"
   bool has_healthcheck = false;
 };
-// GET /images/{name}/json; nullopt when there is none.
+// GET /images/{name}/json. Returns nullopt if there is no such image.
 [[nodiscard]] std::optional<ImageFacts> inspect_image(Connections& engine, const std::string& image,
                                                       const std::stop_token& stop);
 
 struct PullOptions {
   std::string image;
   std::string platform;
-  std::string registry_auth;  // X-Registry-Auth, or empty
+  std::string registry_auth;  // value of X-Registry-Auth; may be empty
 };
-// POST /images/create. `tell` is given the bytes of all layers as far as they are known.
+// POST /images/create. `tell` receives the bytes of all layers, as far as these are known.
 void pull_image(Connections& engine, const PullOptions& options,
                 const std::function<void(Bytes done, Bytes total)>& tell, const std::stop_token& stop);
 
@@ -69,11 +71,13 @@ struct ContainerSummary {
   std::int64_t created = 0;  // seconds since the epoch
   Labels labels;
   std::vector<PublishedPort> ports;
-  std::vector<std::string> networks;  // those it is on, by their names
+  std::vector<std::string> networks;  // names of the networks that the container is on
 };
 struct ContainerFilters {
-  std::vector<std::string> labels = {};  // those that have all of them: "name" or "name=value"
-  std::vector<std::string> states = {};  // those in one of them: "created", "running"; none: all
+  // Containers with all of these labels: "name" or "name=value".
+  std::vector<std::string> labels = {};
+  // Containers in one of these states: "created", "running". Empty: all states.
+  std::vector<std::string> states = {};
 };
 // GET /containers/json?all=1
 void list_containers(Connections& engine, const ContainerFilters& filters,
@@ -87,51 +91,53 @@ struct ContainerFacts {
   std::string state;
   int exit_code = 0;
   bool oom = false;
-  std::optional<Instant> ran_at;  // nullopt: not yet, like the next one
-  std::optional<Instant> ended_at;
+  std::optional<Instant> ran_at;    // nullopt if the container has not started
+  std::optional<Instant> ended_at;  // nullopt if the container has not ended
   std::string health;
   bool tty = false;
   Labels labels;
 };
-// GET /containers/{id or name}/json; nullopt when there is none. What the engine takes for running though
-// none of its processes is left is exited, with 255.
+// GET /containers/{id or name}/json. Returns nullopt if there is no such container. If the engine reports a
+// container as running although none of its processes is left, the state is "exited" and the exit code 255.
 [[nodiscard]] std::optional<ContainerFacts> inspect_container(Connections& engine, const std::string& which,
                                                               const std::stop_token& stop);
 
-// POST /containers/create: the answer as it is, since its 404 and 409 mean more than an error here.
+// POST /containers/create. Returns the answer with any status, because the caller needs to handle 404 and
+// 409.
 [[nodiscard]] HttpResponse create_container(Connections& engine, const Trial& trial,
                                             const nlohmann::json& body, const std::stop_token& stop);
 [[nodiscard]] std::string created_id(const HttpResponse& created);
 // PUT /containers/{id}/archive at the root folder.
 void put_archive(Connections& engine, const std::string& id, std::string tar, const std::stop_token& stop);
-// The same of one that is told piece by piece; as pack_inputs(), `pack` gives false when it was told to end.
+// The same for an archive that `pack` writes piece by piece. Like pack_inputs(), `pack` returns false if it
+// was asked to stop.
 void put_archive(Connections& engine, const std::string& id, const std::string& subject,
                  const std::function<bool(const HttpRequest::Tell&)>& pack, const std::stop_token& stop);
-// POST /containers/{id}/start; one that runs already is success.
+// POST /containers/{id}/start. A container that runs already is success.
 void start_container(Connections& engine, const std::string& id, const std::string& subject,
                      const std::stop_token& stop);
-// POST /containers/{id}/stop; one that has ended, or is gone, is success.
+// POST /containers/{id}/stop. A container that has ended or is gone is success.
 void stop_container(Connections& engine, const std::string& id, std::optional<Seconds> grace,
                     const std::stop_token& stop);
-// DELETE /containers/{id}?force=1&v=1, and, where a removal is under way already, POST /containers/{id}/wait
-// for its end. One that is gone is success.
+// DELETE /containers/{id}?force=1&v=1. If a removal is under way already, POST /containers/{id}/wait waits
+// for its end. A container that is gone is success.
 void remove_container(Connections& engine, const std::string& id, const std::string& subject,
                       const std::stop_token& stop);
 
-// DELETE /containers/{id}?v=1; false when it runs, or is being removed already.
+// DELETE /containers/{id}?v=1. Returns false if the container runs or is being removed already.
 [[nodiscard]] bool remove_unstarted_container(Connections& engine, const std::string& id,
                                               const std::stop_token& stop);
 
-// GET /containers/{id}/stats, once and without the second that the rates of `docker stats` take; nullopt for
-// one that does not run.
+// GET /containers/{id}/stats, one sample, without the second that `docker stats` needs to compute rates.
+// Returns nullopt if the container does not run.
 [[nodiscard]] std::optional<Usage> container_usage(Connections& engine, const std::string& id,
                                                    const std::stop_token& stop);
 
-// HEAD /containers/{id}/archive: `path`, or where it leads when it is a symbolic link; nullopt: nothing is
-// there.
+// HEAD /containers/{id}/archive. Returns `path`, or the target if `path` is a symbolic link. Returns nullopt
+// if there is no such path.
 [[nodiscard]] std::optional<std::string> find_path(Connections& engine, const std::string& id,
                                                    const std::string& path, const std::stop_token& stop);
-// GET /containers/{id}/archive; false: nothing is there.
+// GET /containers/{id}/archive. Returns false if there is no such path.
 bool get_archive(Connections& engine, const std::string& id, const std::string& path,
                  const std::function<void(std::string_view)>& tell, const std::stop_token& stop);
 
@@ -145,25 +151,27 @@ void read_logs(Connections& engine, const std::string& id, LogFormat format, con
 struct NetworkSummary {
   std::string id;
   std::string name;
-  std::string experiment;  // that it was made for; empty: not by combu
+  // the experiment that the network was created for; empty if combu did not create it
+  std::string experiment;
 };
 // GET /networks
 [[nodiscard]] std::vector<NetworkSummary> list_networks(Connections& engine,
                                                         const std::vector<std::string>& label_filters,
                                                         const std::stop_token& stop);
-// POST /networks/create: a bridge. One of this name that came meanwhile is success.
+// POST /networks/create: a bridge network. If another process has created one with this name meanwhile, that
+// is success.
 void create_network(Connections& engine, const std::string& name, const Labels& labels,
                     const std::stop_token& stop);
-// POST /networks/{name}/connect; repeatable.
+// POST /networks/{name}/connect. Repeatable.
 void connect_network(Connections& engine, const std::string& network, const std::string& container,
                      const nlohmann::json& endpoint, const std::stop_token& stop);
-// GET /networks/{name}: when it was made; nullopt when there is none.
+// GET /networks/{name}. Returns when the network was created; nullopt if there is no such network.
 [[nodiscard]] std::optional<Instant> network_created_at(Connections& engine, const std::string& name,
                                                         const std::stop_token& stop);
-// DELETE /networks/{id}: the answer as it is.
+// DELETE /networks/{id}. Returns the answer with any status.
 [[nodiscard]] HttpResponse remove_network(Connections& engine, const std::string& id,
                                           const std::stop_token& stop);
-// GET /networks/{id}: the names of the containers on it.
+// GET /networks/{id}. Returns the names of the network's containers.
 [[nodiscard]] std::vector<std::string> network_users(Connections& engine, const std::string& id,
                                                      const std::stop_token& stop);
 
@@ -175,29 +183,31 @@ struct ContainerEvent {
   Labels attributes;  // the container's labels, and name, image, exitCode
   Instant at{};
 };
-// GET /events of the last `back` with one of these actions, as far as the engine remembers them.
+// GET /events for past events. Returns the events of the last `back` that have one of these actions, as far
+// as the engine remembers them.
 [[nodiscard]] std::vector<ContainerEvent> past_events(Connections& engine,
                                                       const std::vector<std::string>& label_filters,
                                                       const std::vector<std::string>& actions, Seconds back,
                                                       const std::stop_token& stop);
-// GET /events, until the stream ends (returns) or `stop` is set (throws cancelled).
+// GET /events, as a stream. Returns when the stream ends; throws Error(cancelled) if `stop` is set.
 void read_events(Connections& engine, const std::vector<std::string>& label_filters,
                  const std::function<void()>& on_open, const std::function<void(const ContainerEvent&)>& take,
                  const std::stop_token& stop);
 
-// ---- What they share
+// ---- Common functions
 
-// Whether the engine has said no, and would again; otherwise nobody knows what it has done.
+// True if the engine has refused the request, and would refuse it again. After other errors the outcome of
+// the request is unknown.
 [[nodiscard]] inline bool is_definite(const Error& error) {
   return error.kind() == ErrorKind::not_found || error.kind() == ErrorKind::refused ||
          error.kind() == ErrorKind::conflict || error.kind() == ErrorKind::invalid;
 }
 
-// Seconds since the epoch, to the nanosecond, as `since` and `until` take them.
+// Returns seconds since the epoch with nanoseconds, in the format of the parameters `since` and `until`.
 [[nodiscard]] std::string timestamp_parameter(Instant timestamp);
-// The `filters` parameter, encoded: {"label": [...]} and more.
+// Returns the encoded `filters` parameter: {"label": [...]} and more.
 [[nodiscard]] std::string filters_parameter(const nlohmann::json& filters);
-// A request without a body.
+// Returns a request without a body.
 [[nodiscard]] HttpRequest request_of(const Connections& engine, const char* method, std::string target);
 
 }  // namespace combu::docker

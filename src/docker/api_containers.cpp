@@ -69,7 +69,8 @@ ContainerFacts facts_of(const json& body) {
   facts.oom = state.value("OOMKilled", false);
   facts.ran_at = parse_timestamp(text_at(state, "StartedAt"));
   facts.ended_at = parse_timestamp(text_at(state, "FinishedAt"));
-  // 20.10 takes the time of a start after it: what was over at once has ended before.
+  // Engine 20.10 sets StartedAt after the start: a container that ended at once would have ended earlier than
+  // it began.
   if (facts.state == "exited" && facts.ran_at && facts.ended_at)
     facts.ran_at = std::min(*facts.ran_at, *facts.ended_at);
   if (const auto health = state.find("Health"); health != state.end() && health->is_object()) {
@@ -83,10 +84,10 @@ ContainerFacts facts_of(const json& body) {
   return facts;
 }
 
-// Whether the engine lists any of its processes.
+// True if the engine lists at least one process of the container, or cannot list its processes.
 bool has_processes(Connections& engine, const std::string& id, const std::stop_token& stop) {
   const HttpResponse response = engine.send(request_of(engine, "GET", "/containers/" + id + "/top"), stop);
-  if (response.status != 200) return true;  // then it is believed
+  if (response.status != 200) return true;  // believe that the container runs
   return reading(engine, [&] {
     const json body = parse_json(response.body);
     const auto processes = body.find("Processes");
@@ -137,9 +138,9 @@ std::optional<ContainerFacts> inspect_container(Connections& engine, const std::
   if (response.status == 404) return std::nullopt;
   if (response.status != 200) throw error_of(response, which);
   ContainerFacts facts = reading(engine, [&] { return facts_of(parse_json(response.body)); });
-  // An engine that was killed in the middle of a start takes this for running when it is back, and does so
-  // for ever, though its process has ended meanwhile (20.10, one in a hundred; moby#41768). What it loses in
-  // another way it shows like this.
+  // An engine that was killed in the middle of a start may report the container as running for ever, although
+  // its process has ended (20.10, one in a hundred; moby#41768). If the engine loses a container in another
+  // way, it sets "exited" and 255 itself.
   if (facts.state == "running" && !facts.ran_at && !has_processes(engine, facts.id, stop)) {
     facts.state = "exited";
     facts.exit_code = k_exit_lost;
@@ -188,7 +189,7 @@ void start_container(Connections& engine, const std::string& id, const std::stri
 void stop_container(Connections& engine, const std::string& id, std::optional<Seconds> grace,
                     const std::stop_token& stop) {
   HttpRequest request = request_of(engine, "POST", "/containers/" + id + "/stop");
-  // The answer comes when the container has ended.
+  // The engine answers when the container has ended.
   request.silence_max = std::nullopt;
   if (grace) {
     const double seconds = std::ceil(grace->count());
@@ -229,7 +230,7 @@ std::optional<Usage> container_usage(Connections& engine, const std::string& id,
     const json& memory = json_at(body, "memory_stats");
     if (!memory.contains("usage")) return std::nullopt;
     const json& stats = json_at(memory, "stats");
-    // Of control groups of the first and of the second version.
+    // The name differs between version 1 and version 2 of control groups.
     const char* const name = stats.contains("total_inactive_file") ? "total_inactive_file" : "inactive_file";
     const std::int64_t inactive = integer_at(stats, name, 0, k_bytes_max);
     const std::int64_t used = integer_of(memory.at("usage"), 0, k_bytes_max);
@@ -273,7 +274,7 @@ HttpRequest archive_request(Connections& engine, const std::string& id, const st
   return request_of(engine, "GET", "/containers/" + id + "/archive?path=" + percent_encode(path));
 }
 
-// False: there is no such path. Reads no more of the archive than its beginning.
+// Returns false if there is no such path. Reads only the beginning of the archive.
 bool can_be_read(Connections& engine, const std::string& id, const std::string& path,
                  const std::stop_token& stop) {
   HttpRequest request = archive_request(engine, id, path);
@@ -294,14 +295,14 @@ bool can_be_read(Connections& engine, const std::string& id, const std::string& 
 
 }  // namespace
 
-// The answer is in a header: base64 of {name, size, mode, mtime, linkTarget}.
+// The result is in a header: base64 of {name, size, mode, mtime, linkTarget}.
 std::optional<std::string> find_path(Connections& engine, const std::string& id, const std::string& path,
                                      const std::stop_token& stop) {
   const HttpResponse response = engine.send(
       request_of(engine, "HEAD", "/containers/" + id + "/archive?path=" + percent_encode(path)), stop);
   if (response.status == 404) return std::nullopt;
   if (response.status != 200) {
-    // An answer to HEAD has no body. The same request by GET has one, which says why.
+    // An answer to HEAD has no body. The body of the same GET contains the reason.
     if (!can_be_read(engine, id, path, stop)) return std::nullopt;
     throw Error(ErrorKind::unavailable, path,
                 fmt::format("the engine answered HEAD with {}, and GET with 200", response.status));
@@ -309,7 +310,7 @@ std::optional<std::string> find_path(Connections& engine, const std::string& id,
   const std::string target = reading(engine, [&] {
     return parse_json(decode_base64(response.header("X-Docker-Container-Path-Stat"))).value("linkTarget", "");
   });
-  // An archive of it is of the whole image, and its entries have no folder of their own.
+  // An archive of the root would contain the whole image, and its entries would have no common folder.
   if (target == "/")
     throw Error(ErrorKind::invalid, path, "cannot be read: it is a link to the root of the file system");
   return target.empty() ? path : target;

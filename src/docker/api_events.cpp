@@ -13,7 +13,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::chrono::seconds k_looked_back{10};
-// Of past events. An engine remembers some hundred of them, each with the labels of a container.
+// Limit for past events. An engine remembers some hundred events, each with the labels of a container.
 constexpr std::size_t k_past_max = std::size_t{64} << 20U;
 
 ContainerEvent event_of(const json& event) {
@@ -64,10 +64,10 @@ void read_events(Connections& engine, const std::vector<std::string>& label_filt
                  const std::function<void()>& on_open, const std::function<void(const ContainerEvent&)>& take,
                  const std::stop_token& stop) {
   HttpRequest request;
-  // Health checks make three more events each time; the names asked for here are prefixes (moby:
-  // daemon/events/filter.go).
-  // 20.10 sends the head of its answer before it subscribes: what happens in between is told by asking for
-  // the last seconds, too (engines keep some hundred events). Where the clocks differ nothing but this is
+  // Ask only for the events that are needed, because each health check causes three more. The names are
+  // prefixes (moby: daemon/events/filter.go).
+  // Engine 20.10 sends the head of its answer before it subscribes. Asking for the last seconds too catches
+  // the events in between (engines keep some hundred events). If the clocks differ, only these events are
   // lost.
   request.target =
       fmt::format("/events?since={}&", whole_seconds(std::chrono::system_clock::now() - k_looked_back));

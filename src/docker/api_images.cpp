@@ -12,19 +12,19 @@ namespace {
 
 using nlohmann::json;
 
-// The longest pause of a pull without a word: unpacking one large layer.
+// Longest pause between two messages of a pull: the engine unpacks one large layer.
 constexpr Seconds k_pull_silence_max{1800};
 // An image has 127 layers at most (moby: layer/layer_store.go).
 constexpr std::size_t k_layers_max = 4096;
 
-// Adds up what the layers of one pull tell.
+// Sums the progress of the layers of one pull.
 class PullProgress {
  public:
-  // False when this line says nothing of bytes.
+  // Returns false if the line contains no byte counts.
   bool take(const json& line) {
     const auto detail = line.find("progressDetail");
     if (detail == line.end() || !detail->is_object() || !detail->contains("total")) return false;
-    // Unpacking counts from the start again.
+    // While the engine unpacks a layer, the count starts at zero again.
     if (text_at(line, "status") != "Downloading") return false;
     Layer& layer = layers_[text_at(line, "id")];
     if (layers_.size() > k_layers_max)
@@ -56,7 +56,7 @@ bool has_healthcheck(const json& image) {
   return test.is_array() && !test.empty() && test.front() != "NONE";
 }
 
-// An image may have been pulled from several repositories: the one that it is asked for by counts.
+// An image may have been pulled from several repositories: prefer the digest of `repository`.
 std::string reference_of(const json& image, const std::string& repository) {
   std::string reference;
   for (const json& one : json_at(image, "RepoDigests")) {
@@ -105,7 +105,7 @@ void pull_image(Connections& engine, const PullOptions& options,
   std::string failure;
   JsonPieces lines([&](std::string_view text) {
     const json line = parse_json(text);
-    // A failed pull may be a 200 whose stream says so (Engine 29, Podman).
+    // A failed pull may have status 200 and report the error in the stream (Engine 29, Podman).
     if (line.contains("error")) failure = text_at(line, "error");
     if (progress.take(line)) std::apply(tell, progress.sum());
   });

@@ -24,11 +24,11 @@ auto reading(const Connections& engine, const Read& read) {
     throw Error(ErrorKind::corrupt, engine.address().text(), error.message());
   }
 }
-// Far above what an engine has, so that sums of some thousand of them do not overflow.
+// Far above any real size, so that the sum of some thousand values does not overflow.
 inline constexpr std::int64_t k_bytes_max = std::int64_t{1} << 50U;
 inline constexpr std::int64_t k_epoch_seconds_max = 9'000'000'000;  // Instant ends in 2262
 
-// A string, or empty where it is absent or null.
+// Returns the member as a string; empty if it is absent or null.
 [[nodiscard]] std::string text_at(const nlohmann::json& object, const char* name);
 [[nodiscard]] Labels labels_at(const nlohmann::json& object, const char* name);
 

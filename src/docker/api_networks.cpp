@@ -25,7 +25,7 @@ std::vector<NetworkSummary> list_networks(Connections& engine, const std::vector
 void create_network(Connections& engine, const std::string& name, const Labels& labels,
                     const std::stop_token& stop) {
   HttpRequest request = request_of(engine, "POST", "/networks/create");
-  // 20.10 makes a second one of the same name unless CheckDuplicate is set.
+  // Engine 20.10 creates a second network of the same name unless CheckDuplicate is set.
   request.body =
       json_text(json{{"Name", name}, {"CheckDuplicate", true}, {"Driver", "bridge"}, {"Labels", labels}});
   const HttpResponse response = engine.send(std::move(request), stop);
@@ -37,7 +37,7 @@ void connect_network(Connections& engine, const std::string& network, const std:
   HttpRequest request = request_of(engine, "POST", "/networks/" + percent_encode(network) + "/connect");
   request.body = json_text(json{{"Container", container}, {"EndpointConfig", endpoint}});
   const HttpResponse response = engine.send(std::move(request), stop);
-  // 403: it is connected already (20.10: "endpoint with name … already exists in network …").
+  // 403: the container is connected already (20.10: "endpoint with name … already exists in network …").
   if (response.status != 200 && response.status != 403) throw error_of(response, network);
 }
 

@@ -12,7 +12,7 @@
 namespace combu::docker {
 namespace {
 
-// What containers of others hold.
+// The names and host ports of containers outside this experiment.
 class CollectionResult {
  public:
   void add(const ContainerSummary& container) {

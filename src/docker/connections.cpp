@@ -10,7 +10,7 @@
 namespace combu::docker {
 namespace {
 
-// A ping costs an engine nothing: one that does not answer it is stuck, or no engine.
+// Any engine answers a ping at once. If there is no answer, the engine hangs, or there is no engine.
 constexpr Seconds k_ping_silence_max{15};
 
 ErrorKind kind_of(int status) {
@@ -26,8 +26,8 @@ ErrorKind kind_of(int status) {
     case 504:
       return ErrorKind::unavailable;
     default:
-      // 500 too: a port in use, an unknown user and an unknown device are told by it, and a repeat is told
-      // the same.
+      // Status 500 included: the engine uses it for a port in use, an unknown user and an unknown device, and
+      // a repeat would get the same answer.
       return status >= 400 && status < 600 ? ErrorKind::refused : ErrorKind::corrupt;
   }
 }
@@ -107,8 +107,8 @@ void Connections::give_back(std::unique_ptr<Channel> channel) {
 }
 
 HttpResponse Connections::send_over_one(const HttpRequest& request, const std::stop_token& stop) {
-  // One whose call failed is not kept: after an engine's restart all that are idle are broken, and the next
-  // call takes a new one.
+  // Drop the connection if the call fails: after a restart of the engine all idle connections are broken, and
+  // the next call opens a new one.
   std::unique_ptr<Channel> channel = take();
   HttpResponse response = channel->send(request, stop);
   give_back(std::move(channel));
@@ -124,7 +124,7 @@ ApiVersion Connections::version(const std::stop_token& stop) {
   ping.target = "/_ping";
   ping.silence_max = std::min(options_.silence_max, k_ping_silence_max);
   const HttpResponse response = send_over_one(ping, stop);
-  // An engine names its version in every answer.
+  // An engine sends its API version with every answer.
   const std::string told = response.header("Api-Version");
   if (response.status != 200 && (!told.empty() || response.status >= 500)) {
     const Error error = error_of(response, address_.text());

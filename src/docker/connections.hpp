@@ -1,5 +1,5 @@
 #pragma once
-// The way to one engine: its connections, the API version, and what its refusals mean.
+// The connections to one engine, its API version, and the meaning of its error answers.
 
 #include <memory>
 #include <mutex>
@@ -20,12 +20,12 @@ struct ApiVersion {
   [[nodiscard]] std::string text() const;
 };
 
-// "1.41". Throws Error(corrupt) with an empty subject.
+// Parses "1.41". Throws Error(corrupt) with an empty subject.
 [[nodiscard]] ApiVersion parse_api_version(std::string_view text);
 
 inline constexpr ApiVersion k_api_oldest{1, 41};  // Docker Engine 20.10
 inline constexpr ApiVersion k_api_newest{
-    1, 51};  // the newest whose changes were read; engines serve older ones too
+    1, 51};  // the newest version whose changes were reviewed; newer engines support it too
 
 class Connections {
  public:
@@ -34,13 +34,15 @@ class Connections {
   [[nodiscard]] const Address& address() const { return address_; }
   [[nodiscard]] const DockerOptions& options() const { return options_; }
 
-  // The version to speak, asked for once by GET /_ping. Throws Error: refused when the engine is too old.
+  // Returns the API version to use. The first call asks the engine with GET /_ping. Throws Error(refused) if
+  // the engine is too old.
   ApiVersion version(const std::stop_token& stop);
 
-  // Sends `request` (its target without the version) over a connection of its own. Any status is an answer.
+  // Sends `request` over a connection that no other call uses meanwhile. The request's target does not
+  // contain the version. Returns answers of any status.
   HttpResponse send(HttpRequest request, const std::stop_token& stop);
 
-  // The same; a status other than 2xx is thrown, with `subject`.
+  // Like send(), but throws an Error with `subject` if the status is not 2xx.
   HttpResponse send_checked(HttpRequest request, const std::string& subject, const std::stop_token& stop);
 
  private:
@@ -50,21 +52,21 @@ class Connections {
 
   Address address_;
   DockerOptions options_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::vector<std::unique_ptr<Channel>> idle_;
   std::optional<ApiVersion> version_;
 };
 
-// What a refusal means, by its status alone; `subject` is what was asked for.
+// Returns the error that the status of an answer means. `subject`: what was requested.
 [[nodiscard]] Error error_of(const HttpResponse& response, const std::string& subject);
 
-// `text` as one line that is not too long.
+// Returns `text` as one line of limited length.
 [[nodiscard]] std::string one_line(std::string_view text);
 
-// The daemon's {"message": …} as it is, else the answer's body.
+// Returns the daemon's {"message": …} unchanged, or the body of the answer if there is none.
 [[nodiscard]] std::string full_message_of(const HttpResponse& response);
 
-// The same as one line.
+// Returns the message of the answer as one line.
 [[nodiscard]] std::string message_of(const HttpResponse& response);
 
 }  // namespace combu::docker

@@ -58,8 +58,8 @@ void add_ports(json& body, const Trial& trial) {
   }
 }
 
-// Mounts, not Binds: where the source is missing the engine says so, and does not make a folder that belongs
-// to root.
+// Mounts instead of Binds: if the source is missing, the engine reports an error instead of creating a folder
+// that belongs to root.
 void add_volumes(json& host, const Trial& trial) {
   for (const Volume& volume : trial.container.volumes) {
     json mount = {{"Type", volume.source_is_path ? "bind" : "volume"},
@@ -81,8 +81,8 @@ void add_networks(json& body, const Trial& trial, NetworksAtCreate at_create) {
   }
 }
 
-// One request for each way in which the engine is asked for devices: CDI's names hold a "=", else they are
-// NVIDIA's. A number of devices instead would give every container the first ones.
+// One device request for each kind of id: names of CDI devices contain "=", other ids are NVIDIA indices. A
+// request with a number of devices would give every container the first devices.
 void add_gpus(json& host, const Trial& trial) {
   json cdi = json::array();
   json nvidia = json::array();
@@ -93,8 +93,8 @@ void add_gpus(json& host, const Trial& trial) {
     host["DeviceRequests"].push_back({{"DeviceIDs", std::move(nvidia)}, {"Capabilities", {{"gpu"}}}});
 }
 
-// What the section says wins: objects are merged field by field, other values replaced. Mounts and Env are
-// added to, so that a section never loses what the trial's own fields ask for.
+// The section wins: objects are merged field by field, other values are replaced. Mounts and Env are
+// extended, so that a section never loses what the trial's own fields need.
 void merge(json& into, const json& section) {
   for (const auto& [name, value] : section.items()) {
     json& place = into[name];
@@ -129,7 +129,7 @@ json container_json(const Run& run, const Trial& trial, int attempt, NetworksAtC
   if (trial.slots.cpus.nano > 0) host["NanoCpus"] = trial.slots.cpus.nano;
   if (trial.slots.memory.count > 0) {
     host["Memory"] = trial.slots.memory.count;
-    // Else the engine allows as much swap on top of it.
+    // Without this the engine allows as much swap in addition.
     host["MemorySwap"] = trial.slots.memory.count;
   }
   if (settings.shm_size.count > 0) host["ShmSize"] = settings.shm_size.count;
@@ -138,7 +138,7 @@ json container_json(const Run& run, const Trial& trial, int attempt, NetworksAtC
   add_ports(body, trial);
   add_networks(body, trial, networks);
   if (!settings.docker.empty()) merge(body, parse_json(settings.docker));
-  // What the section says was meant for less memory than an attempt has after it was out of it.
+  // After a retry for lack of memory an attempt may have more memory than the section's MemorySwap allows.
   json& swap = body["HostConfig"]["MemorySwap"];
   if (swap.is_number_integer() && swap >= 0 && swap < trial.slots.memory.count)
     swap = trial.slots.memory.count;

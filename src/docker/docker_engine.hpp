@@ -17,13 +17,14 @@
 
 namespace combu::docker {
 
-// The signals that somebody has sent to containers through the engine. Safe for many threads.
+// The last signal that was sent to each container through the engine. Safe for many threads.
 class Signals {
  public:
   void sent(const std::string& id, int signal);
   void forget(const std::string& id);
-  // Whether one of them, or the SIGKILL that comes when it is not heeded, has ended it: one that most
-  // programs end by, or one that the exit code tells of.
+  // True if a signal that was sent through the engine ended the container. combu assumes so if most programs
+  // end by the last signal (SIGTERM, SIGKILL, SIGINT or SIGQUIT). It also assumes so if the exit code names
+  // the last signal, or SIGKILL, which follows an ignored signal.
   [[nodiscard]] bool ended(const std::string& id, std::optional<int> exit_code) const;
 
  private:
@@ -31,8 +32,8 @@ class Signals {
   std::map<std::string, int> last_;
 };
 
-// include/combu/engine.hpp holds for each verb. By verb: docker_engine.cpp, start.cpp, check.cpp,
-// prepare.cpp, gpus.cpp, release.cpp.
+// The contracts of the public functions are in include/combu/engine.hpp. They are implemented in
+// docker_engine.cpp, start.cpp, check.cpp, prepare.cpp, gpus.cpp and release.cpp.
 class DockerEngine : public Engine {
  public:
   DockerEngine(const DockerEndpoint& place, DockerOptions options);
@@ -54,7 +55,7 @@ class DockerEngine : public Engine {
   Released release(const Selector& selector, const Releasing& tell, std::stop_token stop) override;
 
  private:
-  // In one request. `networks`: those that each of them is on, in the same order.
+  // Lists with one request. `networks`: receives the networks of each returned attempt, in the same order.
   std::vector<Observation> list_once(const Selector& selector,
                                      std::vector<std::vector<std::string>>& networks,
                                      const std::stop_token& stop);
@@ -62,13 +63,13 @@ class DockerEngine : public Engine {
   void look_at_end(Observation& observation, const std::stop_token& stop);
   std::vector<std::string> ids_of(const Key& key, const std::stop_token& stop);
   ContainerFacts container_of(const Key& key, const std::stop_token& stop);
-  // The container of an attempt, made now or found there: an earlier call made it, and its answer was lost.
+  // The container of an attempt. Either this call created it, or an earlier call whose answer was lost.
   struct Place {
     std::string id;
     bool was_there = false;
-    std::optional<Observation> running;  // of one that runs already, or has ended
+    std::optional<Observation> running;  // set if the container runs already or has ended
   };
-  // nullopt: the created container cannot be started or has gone, and the start begins again.
+  // Returns nullopt if the created container cannot be started or is gone; the start must begin again.
   std::optional<StartResult> try_start(const Run& run, const Trial& trial, int attempt,
                                        const std::stop_token& stop);
   StartResult start_repeatedly(const Run& run, const Trial& trial, int attempt, const std::stop_token& stop);
@@ -77,8 +78,10 @@ class DockerEngine : public Engine {
   ContainerFacts holder_of_name(const Run& run, const Trial& trial, int attempt, const std::stop_token& stop);
   std::shared_ptr<const SharedListing::Containers> list_claims(const std::stop_token& stop);
   std::optional<Observation> rival_of(const std::string& id, const Slots& slots, const std::stop_token& stop);
-  // `holder`: there is none, since it and others came before. Contested without one: others came later, and
-  // will let go.
+  // The room that other containers leave for a container's CPUs and memory. There is room if `is_contested`
+  // is false. If `holder` is set, that container and others that were created earlier leave no room. If only
+  // `is_contested` is set, the room is taken by containers that were created later; their starts will give
+  // up.
   struct Room {
     bool is_contested = false;
     std::optional<ContainerSummary> holder = {};
@@ -87,12 +90,13 @@ class DockerEngine : public Engine {
                               std::vector<ContainerSummary> others, const std::stop_token& stop);
   [[nodiscard]] Slots capacity(const std::stop_token& stop);
   [[nodiscard]] bool lives(const std::string& id, const std::stop_token& stop);
-  // Observation::digest of a container.
+  // Returns Observation::digest of a container.
   std::string digest_of(const std::string& id, const std::string& image, const std::stop_token& stop);
-  // Gives Observation::inputs.
+  // Returns Observation::inputs.
   std::vector<std::string> add_to_created(const std::string& id, const Trial& trial,
                                           const std::stop_token& stop);
-  // The networks that the selected attempts are on, each with the trials of those that are kept.
+  // The networks that the selected attempts use. For each network, the trials of those attempts that are
+  // kept.
   using UsedNetworks = std::map<std::string, std::vector<std::string>>;
   std::vector<NetworkSummary> networks_to_release(const Selector& selector, const UsedNetworks& used,
                                                   const std::stop_token& stop);
@@ -103,18 +107,19 @@ class DockerEngine : public Engine {
   Signals signals_;
   SharedListing claims_;
   std::mutex capacity_mutex_;
-  std::optional<Slots> capacity_;  // of the host; known when it was asked for first
+  std::optional<Slots> capacity_;  // capacity of the host; set by the first query
   std::string config_folder_;
   std::function<std::vector<Gpu>()> configured_gpus_;
 };
 
 [[nodiscard]] Observation observation_of(ContainerSummary&& container, Identity&& identity);
 
-// "x (image y)", and of which experiment: who holds a name or a port.
+// Returns a text that names the holder of a name or a port: "the container x (image y) of the experiment z,
+// run r".
 [[nodiscard]] std::string holder_text(const std::string& name, const std::string& image,
                                       const Labels& labels);
 
-// Whether the selector's trials, if it names any, include this one. A set made once for a whole listing.
+// True if the selector names no trials, or names this one. Sorts the names once for a whole listing.
 class TrialFilter {
  public:
   explicit TrialFilter(const Selector& selector);

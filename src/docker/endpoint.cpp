@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-// nullopt when there is no such file.
+// Returns nullopt if there is no such file.
 std::optional<json> read_json(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return std::nullopt;
@@ -31,7 +31,7 @@ std::string setting_at(const json& object, const char* name) {
   return at != object.end() && at->is_string() ? at->get<std::string>() : "";
 }
 
-// An address that Docker's own settings name.
+// Parses an address from Docker's own settings.
 Address address_from(const std::string& source, const std::string& text) {
   try {
     return parse_address(text);
@@ -40,7 +40,7 @@ Address address_from(const std::string& source, const std::string& text) {
   }
 }
 
-// Docker keeps a context in contexts/meta/SHA256-OF-ITS-NAME/meta.json, its name inside.
+// Docker stores a context in contexts/meta/SHA256-OF-ITS-NAME/meta.json; the file contains the name.
 Address address_of_context(const std::filesystem::path& config_folder, const std::string& name) {
   std::error_code ignored;
   for (const auto& entry :
@@ -64,7 +64,7 @@ Address address_of_context(const std::filesystem::path& config_folder, const std
 
 namespace {
 
-// Plain TCP carries registries' passwords as they are, and gives root to whoever answers.
+// Plain TCP exposes registry passwords, and gives root to anyone who can connect.
 bool is_this_machine(const Address& address) {
   in_addr number{};
   const bool is_loopback = inet_pton(AF_INET, address.host.c_str(), &number) == 1 &&

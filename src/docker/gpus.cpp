@@ -1,7 +1,7 @@
-// The GPUs of the engine's host, and who has which, and who holds its CPUs and memory. There is no server
-// that could give them out: a container claims what its labels say, from when it is created, and is started
-// only when a listing shows no other container with one of its GPUs, and room for the rest. Of two the one
-// that was created later lets go.
+// The engine's GPUs, and which containers hold them and the host's CPUs and memory.
+// No server assigns these slots. A container claims the slots in its labels as soon as it is created. It is
+// started only if a listing shows no other container with one of its GPUs, and enough CPUs and memory. Of two
+// competing containers, the one that was created later gives up.
 
 #include <algorithm>
 #include <charconv>
@@ -26,23 +26,22 @@ namespace combu::docker {
 namespace {
 
 constexpr std::string_view k_nvidia = "nvidia.com/gpu=";
-// nvidia-smi takes seconds while the driver loads.
+// nvidia-smi takes seconds while the driver is loading.
 constexpr Seconds k_nvidia_time_max{30};
 constexpr std::size_t k_nvidia_output_max = std::size_t{1} << 20U;
 
-// A claim that has not been started for so long is of a process that is dead: nobody else may be kept off by
-// it.
+// If a claim is not started for this long, its process is dead. The claim must not block others.
 constexpr std::int64_t k_claim_seconds_max = 30;
-// A later claim is let go within a moment.
+// Owners of later claims give these up within a moment.
 constexpr Seconds k_look_again{0.05};
 constexpr int k_looks_max = 100;
 
-// "0", and "0:1" of a GPU in parts.
+// Also true for "0:1", a part of a partitioned GPU.
 bool is_number(std::string_view name) {
   return !name.empty() && name.find_first_not_of("0123456789:") == std::string_view::npos;
 }
 
-// One name of each. A device may have several: its number, its UUID, and one that stands for all.
+// Returns one id for each GPU. A device may have several: its index, its UUID, and "all" for all devices.
 std::vector<Gpu> gpus_of_cdi(const std::vector<std::string>& devices) {
   const auto class_of = [](const std::string& id) { return id.substr(0, id.find('=') + 1); };
   const auto name_of = [](const std::string& id) { return id.substr(id.find('=') + 1); };
@@ -59,7 +58,8 @@ std::vector<Gpu> gpus_of_cdi(const std::vector<std::string>& devices) {
   return gpus;
 }
 
-// The GPUs that NVIDIA's driver lists; none without nvidia-smi. Throws Error(cancelled) at a stop.
+// Returns the GPUs that NVIDIA's driver lists; empty if there is no nvidia-smi. Throws Error(cancelled) if
+// `stop` is set.
 std::vector<Gpu> gpus_of_nvidia(const std::stop_token& stop) {
   const ProgramEnd end = run_program({.arguments = {"nvidia-smi", "--query-gpu=index,uuid,memory.total,name",
                                                     "--format=csv,noheader,nounits"},
@@ -76,7 +76,7 @@ std::vector<Gpu> gpus_of_nvidia(const std::stop_token& stop) {
     char kind[256];
     char size[32];
     std::int64_t mebibytes = 0;
-    // "0, GPU-5d1f…, 81559, NVIDIA H100 80GB HBM3"
+    // Example: "0, GPU-5d1f…, 81559, NVIDIA H100 80GB HBM3"
     if (std::sscanf(line.c_str(), " %31[^,], %127[^,], %31[^,], %255[^\n]", id, uuid, size, kind) == 4 &&
         std::from_chars(size, size + std::strlen(size), mebibytes).ec == std::errc())
       gpus.push_back({.id = id, .uuid = uuid, .kind = kind, .memory = Bytes{mebibytes << 20U}});
@@ -84,7 +84,7 @@ std::vector<Gpu> gpus_of_nvidia(const std::stop_token& stop) {
   return gpus;
 }
 
-// What is known of the same GPU elsewhere.
+// Fills missing fields from entries of the same GPU in `known`.
 void add_what_is_known(std::vector<Gpu>& gpus, const std::vector<Gpu>& known) {
   for (Gpu& gpu : gpus) {
     const auto same = std::ranges::find_if(known, [&](const Gpu& other) {
@@ -98,7 +98,7 @@ void add_what_is_known(std::vector<Gpu>& gpus, const std::vector<Gpu>& known) {
   }
 }
 
-// A GPU of NVIDIA's goes by its number, whichever way the engine is asked for it.
+// An NVIDIA GPU is identified by its index, whether it is requested through CDI or through NVIDIA's driver.
 std::string_view device_of(std::string_view id) {
   return id.starts_with(k_nvidia) ? id.substr(k_nvidia.size()) : id;
 }
@@ -127,7 +127,7 @@ Slots DockerEngine::capacity(const std::stop_token& stop) {
   return *capacity_;
 }
 
-// What lives of those that may hold slots.
+// Lists the containers that may hold slots and are not over.
 std::shared_ptr<const SharedListing::Containers> DockerEngine::list_claims(const std::stop_token& stop) {
   return claims_.after_now([&] {
     SharedListing::Containers containers;
@@ -138,9 +138,9 @@ std::shared_ptr<const SharedListing::Containers> DockerEngine::list_claims(const
   });
 }
 
-// Whoever holds what the container `id` claims, or has claimed it before that one did; nullopt when that one
-// has it for itself. Two that look at the same time both see each other, so that never both start: the later
-// one lets go, and the earlier one looks until it has.
+// Returns an attempt that holds slots of the container `id`, or that claimed them earlier; nullopt if `id`
+// has them for itself. If two containers check at the same time, both see each other, so that never both
+// start. The later one gives up; the earlier one checks again until this has happened.
 std::optional<Observation> DockerEngine::rival_of(const std::string& id, const Slots& slots,
                                                   const std::stop_token& stop) {
   const auto seen = [](ContainerSummary&& rival) {
@@ -150,7 +150,7 @@ std::optional<Observation> DockerEngine::rival_of(const std::string& id, const S
   for (int look = 1;; ++look) {
     std::optional<std::int64_t> own_created;
     std::vector<ContainerSummary> rivals;
-    std::vector<ContainerSummary> others;  // that hold CPUs or memory
+    std::vector<ContainerSummary> others;  // containers that hold CPUs or memory
     const auto claims = list_claims(stop);
     for (const ContainerSummary& container : *claims) {
       const auto identity = identity_of(container.labels, container.name);
@@ -162,7 +162,7 @@ std::optional<Observation> DockerEngine::rival_of(const std::string& id, const S
         others.push_back(container);
       }
     }
-    // It has been removed as a claim of the dead, and cannot be started.
+    // Another process removed the container as a claim that was too old: it cannot be started.
     if (!own_created && !inspect_container(connections_, id, stop)) return std::nullopt;
     std::erase_if(rivals, [&](const ContainerSummary& rival) {
       if (rival.state != "created") return !lives(rival.id, stop);
@@ -185,8 +185,8 @@ std::optional<Observation> DockerEngine::rival_of(const std::string& id, const S
   }
 }
 
-// Whether `others` leave room for the container `id`, which was created then. What runs counts, and what has
-// been created within a moment and may be about to.
+// Returns whether `others` leave enough CPUs and memory for the container `id`, which was created at
+// `created`. Running containers count, and recently created ones, which may be about to start.
 DockerEngine::Room DockerEngine::room_for(const std::string& id, std::int64_t created, const Slots& slots,
                                           std::vector<ContainerSummary> others, const std::stop_token& stop) {
   if (slots.cpus.nano == 0 && slots.memory.count == 0) return {};
@@ -208,12 +208,12 @@ DockerEngine::Room DockerEngine::room_for(const std::string& id, std::int64_t cr
   };
   if (is_there(is_before)) return {.is_contested = true};
   std::erase_if(others, [&](const ContainerSummary& other) { return !is_before(other); });
-  // What has come last is what the caller knows least of.
+  // The caller is least likely to know of the newest container.
   const auto last = std::ranges::max_element(others, {}, &ContainerSummary::created);
   return {.is_contested = true, .holder = std::move(*last)};
 }
 
-// What a listing says of a container that ends is a moment late.
+// True if the container runs. Inspects it, because a listing shows its end a moment too late.
 bool DockerEngine::lives(const std::string& id, const std::stop_token& stop) {
   const std::optional<ContainerFacts> container = inspect_container(connections_, id, stop);
   return container && parse_status(container->state, "").phase == Phase::running;

@@ -17,14 +17,14 @@ Error too_large(const char* what, std::size_t bytes_max) {
           fmt::format("{} is larger than {}", what, to_string(Bytes{static_cast<std::int64_t>(bytes_max)}))};
 }
 
-// Of what may stand between two objects.
+// True for characters that may separate two objects.
 bool is_between(char letter) {
   return letter == ' ' || letter == '\t' || letter == '\r' || letter == '\n' || letter == ',';
 }
 
 }  // namespace
 
-// From `at` to the end of the object, or of the bytes.
+// Scans from `at` to the end of the object or of `bytes`.
 void JsonPieces::scan_object(std::string_view bytes, std::size_t& at) {
   const std::size_t begin = at;
   for (; at < bytes.size(); ++at) {

@@ -25,7 +25,7 @@ std::optional<RunId> parse_run(const std::string& text) {
   }
 }
 
-// What another version of combu may have written otherwise holds nothing that can be counted.
+// Labels of another version of combu may have another format; such a value counts as zero.
 Slots parse_slots(const std::string& cpus, const std::string& memory, const std::string& gpus) {
   Slots slots;
   std::istringstream ids(gpus);

@@ -1,5 +1,5 @@
 #pragma once
-// How an attempt is found again: the labels that its container carries.
+// The labels that combu sets on containers, and by which it finds attempts again.
 
 #include <map>
 #include <optional>
@@ -18,12 +18,14 @@ inline constexpr const char* k_label_file = "combu.file";
 inline constexpr const char* k_label_run = "combu.run";
 inline constexpr const char* k_label_trial = "combu.trial";
 inline constexpr const char* k_label_attempt = "combu.attempt";
-// All of them on every container: an image made from one (`docker commit`) has its labels, and gives them to
-// what does not say otherwise.
+// Every container carries all labels: an image made from a container (`docker commit`) has its labels, and
+// passes them on to containers that do not set their own.
 inline constexpr const char* k_label_service = "combu.service";  // "true" or "false"
-inline constexpr const char* k_label_cpus = "combu.cpus";      // "1.5": what it holds of the host, as others
-inline constexpr const char* k_label_memory = "combu.memory";  // bytes     count it; 0: nothing
-inline constexpr const char* k_label_gpus = "combu.gpus";      // "0,1": Gpu::id of each; empty: none
+// "1.5": CPUs that the attempt reserves on its host; 0: none
+inline constexpr const char* k_label_cpus = "combu.cpus";
+// bytes of memory that it reserves; 0: none
+inline constexpr const char* k_label_memory = "combu.memory";
+inline constexpr const char* k_label_gpus = "combu.gpus";  // "0,1": Gpu::id of each; empty: none
 
 using Labels = std::map<std::string, std::string, std::less<>>;
 
@@ -38,14 +40,14 @@ struct Identity {
 [[nodiscard]] Labels labels_of(const Run& run, const Trial& trial, int attempt);
 [[nodiscard]] Labels network_labels_of(const Run& run);
 
-// nullopt when it is not ours: when they are not all there and sound, or are those of another container,
-// which the image of this one was made from (`name`: this one's).
+// Returns nullopt if the container is not combu's: labels are missing or invalid, or they belong to another
+// container from which this container's image was made. `name`: the name of this container.
 [[nodiscard]] std::optional<Identity> identity_of(const Labels& labels, std::string_view name);
 
-// Whether the labels of the container that has the trial's name are those of this attempt of this experiment.
+// True if these labels, of the container with the trial's name, belong to this attempt of this experiment.
 [[nodiscard]] bool are_labels_of(const Labels& labels, const Run& run, const std::string& trial, int attempt);
 
-// The `label` filters ("combu.run=x") of what the selector selects, but for its trials: a filter cannot say
+// Returns the `label` filters ("combu.run=x") of the selector, without its trials: a filter cannot express
 // "one of".
 [[nodiscard]] std::vector<std::string> label_filters(const Selector& selector);
 [[nodiscard]] std::vector<std::string> label_filters(const Key& key);

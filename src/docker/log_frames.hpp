@@ -1,5 +1,5 @@
 #pragma once
-// Takes a container's multiplexed log apart.
+// Splits a container's multiplexed log.
 
 #include <cstddef>
 #include <optional>
@@ -10,19 +10,20 @@
 
 namespace combu::docker {
 
-// Maximum size in bytes of a piece that has a time. A longer text is told in pieces of this size and a rest,
-// all with the same time. The cuts depend on the text alone: a later reading of the log has the same pieces.
+// Maximum size in bytes of a piece that has a time. A longer text is split into pieces of this size and a
+// rest, all with the same time. The cuts depend only on the text, so that a later reading of the log returns
+// the same pieces.
 inline constexpr std::size_t k_timed_piece_max = std::size_t{64} << 10U;
 
-// One message of the engine's log: a moment, a blank, a text. Holds at most one piece.
+// One message of the engine's log: a time, a blank, a text. Buffers at most one piece.
 class TimedMessage {
  public:
   explicit TimedMessage(LogTell tell) : tell_(std::move(tell)) {}
 
-  // The next bytes of it. Throws Error(corrupt) with an empty subject.
+  // Adds bytes of the message. Throws Error(corrupt) with an empty subject if the time cannot be parsed.
   void feed(LogStream stream, std::string_view bytes);
-  // Tells the rest of the text; a message of an empty text has one empty piece. What is fed next is of
-  // another message. Throws Error(corrupt) with an empty subject if the message has no moment.
+  // Ends the message and passes the rest of its text on; an empty text becomes one empty piece. The next
+  // feed() begins another message. Throws Error(corrupt) with an empty subject if the message has no time.
   void end(LogStream stream);
   [[nodiscard]] bool is_open() const { return at_ || !held_.empty(); }
 
@@ -31,12 +32,12 @@ class TimedMessage {
 
   LogTell tell_;
   std::optional<Instant> at_;
-  std::string held_;  // of the moment, then of the text
+  std::string held_;  // the time until it is complete, then text
   bool has_told_ = false;
 };
 
-// Each frame has a header of eight bytes: the stream (0 and 1 out, 2 err, 3 the engine's own errors), three
-// zeros, the length as a big-endian number (Docker Engine API, ContainerAttach, "Stream format").
+// Each frame has a header of eight bytes: the stream (0 and 1 out, 2 err, 3 errors of the engine itself),
+// three zeros, and the length as a big-endian number (Docker Engine API, ContainerAttach, "Stream format").
 class LogFrames {
  public:
   // `timed`: each frame is one TimedMessage.
@@ -55,18 +56,18 @@ class LogFrames {
   bool timed_;
   unsigned char header_[k_header_size] = {};
   std::size_t header_filled_ = 0;
-  std::size_t left_ = 0;  // of the frame's body
+  std::size_t left_ = 0;  // remaining bytes of the frame's body
   LogStream stream_ = LogStream::out;
 };
 
-// The log of a container that has a terminal is not multiplexed. Each line is one TimedMessage.
+// Splits the log of a container with a terminal, which is not multiplexed. Each line is one TimedMessage.
 class TimedLines {
  public:
   explicit TimedLines(LogTell tell) : message_(std::move(tell)) {}
 
   // Throws Error(corrupt) with an empty subject.
   void feed(std::string_view bytes);
-  // A last line without an end.
+  // Passes on a last line that has no line end.
   void end();
 
  private:

@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t k_pulls_in_flight = 4;
 constexpr Seconds k_credential_program_max{30};
 
-// One image, however many trials have it.
+// One image, for all trials that use it.
 struct Wanted {
   std::string image;
   std::string platform;
@@ -31,13 +31,13 @@ struct Wanted {
   std::optional<Error> error;
 };
 
-using ImageKey = std::pair<std::string, std::string>;  // reference, platform
+using ImageKey = std::pair<std::string, std::string>;  // reference and platform
 
 ImageKey key_of(const Trial& trial) {
   return {trial.image, trial.platform};
 }
 
-// always before missing before never: what one trial asks for is good for the others.
+// If trials disagree, the eagerest setting counts: always, then missing, then never.
 int eagerness(Pull pull) {
   return pull == Pull::always ? 2 : pull == Pull::missing ? 1 : 0;
 }
@@ -60,7 +60,7 @@ std::string needed_by(const std::vector<std::string>& trials) {
 }
 
 bool is_of_platform(const ImageFacts& facts, const std::string& platform) {
-  // "linux/arm/v7": the variant is not told by every engine.
+  // Not every engine reports the variant: "v7" of "linux/arm/v7".
   return platform.empty() || platform == facts.platform || platform.starts_with(facts.platform + "/");
 }
 
@@ -132,11 +132,11 @@ class ImagePreparer {
 bool checks_its_health(const Trial& trial, const std::map<ImageKey, Wanted>& images) {
   const Wanted& image = images.at(key_of(trial));
   if (trial.healthcheck && !trial.healthcheck->test.empty()) return trial.healthcheck->test.front() != "NONE";
-  // What cannot be known counts as sound: the missing image is told already.
+  // If the image is missing, assume that it has a health check: the missing image is already reported.
   return !image.facts || image.facts->has_healthcheck;
 }
 
-// Whom to wait for until they are healthy, though nothing ever tells whether they are.
+// Adds an error for each trial that others wait for to be healthy, although it has no health check.
 void check_health(const Run& run, const std::map<ImageKey, Wanted>& images, std::vector<Error>& errors) {
   std::unordered_map<std::string, const Trial*> by_name;
   for (const Trial& trial : run.experiment.trials) by_name.emplace(trial.name, &trial);

@@ -10,17 +10,17 @@ namespace combu::docker {
 namespace {
 
 constexpr std::size_t k_removals_in_flight = 8;
-constexpr int k_network_in_use = 403;  // also what an engine answers for a network of its own
+constexpr int k_network_in_use = 403;  // an engine also answers this for its own networks
 
-// Whether this error is about the one thing, not about the engine.
+// True if the error concerns one container or network, not the engine.
 bool concerns_one(const Error& error) {
   return error.kind() == ErrorKind::refused || error.kind() == ErrorKind::conflict;
 }
 
 std::string still_used_by(const std::vector<std::string>& names) {
   constexpr std::size_t k_named = 3;
-  // https://github.com/moby/moby/issues/42119: its count of endpoints can go wrong when many start or end at
-  // once.
+  // If many containers start or end at once, the engine's count of endpoints can become wrong:
+  // https://github.com/moby/moby/issues/42119
   if (names.empty())
     return "the engine counts it as used, though no container is on it: a restart of the engine mends that, "
            "and "
@@ -65,8 +65,9 @@ Released DockerEngine::release(const Selector& selector, const Releasing& tell, 
   return released;
 }
 
-// Those that were made for what is selected; and of those that it used, what an experiment has left behind of
-// which nothing else is there: its own kill could not remove them while they were in use.
+// Returns the networks that were created for the selected runs or experiments. Adds networks that the
+// selected attempts use and whose own experiment has no attempts left: `combu kill` of that experiment could
+// not remove them while they were in use.
 std::vector<NetworkSummary> DockerEngine::networks_to_release(const Selector& selector,
                                                               const UsedNetworks& used,
                                                               const std::stop_token& stop) {
@@ -87,7 +88,8 @@ std::vector<NetworkSummary> DockerEngine::networks_to_release(const Selector& se
 void DockerEngine::release_networks(const Selector& selector, const UsedNetworks& used, Released& released,
                                     const std::stop_token& stop) {
   for (const NetworkSummary& network : networks_to_release(selector, used, stop)) {
-    // An engine removes a network whose containers have all ended.
+    // An engine removes a network whose containers have all ended; networks of attempts that are kept must
+    // stay.
     if (const auto user = used.find(network.name); user != used.end() && !user->second.empty()) {
       released.in_use.emplace_back(ErrorKind::conflict, network.name, still_used_by(user->second));
       continue;

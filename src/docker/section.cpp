@@ -126,7 +126,7 @@ constexpr ApiField k_host_config[] = {
     {"VolumesFrom", Shape::list},
 };
 
-// "" when it has the shape.
+// Returns an empty text if `value` has the shape, otherwise the error message.
 std::string_view lacks_shape(const json& value, Shape shape) {
   switch (shape) {
     case Shape::text:
@@ -147,16 +147,16 @@ std::string_view lacks_shape(const json& value, Shape shape) {
 
 struct Found {
   std::vector<Error> errors;
-  std::unordered_set<std::string> in_defaults;  // what a trial only has from there
+  std::unordered_set<std::string> in_defaults;  // errors that were found in the defaults
 };
 
 class SectionCheck {
  public:
-  // `owner` is where the section stands: a trial's path, or "defaults".
+  // `owner`: the path of the section's trial, or "defaults".
   SectionCheck(std::string_view owner, const Trial* trial, Found& found)
       : owner_(owner), trial_(trial), found_(found) {}
 
-  // What is the same for all trials that share the section.
+  // Checks everything that is the same for all trials that share the section.
   void check(const json& section) {
     check_fields(section, "", k_config);
     if (const json* host = object_at(section, "HostConfig")) check_host(*host);
@@ -169,7 +169,7 @@ class SectionCheck {
     }
   }
 
-  // What the trial's own fields reserve must not be undone behind them.
+  // Checks that the section does not override fields that the trial reserves.
   void check_reserved(const json& section) {
     const json* host = object_at(section, "HostConfig");
     if (host == nullptr) return;

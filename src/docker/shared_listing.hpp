@@ -11,13 +11,14 @@
 
 namespace combu::docker {
 
-// One listing for all who ask for one at about the same time: an engine takes milliseconds for each
-// container, and every start looks at those of all others. Safe for many threads.
+// Shares one listing among all callers that need one at about the same time. An engine takes milliseconds for
+// each container, and every start needs a listing of all others. Safe for many threads.
 class SharedListing {
  public:
   using Containers = std::vector<ContainerSummary>;
 
-  // One that `ask` has begun after this call, by this or another thread. Throws what `ask` throws.
+  // Returns a listing that began after this call, in this or another thread. Blocks. Throws the errors of
+  // `ask`.
   std::shared_ptr<const Containers> after_now(const std::function<Containers()>& ask) {
     std::unique_lock lock(mutex_);
     const std::uint64_t wanted = begun_ + 1;

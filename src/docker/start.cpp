@@ -49,37 +49,39 @@ Observation observation_of(const Run& run, const Trial& trial, int attempt, cons
   return observation;
 }
 
-// One that is over, or was never started: it makes room.
+// True if the container belongs to an earlier attempt of the same trial and run, and does not run. Such a
+// container can be removed.
 bool is_earlier_attempt(const ContainerFacts& container, const Run& run, const Trial& trial, int attempt) {
   const std::optional<Identity> identity = identity_of(container.labels, trial.name);
   return identity && identity->key.run == run.id && identity->key.trial == trial.name &&
          identity->key.attempt < attempt && parse_status(container.state, "").phase != Phase::running;
 }
 
-// Each begins with a container that is created or adopted. More than one is needed after an earlier attempt,
-// and after the death of an engine or of another process that had a claim.
+// Each try creates or adopts one container. A second try is needed after an earlier attempt, or after the
+// death of an engine or of another process that had claimed the slots.
 constexpr int k_tries_max = 5;
 
 enum class AfterFailure {
-  rethrow,             // the created container stays: a listing shows it, and a release removes it
-  remove_and_rethrow,  // a claim that comes to nothing is given up
+  rethrow,             // the created container stays: listings show it, and release() removes it
+  remove_and_rethrow,  // gives the claim on the slots up
   begin_again,
 };
 
 // The container of a start that failed.
 struct Failed {
-  bool was_there = false;  // an earlier call created it
-  bool claims = false;     // it holds slots
-  bool is_gone = false;    // another process, which wanted its slots, removed it as a claim that was too old
+  bool was_there = false;  // created by an earlier call
+  bool claims = false;     // the container holds slots
+  // Another process that needed the slots removed the container, because its claim was too old.
+  bool is_gone = false;
 };
 
-// Decides how a start goes on that failed after its container had been created.
+// Decides what to do when a start failed after its container had been created.
 AfterFailure after_failure(const Error& error, const Failed& container) {
-  // An engine that died in the middle of a start may be unable to start that container ever again ("task …:
+  // If an engine dies in the middle of a start, it may never be able to start that container again ("task …:
   // already exists", 20.10).
   const bool is_useless = container.was_there && error.kind() == ErrorKind::refused;
   if (is_useless || container.is_gone) return AfterFailure::begin_again;
-  // A container that may have been started after all is left to the repeat of the call.
+  // If the container may have been started after all, a repeat of the call adopts it.
   return container.claims && is_definite(error) ? AfterFailure::remove_and_rethrow : AfterFailure::rethrow;
 }
 
@@ -123,7 +125,7 @@ std::optional<StartResult> DockerEngine::try_start(const Run& run, const Trial& 
   if (claims) {
     if (auto rival = rival_of(place.id, trial.slots, stop)) {
       if (remove_unstarted_container(connections_, place.id, stop)) return TakenByOther{*std::move(rival)};
-      return std::nullopt;  // an earlier call has started it after all
+      return std::nullopt;  // an earlier call has started the container after all
     }
   }
   auto created = asked;
@@ -150,7 +152,7 @@ std::optional<StartResult> DockerEngine::try_start(const Run& run, const Trial& 
   return started;
 }
 
-// A name may stand for another image since prepare().
+// The image is inspected again, because its name may mean another image than in prepare().
 std::string DockerEngine::digest_of(const std::string& id, const std::string& image,
                                     const std::stop_token& stop) {
   try {
@@ -159,11 +161,11 @@ std::string DockerEngine::digest_of(const std::string& id, const std::string& im
     const std::optional<ImageFacts> named = inspect_image(connections_, image, stop);
     return named && named->id == container->image_id ? named->digest : container->image_id;
   } catch (const Error&) {
-    return "";  // it has been started nevertheless
+    return "";  // the start has succeeded nevertheless
   }
 }
 
-// nullopt: what had the trial's name is removed.
+// Returns nullopt if a container that had the trial's name was removed; the caller must try again.
 std::optional<DockerEngine::Place> DockerEngine::create_or_adopt(const Run& run, const Trial& trial,
                                                                  int attempt, const std::stop_token& stop) {
   const nlohmann::json body =
@@ -192,8 +194,9 @@ std::optional<DockerEngine::Place> DockerEngine::create_or_adopt(const Run& run,
   return place;
 }
 
-// What has the trial's name already, when it is this very attempt (then an earlier call made it, and its
-// answer was lost), or one before it.
+// Returns the container that has the trial's name. It must belong to this attempt (an earlier call created
+// it, and the answer was lost) or to an earlier attempt. Throws Error: conflict if another container has the
+// name, unavailable if the name is being freed.
 ContainerFacts DockerEngine::holder_of_name(const Run& run, const Trial& trial, int attempt,
                                             const std::stop_token& stop) {
   std::optional<ContainerFacts> holder = inspect_container(connections_, trial.name, stop);
@@ -210,7 +213,7 @@ ContainerFacts DockerEngine::holder_of_name(const Run& run, const Trial& trial, 
                   "; remove that or rename the trial");
 }
 
-// What has its place between create and start. Each may be done again.
+// Adds networks, the parameters file and inputs to a created container. Each step is repeatable.
 std::vector<std::string> DockerEngine::add_to_created(const std::string& id, const Trial& trial,
                                                       const std::stop_token& stop) {
   if (networks_at_create(connections_.version(stop)) == NetworksAtCreate::first) {

@@ -39,8 +39,8 @@ Status parse_status(std::string_view state, std::string_view text) {
   if (state == "running" || state == "paused" || state == "restarting") {
     return {Phase::running, health_in_brackets(text), std::nullopt};
   }
-  // Being removed, in a listing of 29 too, where it is "dead"; or an engine died over that. Whether it has
-  // ever run does not show any more.
+  // The container is being removed (in listings of Engine 29 "dead", too), or an engine died during the
+  // removal. It is unknown whether the container has ever run.
   if (state == "removing" || state == "dead") return {Phase::gone, Health::none, std::nullopt};
   return {Phase::ended, Health::none, number_in_brackets(text)};
 }

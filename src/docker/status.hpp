@@ -1,5 +1,5 @@
 #pragma once
-// What Docker's words in a listing mean.
+// Parses the states in Docker's listings.
 
 #include <optional>
 #include <string_view>
@@ -14,12 +14,12 @@ struct Status {
   std::optional<int> exit_code;
 };
 
-// `state` is the State of a listed container ("running"), `text` its Status ("Up 3 seconds (healthy)",
-// "Exited (137) 2 hours ago"). An unknown state counts as ended, so that it is never waited for. moby:
+// `state`: State of a listed container ("running"). `text`: its Status ("Up 3 seconds (healthy)", "Exited
+// (137) 2 hours ago"). An unknown state counts as ended, so that combu never waits for it. Source: moby,
 // container/state.go.
 [[nodiscard]] Status parse_status(std::string_view state, std::string_view text);
 
-// "healthy", "unhealthy", "starting"; none for other words.
+// Parses "healthy", "unhealthy" and "starting"; returns none for other words.
 [[nodiscard]] Health parse_health(std::string_view word);
 
 }  // namespace combu::docker
