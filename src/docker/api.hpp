@@ -151,7 +151,7 @@ void read_logs(Connections& engine, const std::string& id, LogFormat format, con
 struct NetworkSummary {
   std::string id;
   std::string name;
-  // the experiment that the network was created for; empty if combu did not create it
+  // The experiment that the network was created for; empty if combu did not create the network.
   std::string experiment;
 };
 // GET /networks

@@ -64,7 +64,8 @@ Address address_of_context(const std::filesystem::path& config_folder, const std
 
 namespace {
 
-// Plain TCP exposes registry passwords, and gives root to anyone who can connect.
+// True if the address belongs to this machine. Plain TCP between machines exposes registry passwords, and
+// gives root to anyone who can connect.
 bool is_this_machine(const Address& address) {
   in_addr number{};
   const bool is_loopback = inet_pton(AF_INET, address.host.c_str(), &number) == 1 &&

@@ -23,7 +23,7 @@ inline constexpr const char* k_label_attempt = "combu.attempt";
 inline constexpr const char* k_label_service = "combu.service";  // "true" or "false"
 // "1.5": CPUs that the attempt reserves on its host; 0: none
 inline constexpr const char* k_label_cpus = "combu.cpus";
-// bytes of memory that it reserves; 0: none
+// Bytes of memory that the attempt reserves; 0: none.
 inline constexpr const char* k_label_memory = "combu.memory";
 inline constexpr const char* k_label_gpus = "combu.gpus";  // "0,1": Gpu::id of each; empty: none
 

@@ -37,7 +37,7 @@ ImageKey key_of(const Trial& trial) {
   return {trial.image, trial.platform};
 }
 
-// If trials disagree, the eagerest setting counts: always, then missing, then never.
+// If trials disagree, the most eager setting counts: always, then missing, then never.
 int eagerness(Pull pull) {
   return pull == Pull::always ? 2 : pull == Pull::missing ? 1 : 0;
 }

@@ -88,8 +88,8 @@ std::vector<NetworkSummary> DockerEngine::networks_to_release(const Selector& se
 void DockerEngine::release_networks(const Selector& selector, const UsedNetworks& used, Released& released,
                                     const std::stop_token& stop) {
   for (const NetworkSummary& network : networks_to_release(selector, used, stop)) {
-    // An engine removes a network whose containers have all ended; networks of attempts that are kept must
-    // stay.
+    // Do not ask the engine about a network of a kept attempt: it removes a network whose containers have all
+    // ended.
     if (const auto user = used.find(network.name); user != used.end() && !user->second.empty()) {
       released.in_use.emplace_back(ErrorKind::conflict, network.name, still_used_by(user->second));
       continue;

@@ -63,7 +63,7 @@ constexpr int k_tries_max = 5;
 
 enum class AfterFailure {
   rethrow,             // the created container stays: listings show it, and release() removes it
-  remove_and_rethrow,  // gives the claim on the slots up
+  remove_and_rethrow,  // the claim on the slots is given up
   begin_again,
 };
 

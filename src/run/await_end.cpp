@@ -11,14 +11,14 @@ bool is_over(const Observation& observation) {
   return observation.phase == Phase::ended || observation.phase == Phase::gone;
 }
 
-// The attempts that are waited for, and the newest of what was told of each.
+// The attempts to wait for, and the newest observation of each.
 class Awaited {
  public:
   Awaited(std::vector<Observation> observations, bool with_services,
           const std::function<void(const Observation&)>& tell)
       : tell_(tell) {
     for (Observation& observation : observations) {
-      if (observation.service && !with_services) continue;  // nobody waits for one that was not named
+      if (observation.service && !with_services) continue;  // services count only if they are named
       Key key = observation.key;
       const auto at = last_.emplace(std::move(key), std::move(observation)).first;
       if (is_over(at->second)) tell_(at->second);
@@ -29,7 +29,7 @@ class Awaited {
   void see(const Observation& observation) {
     const auto at = last_.find(observation.key);
     if (at == last_.end() || is_over(at->second) || observation.phase == Phase::created) return;
-    if (observation.id != at->second.id) return;  // told late, of a container before this one
+    if (observation.id != at->second.id) return;  // a late report about an earlier container
     if (at->second.phase == Phase::created) ++running_;
     at->second = observation;
     if (!is_over(observation)) return;
@@ -37,7 +37,7 @@ class Awaited {
     tell_(observation);
   }
 
-  // What a complete listing does not hold is gone.
+  // Attempts that are not in a complete listing are gone.
   void see_all(const std::vector<Observation>& listing) {
     std::map<Key, const Observation*> listed;
     for (const Observation& observation : listing) listed.emplace(observation.key, &observation);
@@ -53,10 +53,10 @@ class Awaited {
     }
   }
 
-  // What has not been started has no end to wait for.
+  // True if no attempt runs. Attempts that have not been started have no end to wait for.
   [[nodiscard]] bool none_runs() const { return running_ == 0; }
 
-  // Tells of those that were never started.
+  // Reports the attempts that were never started, and returns the last observations.
   [[nodiscard]] std::vector<Observation> finish() const {
     std::vector<Observation> observations;
     observations.reserve(last_.size());

@@ -10,8 +10,8 @@
 namespace combu {
 namespace {
 
-// Why it failed; empty: it has not. An exception that is not the project's would end the process from a
-// thread.
+// Returns the reason of the failure; empty on success. Also catches exceptions that are no combu::Error,
+// because an exception that leaves a thread would end the process.
 template <class Verb>
 std::string fault_of(const Verb& verb, bool* by_attempt = nullptr) {
   try {
@@ -40,7 +40,7 @@ OutputsResult collect_trial_outputs(Engine& engine, const Run& run, const Collec
                                  outputs, output_store, stop);
   };
   took.collected.fault = fault_of(take, &took.collected.by_attempt);
-  // What cannot be removed is in nobody's way: it says itself that it is not the end's.
+  // Partial outputs that cannot be removed do no harm: they are marked as partial.
   if (took.taken && run.experiment.collect.every > Seconds(0)) {
     const std::string unremoved = fault_of([&] { output_store.remove(partial_place(trial.name)); });
     if (took.taken->unremoved.empty()) took.taken->unremoved = unremoved;

@@ -29,12 +29,14 @@ namespace {
 using Steady = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds k_repaint{100};
-constexpr std::chrono::milliseconds k_heartbeat{1000};  // elapsed time goes on while nothing happens
-constexpr std::chrono::minutes k_silence_max{5};   // then the engine is asked: a dead stream is silent, too
-constexpr std::size_t k_stops_in_flight_max = 32;  // each takes its grace
+// The shown elapsed time must advance even if nothing happens.
+constexpr std::chrono::milliseconds k_heartbeat{1000};
+// After this silence the attempts are listed, because a dead stream is silent, too.
+constexpr std::chrono::minutes k_silence_max{5};
+constexpr std::size_t k_stops_in_flight_max = 32;  // each stop may take the whole grace period
 constexpr std::size_t k_remarks_max = 20;
 
-// Attempts that the run may have to stop.
+// Returns the number of attempts that the run may have to stop.
 std::size_t stoppable(const Run& run, const PlannerOptions& options) {
   const auto may_be_stopped = [&](const Trial& trial) {
     return trial.service || is_monitored(run.experiment, trial) || trial.start_deadline > Seconds(0);
@@ -44,7 +46,7 @@ std::size_t stoppable(const Run& run, const PlannerOptions& options) {
                                   std::ranges::count_if(options.restored, leaves));
 }
 
-// Connects the run's steering to the inbox as long as it lives.
+// Connects the run's steering to the inbox during its lifetime.
 class Steered {
  public:
   Steered(Steering* steering, Inbox<Message>& inbox, const std::optional<Settings>& again_with)
@@ -63,7 +65,7 @@ class Steered {
   const std::optional<Settings>& again_with_;
 };
 
-// Lines for a person. The first ones are shown.
+// Lines for a person. Shows only the first ones.
 class Remarks {
  public:
   explicit Remarks(ProgressListener& listener) : listener_(listener) {}
@@ -71,7 +73,7 @@ class Remarks {
     if (++count_ <= k_remarks_max) listener_.remark(line);
     if (count_ == k_remarks_max + 1) listener_.remark("there is more of this kind, which is not told");
   }
-  // Of outputs that are collected again: once for each trial.
+  // For outputs whose collection is tried again. Shows one line for each trial.
   void add_undelivered(const Trial& trial, TrialIndex index, const std::string& fault) {
     if (undelivered_.insert(index).second)
       add(fmt::format("{}: its outputs cannot be collected, which is tried again: {}", trial.name, fault));
@@ -98,7 +100,7 @@ class Drive {
         logs_(context.telemetry != nullptr),
         progress_(run, options.until, options.capacity),
         remarks_(context.progress),
-        // Other runs are seen only where their slots count.
+        // Attempts of other runs are needed only if slots are limited.
         executor_(context.engine, run,
                   options.capacity ? Selector{} : Selector{.experiment = run.experiment.name, .run = run.id},
                   std::min(k_stops_in_flight_max, stoppable(run, options)), inbox_, context.output_store,
@@ -108,8 +110,9 @@ class Drive {
   }
 
   Outcome run(const std::stop_token& stop, Steering* steering) {
-    const Steered steered(steering, inbox_, ending_.again_with);  // settings hold from the beginning
-    inbox_.post(Event{Begin{}});                                  // before there is a listing
+    // Settings take effect before the first command.
+    const Steered steered(steering, inbox_, ending_.again_with);
+    inbox_.post(Event{Begin{}});  // must come before the first listing
     executor_.begin(planner_.settings().starts_in_flight_max);
     const std::stop_callback on_stop(stop, [this] { inbox_.post(Event{Interrupt{}}); });
     loop();
@@ -119,21 +122,21 @@ class Drive {
   }
 
  private:
-  // Effects of the planner's steps that wait until the facts are committed.
+  // Effects of the planner's steps that must wait until the facts are committed.
   struct Pending {
     std::vector<Command> commands;
     std::vector<StartCommand> starts;
     std::vector<std::pair<TrialIndex, int>> ended;  // attempts whose logs are to be stored
     std::vector<Observation> inspected;
   };
-  // Why the run ends before its time.
+  // Reasons why the run ends early.
   struct Ending {
     bool interrupted = false;
     std::string interrupter;             // Snapshot::interrupter
-    std::optional<Settings> again_with;  // as they were when the run was asked to leave
-    std::optional<Error> lost;           // the engine
+    std::optional<Settings> again_with;  // the settings when the run was asked to leave
+    std::optional<Error> lost;           // the engine's last error, if it was lost
   };
-  // When a person saw a snapshot last, and the engine was heard.
+  // When a snapshot was shown last, and when the engine was heard last.
   struct Pace {
     Steady::time_point shown{};
     bool has_changed = false;  // since that snapshot
@@ -159,7 +162,7 @@ class Drive {
     while (!is_done() && !is_left()) {
       inbox_.take(messages, patience());
       for (const Message& message : messages) {
-        // They say nothing of the stream of events.
+        // These messages do not show that the stream of events is alive.
         if (std::holds_alternative<UsagePolled>(message) || std::holds_alternative<PartCollected>(message))
           continue;
         pace_.has_changed = true;
@@ -211,7 +214,7 @@ class Drive {
 
   void take(const Event& event) {
     if (const auto* collected = std::get_if<Collected>(&event)) {
-      report(failures_.add_tail(collected->trial, {}));  // if its log has no line
+      report(failures_.add_tail(collected->trial, {}));  // the log may have no line
       if (!collected->fault.empty() && !collected->by_attempt)
         remarks_.add_undelivered(trial_of(collected->trial), collected->trial, collected->fault);
       if (logs_.holds(*collected)) return;
@@ -253,7 +256,7 @@ class Drive {
   void take(const UsagePolled& polled) { usage_.answer(polled, now()); }
   void take(const LogIngested& ingested) {
     const auto stored = logs_.stored(ingested, !ending_.interrupted, now());
-    // `logs` can read the log later, as long as its container is there.
+    // If storing fails for good, `combu logs` can still read the log while the container exists.
     if (stored.is_final && !ingested.fault.empty())
       take(TrialNote{ingested.order.trial, "its log could not be kept: " + ingested.fault});
     if (stored.is_last) publish_succeeded();
@@ -270,7 +273,7 @@ class Drive {
     if (failure) listener_.failure(failure->fact, failure->tail);
   }
 
-  // Attempts that ran before this process: the first listing has their engine's ids.
+  // Begins to poll attempts that an earlier process started. The first listing contains their engine ids.
   void poll_restored(const Listed& listed) {
     if (ran_before_.empty()) return;
     std::unordered_map<std::string_view, const Observation*> seen;
@@ -324,7 +327,7 @@ class Drive {
     listener_.fact(fact);
   }
 
-  // Usage and outputs are looked at from when the attempt runs until it is over.
+  // Polls usage and outputs while the attempt runs.
   void follow_attempt(Fact& fact) {
     if (fact.state == TrialState::running) {
       const bool has_become_healthy = fact.id.empty();
@@ -337,7 +340,7 @@ class Drive {
     }
   }
 
-  // True if the run does not return before the trial's end.
+  // True if the run does not return before the trial has ended.
   [[nodiscard]] bool stays_for(TrialIndex trial) const {
     return until_ == Until::ended || is_monitored(run_.experiment, trial_of(trial));
   }
@@ -348,7 +351,7 @@ class Drive {
 
   // ---- Commands
 
-  // Facts are committed before any command that follows from them is given.
+  // Facts are committed before the commands that follow from them are given.
   void carry_on() {
     journal_.commit();
     Pending pending = std::exchange(pending_, {});
@@ -392,7 +395,7 @@ class Drive {
     }
   }
 
-  // All in one hand-over, and before one of them is given up.
+  // Sends all starts as one batch, before one of them can be given up.
   void send_starts() {
     if (!pending_.starts.empty()) executor_.start(std::exchange(pending_.starts, {}));
   }
@@ -401,7 +404,7 @@ class Drive {
     if (const auto order = logs_.end(trial, attempt)) executor_.ingest_log(*order);
   }
 
-  // Trials whose logs are stored can be found by later lookups.
+  // Publishes trials whose logs are stored, so that later cache lookups find them.
   void publish_succeeded() {
     std::erase_if(succeeded_, [this](TrialIndex trial) {
       if (logs_.is_storing(trial)) return false;
@@ -429,7 +432,8 @@ class Drive {
     snapshot.interrupter = ending_.interrupter;
     snapshot.may_start_more = planner_.may_start_more();
     snapshot.settings =
-        ending_.again_with.value_or(planner_.settings());  // for `apply` it only looks like a pause
+        // `combu apply` pauses the run internally, which must not be shown.
+        ending_.again_with.value_or(planner_.settings());
     snapshot.held = planner_.held();
     snapshot.held_by_others = planner_.held_by_others();
     return snapshot;
@@ -456,15 +460,16 @@ class Drive {
   const Until until_;
   RunClock clock_;
   Planner planner_;
-  bool collects_parts_;  // of outputs, while attempts run
+  bool collects_parts_;  // outputs are also collected while attempts run
   PartialCollection partial_;
   LogCollector logs_;
   UsagePoller usage_;
   RunProgress progress_;
   FailureReports failures_;
-  std::vector<std::pair<TrialIndex, int>> ran_before_;  // and their attempts; until they are listed
+  // Trials with their attempts; cleared by the first listing.
+  std::vector<std::pair<TrialIndex, int>> ran_before_;
   Pending pending_;
-  std::set<TrialIndex> succeeded_;  // with `cache`, and not published yet
+  std::set<TrialIndex> succeeded_;  // trials with `cache` that are not published yet
   Remarks remarks_;
   bool has_begun_ = false;
   Ending ending_;

@@ -17,17 +17,18 @@ namespace {
 using Steady = std::chrono::steady_clock;
 
 constexpr std::size_t k_log_workers = 2;
-// A disk serves only a few writers well; a large output holds up only one.
+// A disk is fast with only a few writers. With several workers, a large output blocks only one of them.
 constexpr std::size_t k_output_workers = 4;
 constexpr std::size_t k_poll_workers = 2;
 constexpr std::size_t k_lookups_at_once = 1000;  // the first trials can start during the next lookups
 
-// Of the log of a failed attempt.
+// The tail of a failed attempt's log.
 constexpr std::int64_t k_tail_lines = 5;
 constexpr std::size_t k_tail_line_max = 500;
-constexpr std::size_t k_tail_size_max = std::size_t{64} << 10U;  // of these lines: one may have any size
+// Limit for all these lines together, because a line may have any size.
+constexpr std::size_t k_tail_size_max = std::size_t{64} << 10U;
 
-// An exception that is not the project's would end the process from a thread.
+// Also converts exceptions that are no combu::Error: an exception that leaves a thread would end the process.
 template <class Verb, class OnError>
 void call(const Verb& verb, const OnError& on_error) {
   try {
@@ -100,7 +101,7 @@ void Executor::give_up_start(TrialIndex trial) {
   if (start) start->request_stop();
 }
 
-// A start under way, which can be given up.
+// A start under way, which can be cancelled.
 class Executor::Start {
  public:
   Start(Executor& executor, TrialIndex trial, const std::stop_token& quit)
@@ -119,8 +120,8 @@ class Executor::Start {
   Start(const Start&) = delete;
   Start& operator=(const Start&) = delete;
   [[nodiscard]] std::stop_token token() const { return source_.get_token(); }
-  // For the fetching of inputs, and for the start that packs and sends them. An interrupted run does not
-  // wait for these, which may take hours. The attempt stays `starting` on record, and the next process
+  // Stops the fetching of inputs, and a start that packs and sends inputs. Both may take hours, so an
+  // interrupted run does not wait for them. The attempt stays `starting` in the record, and the next process
   // adopts its container.
   [[nodiscard]] std::stop_token fetch_token() const { return fetch_.get_token(); }
 
@@ -134,7 +135,7 @@ class Executor::Start {
   std::stop_callback<std::function<void()>> on_interrupt_;
 };
 
-// ---- In the threads: they post, and change only the map of starts
+// ---- Called in worker threads: these functions post their results, and change only the map of starts
 
 void Executor::carry_out(const StartCommand& command, const std::stop_token& quit) {
   const Trial& trial = trial_of(command.trial);
@@ -163,7 +164,7 @@ void Executor::carry_out(const StartCommand& command, const std::stop_token& qui
   });
 }
 
-// The message of a failed start has no subject: the place of the fault becomes part of its text.
+// The subject of a failed start is not shown, so the place of the fault becomes part of the message.
 std::string Executor::fetch(const std::string& from, const std::string& path, const std::stop_token& stop) {
   try {
     return output_store_->fetch(from, path, stop);
@@ -208,7 +209,7 @@ void Executor::look_up_all(const std::stop_token& quit) {
   }
 }
 
-// A log that cannot be read is no failure of the run.
+// If the log cannot be read, the run continues.
 void Executor::post_tail(TrialIndex trial, const Key& key, const std::stop_token& quit) {
   std::string text;
   const auto read = [&] {
@@ -223,7 +224,7 @@ void Executor::post_tail(TrialIndex trial, const Key& key, const std::stop_token
   if (!tail.lines.empty()) inbox_.post(std::move(tail));
 }
 
-// Usage and logs that cannot be read are no failure of the run.
+// If usage or logs cannot be read, the run continues.
 void Executor::carry_out(const PollUsage& order, const std::stop_token& quit) {
   const Steady::time_point began = Steady::now();
   UsagePolled polled{.poll = order, .usage = std::nullopt, .log_growth = {}};
@@ -240,7 +241,7 @@ void Executor::carry_out(const PollUsage& order, const std::stop_token& quit) {
   inbox_.post(std::move(polled));
 }
 
-// Of what is stored.
+// Returns the size of the stored log.
 Bytes Executor::log_size(const PollUsage& order) {
   const auto kept = telemetry_->log(trial_of(order.trial).name, order.attempt);
   return kept ? kept->size : Bytes{};
@@ -274,7 +275,7 @@ void Executor::post_log_storage() {
   if (is_log_storage_failing_.exchange(fails) != fails) inbox_.post(std::move(changed));
 }
 
-// In one listing. Attempts that are not in it are gone.
+// Uses one listing. Attempts that are not in the listing are gone.
 void Executor::carry_out(const InspectMany& order, const std::stop_token& quit) {
   const auto look = [&] {
     Selector selector{.experiment = run_.experiment.name, .run = run_.id};
@@ -324,7 +325,7 @@ void Executor::watch(const std::stop_token& quit) {
       inbox_.post(Event{Observed{*observation}});
       return;
     }
-    // A stream may break though the engine was never away.
+    // A stream may break although the engine was never away.
     const std::optional<Instant> before = std::exchange(there_since, engine_.facts(quit).began_at);
     const bool after_break = std::exchange(again, true) && (!there_since || there_since != before);
     inbox_.post(Event{ListingBegins{.after_break = after_break}});

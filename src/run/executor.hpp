@@ -1,5 +1,5 @@
 #pragma once
-// The threads that carry a run's commands out, and one that watches the engine.
+// The threads that carry out a run's commands, and one thread that watches the engine.
 
 #include <atomic>
 #include <cstddef>
@@ -19,30 +19,30 @@
 
 namespace combu {
 
-// Orders return at once; their answers are posted to `inbox`. All methods belong to one thread. The
-// references outlive it.
+// Carries out the commands of a run. All methods belong to one thread and return at once; the answers are
+// posted to `inbox`. The referenced objects must outlive the executor.
 class Executor {
  public:
-  // `selector`: the attempts that are watched and listed. `stops_max`: stops at a time. A null pointer:
-  // orders that need it are not given.
+  // `selector`: the attempts that are watched and listed. `stops_max`: number of concurrent stops. If a
+  // pointer is null, orders that need it must not be given.
   Executor(Engine& engine, const Run& run, Selector selector, std::size_t stops_max, Inbox<Message>& inbox,
            OutputStore* output_store, Telemetry* telemetry, CacheLookup* cache_lookup);
-  // Stops what is under way, and joins the threads: a command must not hold up the end of a run whose engine
-  // is lost.
+  // Cancels everything under way and joins the threads. Without the cancellation, a command could delay the
+  // end of a run whose engine is lost.
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // Begins to watch the engine, and to carry out orders.
+  // Starts the threads: from here on the engine is watched, and orders are carried out.
   void begin(std::size_t starts_max);
-  // From here on so many starts are carried out at a time, or as many as before if these were more.
+  // Allows `starts_max` concurrent starts from here on. Never lowers the number.
   void allow_starts(std::size_t starts_max);
 
   void start(const std::vector<StartCommand>& commands) {
     start_orders_.push_all({commands.begin(), commands.end()});
   }
   void give_up_start(TrialIndex trial);
-  // Inputs that are being fetched are given up: their attempts are not started.
+  // Cancels the fetching and sending of inputs; the attempts concerned are not started.
   void give_up_fetches() { fetches_.request_stop(); }
   void stop(const StopCommand& command) { stop_orders_.push(command); }
   void collect_outputs(const CollectCommand& command) { output_orders_.push(command); }
@@ -50,7 +50,7 @@ class Executor {
   void read_tail(const CollectCommand& command) { log_orders_.push(command); }
   void ingest_log(const IngestLog& order) { log_orders_.push(order); }
   void poll_usage(const PollUsage& order) { poll_orders_.push(order); }
-  // Asks when these have begun and ended. Those that are gone are reported as such.
+  // Queries when these attempts began and ended. Attempts that do not exist are reported as gone.
   void inspect(std::vector<Observation> ended) { start_orders_.push(InspectMany{std::move(ended)}); }
   void list() { start_orders_.push(ListAttempts{}); }
   void look_up(TrialIndex trial) { lookups_.push(trial); }
@@ -96,9 +96,9 @@ class Executor {
   CacheLookup* cache_lookup_;
   std::size_t start_workers_ = 0;
   std::mutex starts_mutex_;
-  std::unordered_map<TrialIndex, std::stop_source> starts_;  // under way
-  std::stop_source fetches_;                                 // of inputs
-  std::atomic<bool> is_log_storage_failing_ = false;         // as was posted last
+  std::unordered_map<TrialIndex, std::stop_source> starts_;  // starts under way
+  std::stop_source fetches_;                                 // cancels the fetching of inputs
+  std::atomic<bool> is_log_storage_failing_ = false;         // the state that was posted last
   WorkQueue<Order> start_orders_;
   WorkQueue<Order> stop_orders_;
   WorkQueue<Order> log_orders_;

@@ -1,6 +1,6 @@
 #pragma once
-// Reports of failures for a person: a fact, and the last lines of the attempt's log, of which one waits for
-// the other.
+// Reports of failures for a person. A report consists of a fact and the last lines of the attempt's log,
+// which arrive in any order.
 
 #include <cstddef>
 #include <optional>
@@ -21,14 +21,14 @@ class FailureReports {
     std::vector<std::string> tail;
   };
 
-  // The log's last lines are read for the first failures only: the command asks for those of the others no
-  // more.
+  // Registers that the log's last lines will be read. After the first failures, removes this request from the
+  // command.
   void expect_tail(CollectCommand& command) {
     if (command.tail && ++tails_ > k_tails_max) command.tail = false;
     if (command.tail) open_.insert_or_assign(command.trial, Open());
   }
 
-  // An attempt failed. Returns its report if no lines are waited for.
+  // An attempt failed. Returns its report if no log lines are expected or they have arrived.
   [[nodiscard]] std::optional<Report> add(const Fact& fact) {
     const auto at = open_.find(fact.trial);
     if (at == open_.end()) return Report{.fact = fact, .tail = {}};
@@ -37,7 +37,8 @@ class FailureReports {
     return std::nullopt;
   }
 
-  // The lines have been read; empty: there are none. Returns the report if the fact is there.
+  // The last lines of the log have been read; `tail` is empty if there are none. Returns the report if the
+  // fact has arrived.
   [[nodiscard]] std::optional<Report> add_tail(TrialIndex trial, const std::vector<std::string>& tail) {
     const auto at = open_.find(trial);
     if (at == open_.end() || at->second.tail) return std::nullopt;
@@ -47,7 +48,7 @@ class FailureReports {
     return Report{.fact = *open.fact, .tail = *open.tail};
   }
 
-  // The run ends: reports whose lines have not come.
+  // Returns the reports whose log lines have not arrived, at the end of the run.
   [[nodiscard]] std::vector<Report> rest() {
     std::vector<Report> reports;
     for (const auto& [trial, open] : std::exchange(open_, {}))

@@ -9,7 +9,7 @@
 
 namespace combu {
 
-// Many threads post, one takes all that has come.
+// A queue with many writers and one reader, who takes all items at once.
 template <class Item>
 class Inbox {
  public:
@@ -20,14 +20,14 @@ class Inbox {
       was_empty = items_.empty();
       items_.push_back(std::move(item));
     }
-    // Whoever takes has been woken for those before it.
+    // If the inbox was not empty, an earlier post has already woken the reader.
     if (was_empty) filled_.notify_one();
   }
 
-  // Blocks until there is something, or `patience` is over; then empties the inbox into `taken` (whose memory
-  // is used again).
+  // Blocks until there is an item, or until `patience` has passed. Replaces the content of `taken` with all
+  // items; its memory is reused.
   void take(std::vector<Item>& taken, std::chrono::milliseconds patience) {
-    // A flood's memory is given back.
+    // Release the memory after a flood of items.
     if (taken.size() > k_kept_max) taken = {};
     taken.clear();
     std::unique_lock lock(mutex_);

@@ -1,5 +1,5 @@
 #pragma once
-// Which logs of ended attempts are still to be stored, and the events that wait for this.
+// The logs of ended attempts that are not stored yet, and the events that wait until they are stored.
 
 #include <cstddef>
 #include <map>
@@ -19,30 +19,31 @@ class LogCollector {
   // `is_enabled`: false if no logs are stored.
   explicit LogCollector(bool is_enabled) : is_enabled_(is_enabled) {}
 
-  // An attempt has ended. Returns the order to store its log; nullopt if that was ordered before.
+  // An attempt has ended. Returns the order to store its log; nullopt if that was already ordered.
   [[nodiscard]] std::optional<IngestLog> end(TrialIndex trial, int attempt);
   // True while the log of the trial's last attempt is being stored.
   [[nodiscard]] bool is_storing(TrialIndex trial) const { return storing_.contains(trial); }
-  // Logs that are ordered and not stored, also those that are to be tried again.
+  // Returns the number of logs that are ordered and not stored, including those with a retry ahead.
   [[nodiscard]] std::size_t pending() const { return pending_; }
 
-  // ---- The next attempt of a failed one removes its container, and its log with it.
+  // ---- A retry removes the failed attempt's container with its log, so it must wait until the log is stored
 
-  // The trial's next Collected waits until its log is stored.
+  // The trial's next Collected event waits until its log is stored.
   void hold_next(TrialIndex trial) { hold_next_.insert(trial); }
-  // True if the event is kept until stored() returns it.
+  // True if the event is held; stored() returns it later.
   [[nodiscard]] bool holds(const Collected& event);
 
   // ---- Answers
 
   struct Stored {
-    bool is_final = false;          // false: it is tried again
-    std::optional<Collected> held;  // goes on now
-    bool is_last = false;           // the log of the trial's last attempt is not being stored any more
+    bool is_final = false;          // false: a retry follows
+    std::optional<Collected> held;  // the held event, which can be processed now
+    bool is_last = false;           // this was the log of the trial's last attempt
   };
-  // A try has ended. One that failed is repeated after a pause that doubles, unless `may_retry` is false.
+  // A try to store a log has ended. If it failed, plans a retry after a pause that doubles each time, unless
+  // `may_retry` is false.
   [[nodiscard]] Stored stored(const LogIngested& answer, bool may_retry, Instant now);
-  // The tries that are due.
+  // Returns the retries that are due.
   [[nodiscard]] std::vector<IngestLog> due(Instant now);
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// What the threads of the executor post to the thread that drives the run.
+// The messages that the executor's threads post to the thread that drives the run.
 
 #include <optional>
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace combu {
 
-// The engine does not answer any more, although its own retries were spent.
+// The engine is unavailable, and its own retries are exhausted.
 struct EngineLost {
   Error error;
 };
@@ -19,16 +19,16 @@ struct LogTail {
   TrialIndex trial;
   std::vector<std::string> lines;
 };
-// A look at an attempt that runs: its usage, and the log that it has written since the last look.
+// Polls a running attempt: its usage, and what it has logged since the last poll.
 struct PollUsage {
   TrialIndex trial;
   int attempt;
-  std::string id;  // the engine's
-  Seconds pause;   // before this look
+  std::string id;  // the engine's id of the attempt
+  Seconds pause;   // the pause before this poll
 };
 struct UsagePolled {
   PollUsage poll;
-  std::optional<Usage> usage;  // nullopt: the engine has none
+  std::optional<Usage> usage;  // nullopt if the engine reports none
   Bytes log_growth;
   Seconds took{0};
 };
@@ -36,15 +36,15 @@ struct UsagePolled {
 struct IngestLog {
   TrialIndex trial;
   int attempt;
-  int tries = 0;  // that failed
+  int tries = 0;  // number of failed tries
 };
 struct LogIngested {
   IngestLog order;
   std::string fault;  // empty: the log is stored
 };
-// From here on logs cannot be stored, or can again.
+// Storing logs begins to fail, or works again.
 struct LogStorageChanged {
-  std::string fault;  // empty: they can
+  std::string fault;  // empty: storing works again
 };
 // A line about a trial, for a person.
 struct TrialNote {
@@ -56,7 +56,7 @@ struct OutputsCollected {
   int attempt;
   CollectionResult taken;
 };
-// The outputs of a running attempt were collected so far, or not, for the reason `fault`.
+// Partial outputs of a running attempt were collected; if that failed, `fault` is the reason.
 struct PartCollected {
   TrialIndex trial;
   std::string fault;

@@ -15,9 +15,10 @@
 
 namespace combu {
 
-// When what running attempts have left so far is taken home. Of one attempt it is never under way while its
-// outputs are taken at its end, nor while it is being stopped: an engine that copies out of a container
-// cannot stop it (moby: daemon/archive.go holds the container's lock). Belongs to one thread.
+// Schedules the collection of the outputs that running attempts have written so far. A partial collection of
+// an attempt is never under way while its final outputs are collected, nor while the attempt is being
+// stopped: an engine that copies out of a container cannot stop it (moby: daemon/archive.go holds the
+// container's lock). Belongs to one thread.
 class PartialCollection {
  public:
   struct Take {
@@ -28,25 +29,25 @@ class PartialCollection {
 
   explicit PartialCollection(Seconds every) : every_(std::chrono::duration_cast<Instant::duration>(every)) {}
 
-  // An attempt runs.
+  // The attempt has begun to run.
   void begin(TrialIndex trial, int attempt, Instant now) {
     running_[trial] = attempt;
     due_.emplace(now + every_, std::pair(trial, attempt));
   }
 
-  // It does not, or not for long.
+  // The attempt has ended or is about to end. Cancels its collection.
   void end(TrialIndex trial) {
     running_.erase(trial);
     if (const auto at = under_way_.find(trial); at != under_way_.end()) at->second.stop.request_stop();
   }
 
-  // The next one that is to be begun now.
+  // Returns the next collection that is due.
   std::optional<Take> next(Instant now) {
     while (under_way_.size() < k_under_way_max && !due_.empty() && due_.begin()->first <= now) {
       const auto [trial, attempt] = std::pair(due_.extract(due_.begin()).mapped());
       if (!is_running(trial, attempt)) continue;
       const auto [at, is_new] = under_way_.emplace(trial, UnderWay{.attempt = attempt});
-      if (!is_new) {  // that of its last attempt is about to end
+      if (!is_new) {  // the collection of the trial's last attempt is about to end
         due_.emplace(now + every_, std::pair(trial, attempt));
         continue;
       }
@@ -55,7 +56,8 @@ class PartialCollection {
     return std::nullopt;
   }
 
-  // Whether the taking at the end has to wait until done() gives it back.
+  // True if the collection of the final outputs has to wait. The collection under way is cancelled, and
+  // done() returns `command`.
   bool holds_back(const CollectCommand& command) {
     const auto at = under_way_.find(command.trial);
     if (at == under_way_.end()) return false;
@@ -66,9 +68,9 @@ class PartialCollection {
 
   struct Done {
     std::optional<CollectCommand> held;
-    bool is_first_fault = false;  // of its attempt, and nobody had it stopped
+    bool is_first_fault = false;  // the attempt's first failure that is not caused by a cancellation
   };
-  // One is not under way any more.
+  // A collection has ended.
   Done done(TrialIndex trial, bool failed, Instant now) {
     UnderWay was = std::move(under_way_.extract(trial).mapped());
     const bool runs = is_running(trial, was.attempt);
@@ -93,7 +95,7 @@ class PartialCollection {
   }
 
   Instant::duration every_;
-  std::unordered_map<TrialIndex, int> running_;  // its attempt
+  std::unordered_map<TrialIndex, int> running_;  // the trial's running attempt
   std::multimap<Instant, std::pair<TrialIndex, int>> due_;
   std::unordered_map<TrialIndex, UnderWay> under_way_;
   std::set<std::pair<TrialIndex, int>> faulty_;

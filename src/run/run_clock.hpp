@@ -6,7 +6,7 @@
 
 namespace combu {
 
-// Time of the wall clock at its construction, and from there on of a clock that is never set back.
+// Begins at the wall clock's time of its construction, and continues with a clock that is never set back.
 class RunClock {
  public:
   explicit RunClock(Instant began) : began_(began) {}

@@ -37,7 +37,7 @@ void RunProgress::restore(TrialIndex trial, const RestoredTrial& restored, bool 
     under_way_.emplace(trial, UnderWay{.begun_at = restored.ran_at.value_or(now),
                                        .ran_at = runs ? restored.ran_at : std::nullopt});
   }
-  // A trial that is not blocked any more shows by its facts.
+  // If a blocked trial is released, a later fact reports this.
   if (!is_unsuccessful(restored.state, restored.cause)) return;
   unsuccessful_.push_back({.trial = trial,
                            .state = restored.state,
@@ -117,12 +117,12 @@ std::vector<RunningTrial> RunProgress::few_running(Instant now) const {
   return running;
 }
 
-// Since the first command, without pauses.
+// Returns the time since the run began in this process, without pauses.
 Seconds RunProgress::worked(Instant now) const {
   return paused_since_.value_or(now) - began_ - paused_for_;
 }
 
-// nullopt also while paused, and if nobody waits for the end.
+// Returns nullopt also while paused, and if the run does not wait for the trials' ends.
 std::optional<Seconds> RunProgress::left(std::size_t unfinished, Instant now) const {
   if (until_ != Until::ended || paused_since_) return std::nullopt;
   WorkDone work{.ended = ended_.count,

@@ -1,5 +1,6 @@
 #pragma once
-// How far the run has come, for a person: which trials start and run, and how long the rest will take.
+// The progress of the run for display: which trials are starting and running, and how long the rest will
+// take.
 
 #include <cstddef>
 #include <optional>
@@ -17,27 +18,27 @@ class RunProgress {
 
   // This process begins to drive the run.
   void begin(Instant now);
-  // An earlier process has left the trial so. `is_awaited`: Planner::is_waited_for().
+  // The state of a trial after an earlier process. `is_awaited`: Planner::is_waited_for().
   void restore(TrialIndex trial, const RestoredTrial& restored, bool is_awaited, Instant now);
   void observe(const Fact& fact, bool is_awaited, Instant now);
-  // Pauses do not count as time of work.
+  // Pauses do not count as working time.
   void set_paused(bool is_paused, Instant now);
 
-  // The members of a snapshot that follow from the facts. `unfinished`: Planner::unfinished().
+  // Returns a snapshot whose members that follow from the facts are set. `unfinished`: Planner::unfinished().
   [[nodiscard]] Snapshot snapshot(std::size_t unfinished, Instant now) const;
-  // Facts of the trials that ended without success, in their order.
+  // Returns the facts of the trials that ended without success, in the order of these facts.
   [[nodiscard]] std::vector<Fact> take_unsuccessful() { return std::move(unsuccessful_); }
 
  private:
   struct UnderWay {
-    Instant begun_at;               // when its start was commanded
-    std::optional<Instant> ran_at;  // of one that runs now
+    Instant begun_at;               // when the start was commanded
+    std::optional<Instant> ran_at;  // set while the attempt runs
   };
-  // Trials that have run while this process watched, and are over.
+  // Trials that have run during this process and are over.
   struct Ended {
     std::size_t count = 0;
-    Seconds took{0};    // all of them together
-    Instant last_at{};  // the last of them
+    Seconds took{0};    // sum of their durations
+    Instant last_at{};  // when the last one ended
     Seconds worked{0};  // worked() at that time
   };
   void observe_work(const Fact& fact, Instant now);
@@ -49,8 +50,9 @@ class RunProgress {
   Until until_;
   std::optional<Slots> capacity_;
   Instant began_{};
-  Seconds before_{0};                                   // from the run's beginning to this process's
-  std::unordered_map<TrialIndex, UnderWay> under_way_;  // awaited trials: begun, and not over
+  Seconds before_{0};  // from the beginning of the run to that of this process
+  // Awaited trials that have begun and are not over.
+  std::unordered_map<TrialIndex, UnderWay> under_way_;
   Ended ended_;
   std::optional<Instant> paused_since_;
   Instant::duration paused_for_{0};

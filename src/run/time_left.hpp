@@ -1,5 +1,5 @@
 #pragma once
-// The estimate of the time that a run still takes.
+// Estimates the remaining time of a run.
 
 #include <algorithm>
 #include <cstddef>
@@ -10,22 +10,22 @@
 
 namespace combu {
 
-inline constexpr std::size_t k_ended_min = 3;  // trials that have ended, before the rest is estimated
+inline constexpr std::size_t k_ended_min = 3;  // number of ended trials that an estimate needs
 
-// How far a run's work has come. Trials that nobody waits for (services) are left out.
+// The progress of a run's work. Trials that the run does not wait for (services) do not count.
 struct WorkDone {
   std::size_t ended = 0;      // trials that have run and are over
   Seconds ended_took{0};      // sum of their durations
-  Seconds worked{0};          // from the first command until the last of them ended, without pauses
-  Seconds since_end{0};       // from then until now
-  std::vector<Seconds> ages;  // of the trials that have begun and are not over
+  Seconds worked{0};          // from the first command until the last trial ended, without pauses
+  Seconds since_end{0};       // from that end until now
+  std::vector<Seconds> ages;  // ages of the trials that have begun and are not over
   std::size_t not_begun = 0;
 };
 
-// Every trial is taken to last as long as the mean of those that have ended, and as many to run at once as
-// until the last end. So the estimate never grows between two ends: a trial that hangs counts for nothing
-// once it is older than the mean. nullopt if too few trials have ended, or if only trials are left that are
-// older than the mean.
+// Estimates the remaining time. Assumes that every trial lasts as long as the mean of the ended trials, and
+// that as many run at once as did until the last end. Therefore the estimate never grows between two ends: a
+// trial that hangs has no influence once it is older than the mean.
+// Returns nullopt if too few trials have ended, or if all remaining trials are older than the mean.
 [[nodiscard]] inline std::optional<Seconds> time_left(const WorkDone& work) {
   if (work.ended < k_ended_min || work.worked <= Seconds(0)) return std::nullopt;
   const Seconds mean = work.ended_took / static_cast<double>(work.ended);
@@ -36,7 +36,7 @@ struct WorkDone {
     const Seconds of_trial = std::max(mean - age, Seconds(0));
     rest += of_trial;
     longest = std::max(longest, of_trial);
-    // A trial that hangs has done no more than the others, and an earlier process may have begun it.
+    // A trial that hangs has done no more work than the others, and an earlier process may have begun it.
     done += std::clamp(age - work.since_end, Seconds(0), std::min(mean, work.worked));
   }
   if (longest <= Seconds(0)) return std::nullopt;

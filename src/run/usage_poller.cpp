@@ -46,7 +46,7 @@ void UsagePoller::answer(const UsagePolled& polled, Instant now) {
   schedule(std::move(next), now);
 }
 
-// nullptr if the attempt has ended.
+// Returns nullptr if the attempt has ended.
 UsagePoller::Running* UsagePoller::running(const PollUsage& poll) {
   const auto found = running_.find(poll.trial);
   return found == running_.end() || found->second.attempt != poll.attempt ? nullptr : &found->second;

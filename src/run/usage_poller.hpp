@@ -1,5 +1,5 @@
 #pragma once
-// When the usage of each running attempt is asked for, and the largest that it had.
+// Schedules the usage polls of running attempts, and keeps the largest usage of each.
 
 #include <map>
 #include <optional>
@@ -14,16 +14,16 @@ namespace combu {
 // Belongs to one thread.
 class UsagePoller {
  public:
-  // An attempt runs. `id`: the engine's.
+  // The attempt has begun to run. `id`: the engine's id of the attempt.
   void begin(TrialIndex trial, int attempt, const std::string& id, Instant now);
-  // It has ended. Returns its usage, if it was ever known.
+  // The attempt has ended. Returns its usage; nullopt if that was never known.
   [[nodiscard]] std::optional<Usage> end(TrialIndex trial);
 
-  // The next look that is due. While `are_starts_in_flight` it is one a second: as many as are due would slow
-  // the starts down, by a tenth on Engine 29.
+  // Returns the next poll that is due. While `are_starts_in_flight`, returns at most one poll a second: all
+  // due polls would slow down the starts by a tenth on Engine 29.
   [[nodiscard]] std::optional<PollUsage> next(Instant now, bool are_starts_in_flight);
   void answer(const UsagePolled& polled, Instant now);
-  // True if a look is due before `time`.
+  // True if a poll is due before `time`.
   [[nodiscard]] bool is_due_before(Instant time) const { return !due_.empty() && due_.begin()->first < time; }
 
  private:
@@ -36,7 +36,7 @@ class UsagePoller {
 
   std::unordered_map<TrialIndex, Running> running_;
   std::multimap<Instant, PollUsage> due_;
-  Instant last_;  // look
+  Instant last_;  // time of the last poll
 };
 
 }  // namespace combu

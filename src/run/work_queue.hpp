@@ -12,11 +12,12 @@
 
 namespace combu {
 
-// Items for worker threads, which take them in the order in which they were pushed. Safe from any thread.
+// A queue for worker threads, which take the items in the order of their arrival. Safe from any thread.
 //
-// A push wakes one worker, and a worker that leaves items behind wakes the next one before it works on its
-// own: no item waits for a slow one while a worker is idle. Only one worker is being woken at a time, since
-// waking a thread may take longer than the item: the workers that are awake often take all items first.
+// A push wakes one worker. A worker that leaves items behind wakes the next worker before it works on its own
+// item, so that no item waits for a slow worker while another worker is idle. Only one worker is being woken
+// at a time, because waking a thread may take longer than processing an item: the workers that are awake
+// often take all items first.
 template <class Item>
 class WorkQueue {
  public:
@@ -31,7 +32,7 @@ class WorkQueue {
     wake_next(lock);
   }
 
-  // Blocks until there is an item; nullopt once the queue is closed.
+  // Blocks until there is an item. Returns nullopt once the queue is closed.
   std::optional<Item> pop() {
     std::unique_lock lock(mutex_);
     if (!await_items(lock)) return std::nullopt;
@@ -40,8 +41,8 @@ class WorkQueue {
     return first;
   }
 
-  // Blocks until there is an item, and takes as many as there are, up to `count_max`; none once the queue is
-  // closed.
+  // Blocks until there is an item, and returns as many as there are, at most `count_max`. Returns none once
+  // the queue is closed.
   std::vector<Item> pop_up_to(std::size_t count_max) {
     std::unique_lock lock(mutex_);
     std::vector<Item> first;
@@ -52,7 +53,7 @@ class WorkQueue {
     return first;
   }
 
-  // Ends every pop(), and those that follow. The items that are left are not given out.
+  // Ends all present and future calls of pop(). The remaining items are not returned.
   void close() {
     {
       const std::scoped_lock lock(mutex_);
@@ -62,7 +63,7 @@ class WorkQueue {
   }
 
  private:
-  // False: the queue is closed.
+  // Returns false if the queue is closed.
   bool await_items(std::unique_lock<std::mutex>& lock) {
     while (items_.empty() && !is_closed_) {
       ++sleepers_;
@@ -79,7 +80,8 @@ class WorkQueue {
     return first;
   }
 
-  // The last step of an operation: it unlocks first, or the woken thread would wait for the lock at once.
+  // Must be the last step of an operation. Unlocks before notifying, because otherwise the woken thread would
+  // wait for the lock.
   void wake_next(std::unique_lock<std::mutex>& lock) {
     if (items_.empty() || sleepers_ == 0 || is_waking_) return;
     is_waking_ = true;
@@ -90,8 +92,8 @@ class WorkQueue {
   std::mutex mutex_;
   std::condition_variable filled_;
   std::deque<Item> items_;
-  std::size_t sleepers_ = 0;  // workers that wait, the one that is being woken included
-  bool is_waking_ = false;    // a worker was woken that has not looked at the items yet
+  std::size_t sleepers_ = 0;  // waiting workers, including the one that is being woken
+  bool is_waking_ = false;    // a worker was woken and has not checked the items yet
   bool is_closed_ = false;
 };
 
