@@ -1,7 +1,6 @@
 #pragma once
-// A model of one engine on one host under a clock of its own, with seeded faults. It keeps every promise of
-// the engine's door (the conformance suite runs on it as on real ones) and carries the tests of order, faults
-// and scale.
+// A simulation of one engine on one host, with its own clock and seeded faults. It keeps the contracts of
+// Engine: the conformance suite runs on it as on real engines. The tests of order, faults and scale use it.
 
 #include <cstdint>
 #include <deque>
@@ -22,68 +21,77 @@
 
 namespace combu {
 
-// Each fault is the probability, 0 to 1, with which one call or one change meets it.
+// The probability of each fault, 0 to 1, for one call or one change.
 struct Faults {
   double refused = 0;          // a start is refused for good
-  double cut_before = 0;       // a call is cut off and nothing was done
-  double answer_lost = 0;      // a call is done and its answer lost
-  double change_dropped = 0;   // a change is not told
-  double change_repeated = 0;  // it is told twice
-  double change_held = 0;      // it is told after the one that follows it
+  double cut_before = 0;       // a call is cut off before anything was done
+  double answer_lost = 0;      // a call is done, but its answer is lost
+  double change_dropped = 0;   // a change is not reported
+  double change_repeated = 0;  // a change is reported twice
+  double change_held = 0;      // a change is reported after the change that follows it
   double out_of_memory = 0;    // an attempt ends with 137 half-way
-  double slots_taken = 0;      // somebody else takes a trial's slots just before its start, for a while
-  double crash =
-      0;  // after a call the engine dies for `crash_for`; what runs is killed unless `live_restore`
+  // Another attempt takes a trial's slots just before its start, and holds them for a while.
+  double slots_taken = 0;
+  // After a call, the engine dies for `crash_for`. Running attempts are killed unless `live_restore` is set.
+  double crash = 0;
   Seconds crash_for{2};
   bool live_restore = false;
 };
 
 struct SimulationOptions {
   std::uint64_t seed = 1;
-  Seconds start_takes{0.05};  // of one start; each takes 0.5 to 1.5 times as long
-  Seconds trial_takes{1};     // of a command that the model does not know
-  std::size_t gpus = 0;       // of 16 GiB each, "0", "1", …
-  // Seconds of the model for one of ours; 0: as fast as can be, every wait is skipped. Only for
+  Seconds start_takes{0.05};  // duration of a start; each start takes 0.5 to 1.5 times as long
+  Seconds trial_takes{1};     // duration of a command that the simulation does not know
+  std::size_t gpus = 0;       // number of GPUs "0", "1", …, each with 16 GiB
+  // Simulated seconds for one real second. 0: as fast as possible; every wait is skipped. Used only by
   // open_simulated().
   double speed = 1;
   Faults faults;
 };
 
-// "simulated:" or "simulated:?seed=3&speed=0&start=0.01&trial=2&refused=0.1&…" with the names of the fields
-// above. Throws Error(invalid) naming the option.
+// Parses "simulated:" or "simulated:?seed=3&speed=0&start=0.01&trial=2&refused=0.1&…". Most options have the
+// names of the fields above. Throws Error(invalid) that names the option.
 [[nodiscard]] SimulationOptions parse_simulation(std::string_view address);
 
-struct Script;  // what the model reads from a trial's command
+struct Script;  // the effects of a trial's command
 
-// The model itself: deterministic by its options and the calls made on it, no threads, no clock. Time is
-// handed in and never goes back. What a trial does is read from its command: `sleep N`, `exit N`, `echo TEXT`
-// (also `>&2`, or `> /file`), `cat FILE` (of its inputs, or written before; also `> /file`), `true`, `false`,
-// `eat 600m` (killed when its memory is less), several joined by `;` or `&&`, alone or behind `sh -c`; one
-// that begins with `/no/` cannot be started; anything else takes options.trial_takes and ends with 0. A
-// healthcheck whose test holds "false" or "exit 1" fails, any other passes, after its interval (default 1 s).
-// Images with "missing" or "absent" in their name cannot be had.
+// The simulated engine. Its behaviour depends only on the options and on the calls. It has no threads and no
+// clock: callers pass the time, which must never go back.
+//
+// A trial's command determines what the trial does:
+// - `sleep N`, `exit N`, `true`, `false`
+// - `echo TEXT`, also with `>&2` or `> /file`
+// - `cat FILE`, also with `> /file`; the file is an input, or was written earlier
+// - `eat 600m`: uses so much memory; killed if the trial's memory is less
+// - several of these, joined by `;` or `&&`, alone or after `sh -c`
+// - a command that begins with `/no/` cannot be started
+// - any other command takes options.trial_takes and exits with 0
+//
+// A healthcheck fails if its test contains "false" or "exit 1", and passes otherwise. The result is known
+// after the healthcheck's interval (default 1 s). Images with "missing" or "absent" in their name are not
+// available.
 class World {
  public:
   explicit World(const SimulationOptions& options);
 
-  // How long the next start takes.
+  // Returns a random duration for the next start.
   [[nodiscard]] Seconds draw_latency();
 
   [[nodiscard]] std::vector<Gpu> gpus() const;
 
-  // The engine's verbs, done at `now` at once; errors and promises as in engine.hpp.
+  // The functions of Engine, done at once at the time `now`, with the contracts in engine.hpp.
   [[nodiscard]] std::vector<Error> check(const Run& run, Instant now);
   [[nodiscard]] std::vector<Error> prepare(const Run& run, Instant now);
   struct StagedInputs {
-    std::map<std::string, std::string> files;  // by path; of a large one the beginning
+    std::map<std::string, std::string> files;  // contents by path; only the beginning of a large file
     std::vector<std::string> digests;
   };
   StartResult start(const Run& run, const Trial& trial, int attempt, Instant now, StagedInputs inputs = {});
-  // The signal is sent at `now`; the attempt ends by it. False: there is nothing to end.
+  // Sends the signal at `now`, which ends the attempt. Returns false if the attempt does not run.
   bool stop(const Key& key, Instant now);
   [[nodiscard]] std::vector<Observation> list(const Selector& selector, Instant now);
   Released release(const Selector& selector, const std::set<Key>& kept, Instant now);
-  // A trial keeps one processor busy, and has what it eats, or a mebibyte.
+  // A trial keeps one CPU busy. It uses the memory that it eats, at least one MiB.
   [[nodiscard]] std::optional<Usage> usage(const std::string& id, Instant now);
   struct LogLine {
     LogStream stream;
@@ -92,31 +100,32 @@ class World {
   struct Log {
     std::vector<LogLine> lines;  // all written when the attempt started
     Instant written{};
-    bool complete = false;  // no more will come
+    bool complete = false;  // no more lines will come
   };
-  // Throws Error(not_found).
+  // Throws Error(not_found) if there is no such attempt.
   [[nodiscard]] Log log(const Key& key, Instant now);
-  // What it has written at or below `path`, by their paths from the folder that `path` is in. All is written
-  // when the attempt starts. Throws Error(not_found).
+  // Returns the contents of the files that the attempt has written at or below `path`. The keys are paths
+  // relative to the folder that contains `path`. All files are written when the attempt starts. Throws
+  // Error(not_found) if there is no such attempt.
   [[nodiscard]] std::map<std::string, std::string> files(const Key& key, const std::string& path,
                                                          Instant now);
 
-  // Changes go to `tell` from inside of calls that make time pass. A watch breaks (`broken` is called, and it
-  // is forgotten) when the engine dies.
+  // Changes are passed to `tell` during calls that advance the time. If the engine dies, the watch ends and
+  // `broken` is called.
   using WatchId = std::uint64_t;
   WatchId watch(const Selector& selector, std::function<void(Observation)> tell, std::function<void()> broken,
                 Instant now);
   void unwatch(WatchId watch);
 
-  // Lets everything happen that is due by `now`.
+  // Processes everything that is due at `now`.
   void advance(Instant now);
-  // When the next thing is due; nullopt: nothing will happen by itself.
+  // Returns when the next event is due; nullopt if nothing is scheduled.
   [[nodiscard]] std::optional<Instant> next_due() const;
 
-  // Faults by hand.
+  // Faults on request.
   void crash(Instant now);
   [[nodiscard]] bool is_down(Instant now) const { return now < down_until_; }
-  // A container, and the host ports it holds, that carry none of our labels.
+  // Adds a container without combu's labels that holds the given host ports.
   void add_stranger(const std::string& name, const std::vector<Port>& ports = {});
   void add_strange_network(const std::string& name);
   [[nodiscard]] bool has_container(const std::string& name) const { return containers_.contains(name); }
@@ -177,10 +186,11 @@ class World {
 
   SimulationOptions options_;
   std::mt19937_64 random_;
-  std::unordered_map<std::string, Container> containers_;   // by name: an engine's names are unique
-  std::unordered_map<std::string, Belongings> belongings_;  // by container, of those that have any
+  std::unordered_map<std::string, Container> containers_;  // by name, which is unique on an engine
+  // By container; only of containers that have any.
+  std::unordered_map<std::string, Belongings> belongings_;
   std::map<std::string, Network> networks_;
-  std::map<Port, std::string> ports_;  // held by running containers, by name
+  std::map<Port, std::string> ports_;  // ports that running containers hold, with the container's name
   std::priority_queue<Due, std::vector<Due>, std::greater<>> dues_;
   std::map<WatchId, Watch> watches_;
   std::vector<Observation> held_;
@@ -188,10 +198,10 @@ class World {
   std::uint64_t counter_ = 0;
 };
 
-// The same as an Engine for real threads.
+// Returns an Engine for real threads.
 [[nodiscard]] std::unique_ptr<Engine> open_simulated(const SimulationOptions& options);
-// For tests that need to reach behind the door; `world` is used under the engine's lock, so call it only
-// between verbs.
+// For tests that access the simulation directly. The engine uses `world` under its own lock, so the test must
+// not call `world` during a call of the engine.
 [[nodiscard]] std::unique_ptr<Engine> open_simulated(World& world, double speed);
 
 }  // namespace combu

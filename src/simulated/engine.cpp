@@ -12,15 +12,15 @@ namespace combu {
 
 namespace {
 
-// As a usual workstation.
-constexpr Bytes k_input_kept_max{std::int64_t{1} << 20U};  // of a file
+constexpr Bytes k_input_kept_max{std::int64_t{1} << 20U};  // of each input file
+// As a usual workstation has.
 constexpr Slots k_capacity{Cpus{8'000'000'000}, Bytes{std::int64_t{16} << 30}};
 
 Error cancelled() {
   return {ErrorKind::cancelled, "simulated", "cancelled"};
 }
 
-// An image of the model is its name, which is all that its digest tells.
+// An image has no content in the simulation: its digest consists of its name.
 std::string digest_of(const std::string& image) {
   return "simulated:" + image;
 }
@@ -165,14 +165,14 @@ class SimulatedEngine : public Engine {
   template <class Verb>
   std::invoke_result_t<Verb, Instant> call(const std::stop_token& stop, const Verb& verb) {
     if (stop.stop_requested()) throw cancelled();
-    // Whoever waits for a change is woken when the lock is free again.
+    // Wakes the waiting threads after the lock is released.
     const auto wake =
         std::unique_ptr<void, std::function<void(void*)>>(this, [this](void*) { changed_.notify_all(); });
     const std::scoped_lock lock(mutex_);
     return verb(now());
   }
 
-  // The model's time. As fast as can be: the next thing that is due is due now.
+  // Returns the simulated time. If speed_ is 0, the time jumps to the next event.
   [[nodiscard]] Instant now() {
     if (speed_ > 0) {
       const Seconds elapsed = (real_clock().now() - began_) * speed_;
@@ -182,11 +182,11 @@ class SimulatedEngine : public Engine {
     return jumped_;
   }
 
-  // Until a verb was called or the next thing is due.
+  // Waits until another function was called or the next event is due.
   void await_change(std::unique_lock<std::mutex>& lock, const std::stop_token& stop) {
     const std::optional<Instant> due = world_.next_due();
     if (due && speed_ == 0) return;
-    // A predicate is what the waits with a stop token take; any wake-up will do: the caller looks again.
+    // A wait with a stop token requires a predicate. Any wake-up ends the wait, and the caller checks again.
     bool woken = false;
     const auto once = [&woken] { return std::exchange(woken, true); };
     if (due) {

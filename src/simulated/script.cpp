@@ -9,7 +9,7 @@ namespace combu {
 
 namespace {
 
-// "a; b && c" → {a, b, c}. Quotes are not looked at: the model's commands have none.
+// "a; b && c" → {a, b, c}. Ignores quotes: commands of the simulation contain none.
 std::vector<std::string> commands_of(const std::vector<std::string>& words) {
   const bool in_shell = words.size() == 3 && words[0].ends_with("sh") && words[1] == "-c";
   std::string text;
@@ -31,7 +31,7 @@ std::vector<std::string> commands_of(const std::vector<std::string>& words) {
   return commands;
 }
 
-// -1 for what is none.
+// Returns -1 if the text is not a number.
 double number(const std::string& text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -39,7 +39,7 @@ double number(const std::string& text) {
   return value;
 }
 
-// "cat FILE… > FILE", or without the last one into the log. Fails where one of them is not there.
+// "cat FILE… > FILE"; without `> FILE` writes to the log. Returns false if a file does not exist.
 bool cat(const std::vector<std::string>& words, Script& script) {
   std::string content;
   std::string to;

@@ -8,17 +8,17 @@
 
 namespace combu {
 
-// What the model reads from a trial's command.
+// The effects of a trial's command.
 struct Script {
   Seconds takes{0};
   int exit_code = 0;
   std::vector<World::LogLine> output;
-  std::map<std::string, std::string> files;  // by path, those that it has found, too
+  std::map<std::string, std::string> files;  // by path; includes the files that the trial finds
   bool cannot_start = false;
-  Bytes eats{};  // the memory that it needs
+  Bytes eats{};  // the memory that the trial uses
 };
 
-// `files`: those that the trial finds there.
+// `files`: the files that the trial finds when it starts.
 [[nodiscard]] Script read_script(const Trial& trial, Seconds unknown_takes,
                                  std::map<std::string, std::string> files);
 

@@ -31,7 +31,7 @@ bool is_engines_own(const std::string& network) {
   return network == "host" || network == "none" || network == "bridge";
 }
 
-// A trial waits for the health of one that has no healthcheck: it would wait for ever.
+// Adds an error if a trial waits for the health of a trial without a healthcheck: it would wait for ever.
 void append_unmet_health(const Run& run, std::vector<Error>& errors) {
   std::set<std::string> without;
   for (const Trial& trial : run.experiment.trials) {
@@ -62,7 +62,8 @@ std::vector<Gpu> World::gpus() const {
   return gpus;
 }
 
-// Not std::bernoulli_distribution: a seed must mean the same with every standard library.
+// Does not use std::bernoulli_distribution, because a seed must give the same results with every standard
+// library.
 bool World::chance(double probability) {
   return probability > 0 && static_cast<double>(random_() >> 11U) * 0x1p-53 < probability;
 }
@@ -71,7 +72,7 @@ Seconds World::draw_latency() {
   return options_.start_takes * (0.5 + static_cast<double>(random_() >> 11U) * 0x1p-53);
 }
 
-// Each verb passes through here before it does anything…
+// Every function of the engine calls enter() first…
 void World::enter(Instant now) {
   advance(now);
   if (is_down(now)) throw Error(ErrorKind::unavailable, "simulated", "connection refused");
@@ -80,7 +81,7 @@ void World::enter(Instant now) {
   }
 }
 
-// …and here when it is done.
+// …and leave() at its end.
 void World::leave(Instant now) {
   if (chance(options_.faults.crash)) crash(now);
   if (is_down(now) || chance(options_.faults.answer_lost)) {
@@ -195,7 +196,7 @@ StartResult World::start(const Run& run, const Trial& trial, int attempt, Instan
 }
 
 const World::Container* World::holder_of(const std::vector<std::string>& gpus) const {
-  if (gpus.empty()) return nullptr;  // most want none, and there may be 100,000 containers
+  if (gpus.empty()) return nullptr;  // most trials need none, and there may be 100,000 containers
   for (const auto& [name, container] : containers_) {
     if (container.seen.phase != Phase::running) continue;
     for (const std::string& held : container.seen.slots.gpus)
@@ -204,7 +205,7 @@ const World::Container* World::holder_of(const std::vector<std::string>& gpus) c
   return nullptr;
 }
 
-// Somebody else's attempt.
+// Adds an attempt of another run that holds `slots`.
 const World::Container& World::add_rival(const Slots& slots, Instant now) {
   const std::string name = fmt::format("rival-{}", ++counter_);
   Container& container = containers_[name];
@@ -435,7 +436,7 @@ void World::unwatch(WatchId watch) {
   watches_.erase(watch);
 }
 
-// What was running and is killed ends without a word: nobody is left to tell it.
+// Attempts that are killed by the crash end without a report, because the watches are broken.
 void World::crash(Instant now) {
   down_until_ = later(now, options_.faults.crash_for);
   held_.clear();
