@@ -10,7 +10,7 @@
 
 namespace combu::test {
 
-// What the call throws; nullopt: nothing.
+// Returns the error that the call throws; nullopt if it throws none.
 inline std::optional<Error> error_of(const std::function<void()>& call) {
   try {
     call();
@@ -20,7 +20,7 @@ inline std::optional<Error> error_of(const std::function<void()>& call) {
   return std::nullopt;
 }
 
-// The same, where something must be thrown.
+// Returns the error that the call throws. Fails the test if it throws none.
 inline Error error_in(const std::function<void()>& call) {
   if (auto error = error_of(call)) return *std::move(error);
   ADD_FAILURE() << "nothing was thrown";

@@ -1,6 +1,7 @@
 #pragma once
-// Experiments for tests, from one line of text: "a b<-a c<-a:healthy,b" is three trials; `!` before a name
-// makes it a service, `=2` after it gives it two CPUs, and `^5` after that the priority 5.
+// Creates experiments for tests from one line of text: "a b<-a c<-a:healthy,b" contains three trials. `!`
+// before a name makes the trial a service. After a name, `=2` gives the trial two CPUs, and a further `^5`
+// the priority 5.
 
 #include <gtest/gtest.h>
 
@@ -61,7 +62,7 @@ inline Run run(const std::string& text) {
   return {.id = RunId("run1"), .experiment = experiment(text)};
 }
 
-// A plan that must be without errors.
+// Returns the plan, which must have no errors.
 inline Plan plan(const Experiment& experiment) {
   Planning planning = make_plan(experiment);
   for (const Error& error : planning.errors) ADD_FAILURE() << error.what();

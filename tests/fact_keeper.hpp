@@ -8,7 +8,7 @@
 
 namespace combu::test {
 
-// Puts the facts of a run on record.
+// Writes the facts of a run to the record.
 class FactKeeper : public Journal {
  public:
   FactKeeper(Record& record, RunId run) : record_(record), run_(std::move(run)) {}

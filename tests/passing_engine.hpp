@@ -10,7 +10,7 @@
 
 namespace combu::test {
 
-// Passes every verb on: tests override those that they are about.
+// Forwards every function to another engine; tests override the functions that they need.
 class PassingEngine : public Engine {
  public:
   explicit PassingEngine(Engine& engine) : engine_(engine) {}

@@ -1,5 +1,5 @@
 #pragma once
-// What most tests include, compiled once for all of them.
+// The headers that most tests include, compiled once for all tests.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -11,7 +11,7 @@
 
 namespace combu::test {
 
-// A folder of this test's own.
+// A folder for one test.
 class Folder {
  public:
   explicit Folder(const std::string& name)
@@ -33,7 +33,7 @@ inline RunEntry entry_of(const combu::Run& run) {
   return entry;
 }
 
-// These trials wait again, each for a new attempt.
+// Records that these trials wait again, each for a new attempt.
 inline std::vector<Fact> reopened(const std::vector<TrialIndex>& trials) {
   std::vector<Fact> facts;
   for (const TrialIndex trial : trials)

@@ -4,7 +4,7 @@
 
 namespace combu::test {
 
-// This process's soft limit of a resource (getrlimit(2)), as long as this lives.
+// Sets this process's soft limit of a resource (getrlimit(2)) during the lifetime of the object.
 class SoftLimit {
  public:
   SoftLimit(int resource, rlim_t limit) : resource_(resource) {

@@ -1,6 +1,6 @@
-// The conformance suite on the Docker Engine that COMBU_TEST_ENGINE names (unix:///…/docker.sock), and what
-// only a Docker Engine can show. COMBU_TEST_IMAGE is an image there that has a shell, sleep and cat;
-// "combu-test:latest" when unset.
+// Runs the conformance suite on the Docker Engine in COMBU_TEST_ENGINE (unix:///…/docker.sock), and tests
+// that only a Docker Engine can pass. COMBU_TEST_IMAGE is an image of that engine with a shell, sleep and
+// cat; the default is "combu-test:latest".
 
 #include "combu/docker.hpp"
 
@@ -35,7 +35,7 @@ Address address() {
   return parse_address(named);
 }
 
-// The engine seen without combu's client.
+// Accesses the engine without combu's client.
 class Plainly {
  public:
   Plainly() : channel_(address()) {}
@@ -93,7 +93,7 @@ class DockerSubject : public Subject {
   Trial cannot_start(const std::string& name) override {
     Trial trial = runs_until_stopped(name);
     trial.process.cmd = {"/no/such/command"};
-    trial.process.init = false;  // an init would start, and end with 127
+    trial.process.init = false;  // an init process would start, and exit with 127
     return trial;
   }
 
@@ -145,7 +145,7 @@ INSTANTIATE_TEST_SUITE_P(Docker, EngineSuite,
                          testing::Values(Flavour{"docker", [] { return std::make_unique<DockerSubject>(); }}),
                          flavour_name);
 
-// ---- What only a Docker Engine can show
+// ---- Tests that only a Docker Engine can pass
 
 class DockerOnly : public EngineSuite {
  protected:
@@ -158,7 +158,7 @@ INSTANTIATE_TEST_SUITE_P(Docker, DockerOnly,
                          testing::Values(Flavour{"docker", [] { return std::make_unique<DockerSubject>(); }}),
                          flavour_name);
 
-TEST_P(DockerOnly, ALinkStandsForWhatItLeadsTo) {
+TEST_P(DockerOnly, CopyOutFollowsASymbolicLink) {
   Trial trial = subject().exits_with("links-a", 0);
   trial.process.cmd = {
       "sh", "-c",
@@ -223,8 +223,8 @@ TEST_P(DockerOnly, TrialsOfANetworkReachEachOtherByName) {
   EXPECT_EQ(plainly().inspect("reach-client").at("/NetworkSettings/Networks"_json_pointer).size(), 2U);
 }
 
-// As runs that begin at the same instant can leave it, where the engine allows it (20.10).
-TEST_P(DockerOnly, ANetworkThatWasMadeTwiceIsUsedAllTheSame) {
+// Runs that begin at the same instant can create a network twice, if the engine allows this (20.10).
+TEST_P(DockerOnly, ANetworkThatExistsTwiceCanBeUsed) {
   const json network = {{"Name", "combu-net-twin"},
                         {"CheckDuplicate", false},
                         {"Labels", {{"combu.experiment", "elsewhere"}, {"combu.run", "elsewhere123"}}}};
@@ -258,7 +258,7 @@ TEST_P(DockerOnly, ParametersAreAFileInTheContainer) {
   EXPECT_EQ(logs_of(run, "params-a", {}, LogStream::out), R"({"lr": 0.1})");
 }
 
-TEST_P(DockerOnly, ATerminalsLogIsNotTakenForFrames) {
+TEST_P(DockerOnly, TheLogOfATerminalIsReadWithoutFrames) {
   Trial trial = subject().says("tty-a", {"one"}, {});
   trial.container.docker = R"({"Tty": true})";
   const Run run = ready("tty", {trial});
@@ -268,7 +268,7 @@ TEST_P(DockerOnly, ATerminalsLogIsNotTakenForFrames) {
   EXPECT_EQ(logs_of(run, "tty-a", {}, LogStream::out), "one\r\n");
 }
 
-TEST_P(DockerOnly, AnotherAttemptOfTheNameIsAConflict) {
+TEST_P(DockerOnly, AnotherAttemptWithTheSameNameIsAConflict) {
   const Run run = ready("attempts", {subject().runs_until_stopped("attempts-a")});
   start_all(run);
   EXPECT_EQ(kind_of([&] { engine().start(run, run.experiment.trials[0], 2, {}); }), ErrorKind::conflict);
@@ -277,7 +277,7 @@ TEST_P(DockerOnly, AnotherAttemptOfTheNameIsAConflict) {
   EXPECT_EQ(kind_of([&] { start_all(later); }), ErrorKind::conflict);
 }
 
-TEST_P(DockerOnly, WhatWasCreatedAndNotStartedIsStarted) {
+TEST_P(DockerOnly, AContainerThatWasCreatedAndNotStartedIsStarted) {
   Trial trial = subject().runs_until_stopped("half-a");
   const Run run = ready("half", {trial});
   json body = {{"Image", image()}, {"Cmd", *trial.process.cmd}};
@@ -292,7 +292,7 @@ TEST_P(DockerOnly, WhatWasCreatedAndNotStartedIsStarted) {
   EXPECT_EQ(list_all("half").at(0).phase, Phase::running);
 }
 
-TEST_P(DockerOnly, RefusalsAreTheDaemonsWords) {
+TEST_P(DockerOnly, RefusalsContainTheDaemonsMessage) {
   subject().make_stranger("port-holder", 38491);
   Trial port = subject().runs_until_stopped("port-a");
   port.container.ports = {Port{.host_ip = "", .host = 38491, .container = 80}};

@@ -10,8 +10,8 @@
 namespace combu::conformance {
 namespace {
 
-// The names and contents of an archive's files follow each other as they are.
-TEST_P(EngineSuite, WhatAnAttemptHasLeftIsAnArchive) {
+// In an archive, the names and contents of files are stored unchanged.
+TEST_P(EngineSuite, CopyOutReturnsOutputsAsAnArchive) {
   const Run run = ready("leaves", {subject().leaves("leaves-a")});
   Watcher watcher(subject(), all_of(run));
   start_all(run);
@@ -34,7 +34,7 @@ TEST_P(EngineSuite, WhatAnAttemptHasLeftIsAnArchive) {
   EXPECT_EQ(archive("/out/b"), "");
 }
 
-// Files of this machine that a trial is given.
+// Files on this machine that serve as inputs.
 class Given {
  public:
   Given() : folder_(testing::TempDir() + "given." + RunId::random().text()) {
@@ -54,7 +54,7 @@ class Given {
   std::string folder_;
 };
 
-TEST_P(EngineSuite, InputsAreThereWhenAnAttemptStarts) {
+TEST_P(EngineSuite, InputsAreStagedBeforeAnAttemptStarts) {
   const Given given;
   Trial trial = subject().exits_with("given-a", 3);
   trial.inputs = {{.from = given.folder(), .to = "/in/deep/data"},
@@ -77,7 +77,7 @@ TEST_P(EngineSuite, InputsAreThereWhenAnAttemptStarts) {
   EXPECT_THAT(content(2, "/b"), testing::HasSubstr("another\n"));
 }
 
-TEST_P(EngineSuite, AnInputThatIsNotThereIsARefusal) {
+TEST_P(EngineSuite, AMissingInputIsARefusal) {
   const Given given;
   Trial trial = subject().exits_with("given-none", 0);
   trial.inputs = {{.from = given.folder() + "/none", .to = "/in"}};
@@ -91,7 +91,7 @@ TEST_P(EngineSuite, AnInputThatIsNotThereIsARefusal) {
   }
 }
 
-TEST_P(EngineSuite, NothingIsCopiedOutOfWhatIsNotThere) {
+TEST_P(EngineSuite, CopyOutOfAnAbsentAttemptIsNotFound) {
   const Run run = ready("leaves-other", {subject().leaves("leaves-other-a")});
   start_all(run);
   for (const Key& key :

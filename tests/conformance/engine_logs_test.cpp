@@ -12,7 +12,7 @@
 namespace combu::conformance {
 namespace {
 
-TEST_P(EngineSuite, LogsTellBothStreams) {
+TEST_P(EngineSuite, LogsContainBothStreams) {
   const Run run = ready("logs", {subject().says("logs-a", {"one", "two", "three"}, {"oops"})});
   Watcher watcher(subject(), all_of(run));
   start_all(run);
@@ -24,7 +24,7 @@ TEST_P(EngineSuite, LogsTellBothStreams) {
   EXPECT_EQ(logs_of(run, "logs-a", follow, LogStream::out), "one\ntwo\nthree\n");
 }
 
-TEST_P(EngineSuite, LogsHaveATail) {
+TEST_P(EngineSuite, LogsCanBeLimitedToTheLastLines) {
   const Run run = ready("tail", {subject().says("tail-a", {"one", "two", "three"}, {})});
   Watcher watcher(subject(), all_of(run));
   start_all(run);
@@ -39,7 +39,7 @@ TEST_P(EngineSuite, LogsHaveATail) {
   EXPECT_EQ(logs_of(run, "tail-a", later, LogStream::out), "");
 }
 
-TEST_P(EngineSuite, LogsAreToldWithTheirTimesAndFromOne) {
+TEST_P(EngineSuite, TimedLogsCanBeReadFromAMomentOn) {
   const Run run = ready("timed", {subject().says("timed-a", {"one", "two", "three"}, {})});
   Watcher watcher(subject(), all_of(run));
   start_all(run);
@@ -54,7 +54,7 @@ TEST_P(EngineSuite, LogsAreToldWithTheirTimesAndFromOne) {
   EXPECT_EQ(all[0].second, "one\n");
   EXPECT_GT(all[0].first, Instant{});
   EXPECT_LE(all[0].first, all[2].first);
-  // What came at that very moment is told once more.
+  // Pieces of exactly that moment are included.
   options.since = all[1].first;
   std::vector<std::pair<Instant, std::string>> later;
   engine().logs(key_of(run, "timed-a"), options, take(later), {});
@@ -62,7 +62,7 @@ TEST_P(EngineSuite, LogsAreToldWithTheirTimesAndFromOne) {
   EXPECT_TRUE(std::ranges::equal(later, std::span(all).last(later.size())));
 }
 
-TEST_P(EngineSuite, LogsOfNobodyAreNotFound) {
+TEST_P(EngineSuite, LogsOfAnAbsentAttemptAreNotFound) {
   const Run run = described("nobody", {});
   EXPECT_EQ(kind_of([&] { logs_of(run, "nobody-a", {}, LogStream::out); }), ErrorKind::not_found);
 }

@@ -7,14 +7,14 @@
 namespace combu::conformance {
 namespace {
 
-TEST_P(EngineSuite, CheckFindsNothingWrongWithWhatCanRun) {
+TEST_P(EngineSuite, CheckReportsNothingForARunThatCanStart) {
   Trial trial = subject().runs_until_stopped("check-a");
   trial.container.ports = {Port{.host_ip = "", .host = 38471, .container = 80}};
   const Run run = described("check", {trial});
   EXPECT_THAT(words(engine().check(run, {})), testing::IsEmpty());
 }
 
-TEST_P(EngineSuite, CheckNamesWhatStrangersHold) {
+TEST_P(EngineSuite, CheckReportsNamesAndPortsOfOtherContainers) {
   subject().make_stranger("check-stranger", 38472);
   Trial same_name = subject().runs_until_stopped("check-stranger");
   Trial same_port = subject().runs_until_stopped("check-port");
@@ -38,7 +38,7 @@ TEST_P(EngineSuite, PrepareCanBeRepeated) {
   EXPECT_THAT(words(engine().prepare(run, [](const Preparation&) {}, {})), testing::IsEmpty());
 }
 
-TEST_P(EngineSuite, PrepareNamesEachMissingImageOnce) {
+TEST_P(EngineSuite, PrepareReportsEachMissingImageOnce) {
   Trial first = subject().runs_until_stopped("missing-a");
   first.image = "combu-test-absent:never";
   first.pull = Pull::never;
@@ -53,7 +53,7 @@ TEST_P(EngineSuite, PrepareNamesEachMissingImageOnce) {
                              testing::HasSubstr("missing-b")));
 }
 
-TEST_P(EngineSuite, PrepareNamesANeedOfHealthThatCannotBeMet) {
+TEST_P(EngineSuite, PrepareReportsADependencyOnHealthWithoutAHealthcheck) {
   Trial service = subject().runs_until_stopped("healthless");
   Trial client = subject().exits_with("healthless-client", 0);
   client.depends = {{.trial = "healthless", .condition = Condition::healthy, .path = "[1].depends[0]"}};

@@ -1,4 +1,4 @@
-// release(), and the networks that go with it.
+// release(), and the networks of attempts.
 
 #include <cstddef>
 #include <set>
@@ -11,7 +11,7 @@
 namespace combu::conformance {
 namespace {
 
-TEST_P(EngineSuite, ReleaseRemovesWhatIsSelectedAndNothingElse) {
+TEST_P(EngineSuite, ReleaseRemovesOnlyTheSelectedAttempts) {
   subject().make_stranger("release-stranger", 0);
   const Run run =
       ready("release", {subject().runs_until_stopped("release-a"), subject().exits_with("release-b", 1)});
@@ -46,7 +46,7 @@ TEST_P(EngineSuite, ReleaseRemovesWhatIsSelectedAndNothingElse) {
   EXPECT_THAT(words(again.left), testing::IsEmpty());
 }
 
-TEST_P(EngineSuite, ReleaseLeavesWhatIsToBeKeptAndItsNetworks) {
+TEST_P(EngineSuite, ReleaseKeepsTheChosenAttemptsAndTheirNetworks) {
   Trial kept = subject().leaves("kept-over");
   Trial running = subject().runs_until_stopped("kept-running");
   Trial gone = subject().runs_until_stopped("kept-gone");
@@ -83,7 +83,7 @@ TEST_P(EngineSuite, ReleaseLeavesWhatIsToBeKeptAndItsNetworks) {
   EXPECT_FALSE(subject().has_network("combu-net-kept"));
 }
 
-TEST_P(EngineSuite, ReleaseOfTrialsLeavesTheOthers) {
+TEST_P(EngineSuite, ReleaseOfTrialsKeepsTheOtherTrials) {
   const Run run =
       ready("release-some", {subject().runs_until_stopped("some-a"), subject().runs_until_stopped("some-b")});
   start_all(run);
@@ -93,7 +93,7 @@ TEST_P(EngineSuite, ReleaseOfTrialsLeavesTheOthers) {
   EXPECT_THAT(names(all_of(run)), testing::ElementsAre("some-a"));
 }
 
-TEST_P(EngineSuite, ReleaseOfARunLeavesOtherRuns) {
+TEST_P(EngineSuite, ReleaseOfARunKeepsOtherRuns) {
   const Run first = ready("release-run", {subject().runs_until_stopped("run-a")});
   const Run second = ready("release-run", {subject().runs_until_stopped("run-b")});
   start_all(first);
@@ -106,7 +106,7 @@ TEST_P(EngineSuite, ReleaseOfARunLeavesOtherRuns) {
 
 // ---- networks
 
-TEST_P(EngineSuite, NetworksComeWithPrepareAndGoWithRelease) {
+TEST_P(EngineSuite, PrepareCreatesNetworksAndReleaseRemovesThem) {
   Trial trial = subject().runs_until_stopped("net-a");
   trial.container.networks = {"combu-net-1", "combu-net-2"};
   const Run run = ready("net", {trial});
@@ -122,7 +122,7 @@ TEST_P(EngineSuite, NetworksComeWithPrepareAndGoWithRelease) {
   EXPECT_FALSE(subject().has_network("combu-net-2"));
 }
 
-TEST_P(EngineSuite, StrangersNetworksAreSharedAndLeft) {
+TEST_P(EngineSuite, NetworksThatCombuDidNotCreateAreUsedAndKept) {
   subject().make_strange_network("combu-net-strange");
   Trial trial = subject().runs_until_stopped("net-shared-a");
   trial.container.networks = {"combu-net-strange"};
@@ -134,7 +134,7 @@ TEST_P(EngineSuite, StrangersNetworksAreSharedAndLeft) {
   EXPECT_TRUE(subject().has_network("combu-net-strange"));
 }
 
-TEST_P(EngineSuite, ANetworkInUseIsLeftAndNamed) {
+TEST_P(EngineSuite, ANetworkInUseIsKeptAndReported) {
   Trial mine = subject().runs_until_stopped("net-mine");
   Trial guest = subject().runs_until_stopped("net-guest");
   mine.container.networks = guest.container.networks = {"combu-net-used"};
@@ -156,7 +156,7 @@ TEST_P(EngineSuite, ANetworkInUseIsLeftAndNamed) {
   EXPECT_FALSE(subject().has_network("combu-net-used"));
 }
 
-TEST_P(EngineSuite, ANetworkOfAnExperimentThatStandsIsNotReleasedWithAGuest) {
+TEST_P(EngineSuite, ANetworkIsKeptWhileItsExperimentHasAttempts) {
   Trial mine = subject().runs_until_stopped("net-host");
   Trial guest = subject().runs_until_stopped("net-caller");
   guest.container.networks = {"combu-net-lent"};

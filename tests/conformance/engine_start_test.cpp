@@ -13,7 +13,7 @@
 namespace combu::conformance {
 namespace {
 
-TEST_P(EngineSuite, FactsTellWhatTheEngineIs) {
+TEST_P(EngineSuite, FactsDescribeTheEngine) {
   const Facts facts = engine().facts({});
   EXPECT_NE(facts.engine, "");
   EXPECT_NE(facts.address, "");
@@ -46,7 +46,7 @@ TEST_P(EngineSuite, AStartedTrialRunsAndIsListed) {
   EXPECT_NE(listed[0].created_at, Instant{});
 }
 
-TEST_P(EngineSuite, AnEndIsToldWithItsExitCode) {
+TEST_P(EngineSuite, TheEndOfATrialIsReportedWithItsExitCode) {
   const Run run =
       ready("ends", {subject().exits_with("ends-well", 0), subject().exits_with("ends-badly", 3)});
   Watcher watcher(subject(), all_of(run));
@@ -61,7 +61,7 @@ TEST_P(EngineSuite, AnEndIsToldWithItsExitCode) {
   }
 }
 
-TEST_P(EngineSuite, AFullLookTellsWhenItRan) {
+TEST_P(EngineSuite, AFullListingContainsStartAndEndTimes) {
   const Run run =
       ready("times", {subject().exits_with("times-over", 3), subject().runs_until_stopped("times-on")});
   Watcher watcher(subject(), all_of(run));
@@ -70,7 +70,7 @@ TEST_P(EngineSuite, AFullLookTellsWhenItRan) {
   for (const Observation& observation : engine().list(all_of(run), ListDetail::full, {})) {
     const bool is_over = observation.key.trial == "times-over";
     ASSERT_TRUE(observation.ran_at) << observation.key.trial;
-    // An engine may round when it was created to a second.
+    // An engine may round the time of creation to a second.
     EXPECT_GE(*observation.ran_at, observation.created_at) << observation.key.trial;
     ASSERT_EQ(observation.ended_at.has_value(), is_over);
     if (!is_over) continue;
@@ -80,7 +80,7 @@ TEST_P(EngineSuite, AFullLookTellsWhenItRan) {
   }
 }
 
-TEST_P(EngineSuite, ARepeatedStartAdoptsWhatRuns) {
+TEST_P(EngineSuite, ARepeatedStartAdoptsTheRunningAttempt) {
   const Run run = ready("adopt", {subject().runs_until_stopped("adopt-a")});
   start_all(run);
   const std::vector<Observation> before = list_all("adopt");
@@ -91,7 +91,7 @@ TEST_P(EngineSuite, ARepeatedStartAdoptsWhatRuns) {
   EXPECT_EQ(before[0].id, after[0].id);
 }
 
-TEST_P(EngineSuite, ARepeatedStartLeavesWhatHasEnded) {
+TEST_P(EngineSuite, ARepeatedStartKeepsTheEndedAttempt) {
   const Run run = ready("adopt-ended", {subject().exits_with("adopt-ended-a", 4)});
   Watcher watcher(subject(), all_of(run));
   start_all(run);
@@ -105,7 +105,7 @@ TEST_P(EngineSuite, ARepeatedStartLeavesWhatHasEnded) {
   EXPECT_EQ(listed[0].exit_code, 4);
 }
 
-TEST_P(EngineSuite, TheNextAttemptTakesTheNameOfOneThatIsOver) {
+TEST_P(EngineSuite, TheNextAttemptReplacesAnEndedOne) {
   const Run run = ready("again", {subject().exits_with("again-a", 4)});
   Watcher watcher(subject(), all_of(run));
   start_all(run);
@@ -116,7 +116,7 @@ TEST_P(EngineSuite, TheNextAttemptTakesTheNameOfOneThatIsOver) {
   EXPECT_EQ(listed[0].key.attempt, 2);
 }
 
-TEST_P(EngineSuite, TheNextAttemptLeavesOneThatRuns) {
+TEST_P(EngineSuite, TheNextAttemptDoesNotReplaceARunningOne) {
   const Run run = ready("alive", {subject().runs_until_stopped("alive-a")});
   start_all(run);
   EXPECT_EQ(kind_of([&] { engine().start(run, run.experiment.trials[0], 2, {}); }), ErrorKind::conflict);
@@ -126,7 +126,7 @@ TEST_P(EngineSuite, TheNextAttemptLeavesOneThatRuns) {
   EXPECT_EQ(listed[0].phase, Phase::running);
 }
 
-TEST_P(EngineSuite, WhatTakesMoreThanItsMemoryIsToldAsOutOfMemory) {
+TEST_P(EngineSuite, AnAttemptThatExceedsItsMemoryIsReportedAsOutOfMemory) {
   Trial trial = subject().eats("eats-a", Bytes{std::int64_t{256} << 20});
   trial.slots.memory = Bytes{std::int64_t{32} << 20};
   const Run run = ready("eats", {trial});
@@ -142,7 +142,7 @@ TEST_P(EngineSuite, WhatTakesMoreThanItsMemoryIsToldAsOutOfMemory) {
   EXPECT_TRUE(listed[0].oom);
 }
 
-TEST_P(EngineSuite, WhatAnAttemptUsesIsToldWhileItRuns) {
+TEST_P(EngineSuite, UsageIsReportedWhileTheAttemptRuns) {
   const Run run = ready("usage", {subject().runs_until_stopped("usage-a")});
   const Trial& trial = run.experiment.trials[0];
   const std::string id = std::get<Running>(engine().start(run, trial, 1, {})).observation.id;
@@ -156,7 +156,7 @@ TEST_P(EngineSuite, WhatAnAttemptUsesIsToldWhileItRuns) {
   EXPECT_FALSE(engine().usage("0123456789ab", {}));
 }
 
-TEST_P(EngineSuite, WhatWasStoppedIsToldAsStopped) {
+TEST_P(EngineSuite, AStoppedAttemptIsReportedAsStopped) {
   const Run run = ready("halted", {subject().runs_until_stopped("halted-a")});
   Watcher watcher(subject(), all_of(run));
   start_all(run);
@@ -167,7 +167,7 @@ TEST_P(EngineSuite, WhatWasStoppedIsToldAsStopped) {
   EXPECT_FALSE(ended->oom);
 }
 
-TEST_P(EngineSuite, StartsFromManyThreads) {
+TEST_P(EngineSuite, StartMayBeCalledFromManyThreads) {
   constexpr std::size_t k_count = 12;
   std::vector<Trial> trials;
   for (std::size_t i = 0; i < k_count; ++i)
@@ -184,13 +184,13 @@ TEST_P(EngineSuite, AnAbsentImageIsNotFound) {
   EXPECT_EQ(kind_of([&] { engine().start(run, trial, 1, {}); }), ErrorKind::not_found);
 }
 
-TEST_P(EngineSuite, ADefiniteRefusalIsRefused) {
+TEST_P(EngineSuite, AStartThatTheEngineRefusesIsRefused) {
   const Run run = ready("refused", {subject().cannot_start("refused-a")});
   EXPECT_EQ(kind_of([&] { start_all(run); }), ErrorKind::refused);
   for (const Observation& observation : list_all("refused")) EXPECT_NE(observation.phase, Phase::running);
 }
 
-TEST_P(EngineSuite, AStrangersNameIsAConflict) {
+TEST_P(EngineSuite, ANameOfAnotherContainerIsAConflict) {
   subject().make_stranger("conflict-a", 0);
   const Run run = ready("conflict", {subject().runs_until_stopped("conflict-a")});
   EXPECT_EQ(kind_of([&] { start_all(run); }), ErrorKind::conflict);
@@ -198,7 +198,7 @@ TEST_P(EngineSuite, AStrangersNameIsAConflict) {
   EXPECT_THAT(list_all("conflict"), testing::IsEmpty());
 }
 
-TEST_P(EngineSuite, HealthIsToldAndListed) {
+TEST_P(EngineSuite, HealthIsReportedAndListed) {
   const Run run = ready("health", {subject().turns("health-good", Health::healthy),
                                    subject().turns("health-bad", Health::unhealthy)});
   Watcher watcher(subject(), all_of(run));

@@ -27,7 +27,7 @@ TEST_P(EngineSuite, StopEndsATrial) {
   }
 }
 
-TEST_P(EngineSuite, StopOfWhatEndedOrIsAbsentIsSuccess) {
+TEST_P(EngineSuite, StopOfAnEndedOrAbsentAttemptIsSuccess) {
   const Run run = ready("stop-twice", {subject().runs_until_stopped("stop-twice-a")});
   start_all(run);
   for (int i = 0; i < 2; ++i) engine().stop(key_of(run, "stop-twice-a"), Seconds{5}, {});
@@ -35,7 +35,7 @@ TEST_P(EngineSuite, StopOfWhatEndedOrIsAbsentIsSuccess) {
   EXPECT_EQ(list_settled("stop-twice", has_ended).at(0).phase, Phase::ended);
 }
 
-TEST_P(EngineSuite, StopGoesByTheKeyNotTheName) {
+TEST_P(EngineSuite, StopSelectsByKeyAndNotByName) {
   const Run run = ready("stop-key", {subject().runs_until_stopped("stop-key-a")});
   start_all(run);
   engine().stop({RunId("another"), "stop-key-a", 1}, Seconds{5}, {});
@@ -73,7 +73,7 @@ TEST_P(EngineSuite, ListSelectsByLabels) {
                                         testing::Not(testing::Contains("select-stranger"))));
 }
 
-TEST_P(EngineSuite, WatchSelectsToo) {
+TEST_P(EngineSuite, WatchSelectsByLabels) {
   const Run watched = ready("watched", {subject().runs_until_stopped("watched-a")});
   const Run other = ready("unwatched", {subject().runs_until_stopped("unwatched-a")});
   Watcher watcher(subject(), all_of(watched));
@@ -85,7 +85,7 @@ TEST_P(EngineSuite, WatchSelectsToo) {
 
 // ---- stop tokens
 
-TEST_P(EngineSuite, ASetStopTokenEndsEveryVerb) {
+TEST_P(EngineSuite, ASetStopTokenCancelsEveryFunction) {
   const Run run = ready("cancel", {subject().runs_until_stopped("cancel-a")});
   start_all(run);
   const Key key = key_of(run, "cancel-a");
@@ -128,7 +128,7 @@ TEST_P(EngineSuite, AStopTokenEndsAWatchAndAFollow) {
   });
   stop.request_stop();
   EXPECT_EQ(following.get(), ErrorKind::cancelled);
-  // The watcher's own thread is ended by its stop token, or this test never ends.
+  // If the watcher's stop token did not end its thread, this test would never end.
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #pragma once
-// One suite for every engine: the promises of include/combu/engine.hpp, one test each. The tests are in
-// engine_*_test.cpp, which every program of the suite compiles. A program implements Subject for its engine,
-// and instantiates EngineSuite with a function that makes one.
+// One suite for every engine: it tests the contracts of include/combu/engine.hpp, with one test for each. The
+// tests are in engine_*_test.cpp, which every program of the suite compiles. A program implements Subject for
+// its engine, and instantiates EngineSuite with a function that creates a Subject.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,33 +24,36 @@
 
 namespace combu::conformance {
 
-// What the suite must know of the engine under test. A new one for each test; what a test leaves on the
-// engine is released by the suite, strangers by the subject's destructor.
+// The suite's access to the engine under test. Each test creates a new Subject. The suite releases what a
+// test leaves on the engine; the Subject's destructor removes containers and networks that combu did not
+// create.
 class Subject {
  public:
   virtual ~Subject() = default;
   virtual Engine& engine() = 0;
 
-  // Trials of an image that the engine has, with name and image set, which do what is said.
-  virtual Trial runs_until_stopped(const std::string& name) = 0;  // and ends at once on its stop signal
+  // Returns trials with the behaviour that the name says. Each has a name, and an image that the engine has.
+  virtual Trial runs_until_stopped(const std::string& name) = 0;  // ends at once on its stop signal
   virtual Trial exits_with(const std::string& name, int code) = 0;
+  // Writes these lines, then exits with 0.
   virtual Trial says(const std::string& name, const std::vector<std::string>& out,
-                     const std::vector<std::string>& err) = 0;  // lines, then exits with 0
-  virtual Trial turns(const std::string& name,
-                      Health health) = 0;  // runs; its health becomes healthy or unhealthy soon
+                     const std::vector<std::string>& err) = 0;
+  // Runs; its health becomes healthy or unhealthy soon.
+  virtual Trial turns(const std::string& name, Health health) = 0;
   virtual Trial cannot_start(const std::string& name) = 0;  // the engine refuses its start
-  // Needs so much memory, or is killed.
+  // Uses so much memory, or is killed.
   virtual Trial eats(const std::string& name, Bytes memory) = 0;
 
-  virtual Trial leaves(const std::string& name) = 0;  // "kept" and a line's end in /out/a, then exits with 0
+  // Writes "kept" and a line end to /out/a, then exits with 0.
+  virtual Trial leaves(const std::string& name) = 0;
 
-  // What is not ours: a running container, with this host port (0: none) published.
+  // Creates a running container that combu did not create, and publishes this host port (0: none).
   virtual void make_stranger(const std::string& name, std::uint16_t host_port) = 0;
   virtual bool stranger_runs(const std::string& name) = 0;
   virtual void make_strange_network(const std::string& name) = 0;
   virtual bool has_network(const std::string& name) = 0;
 
-  // Called again and again while the suite waits for a change; where time is virtual, some of it passes.
+  // Called repeatedly while the suite waits for a change. If time is simulated, some time passes.
   virtual void let_time_pass() {}
 };
 
@@ -60,7 +63,7 @@ struct Flavour {
   friend std::ostream& operator<<(std::ostream& out, const Flavour& flavour) { return out << flavour.name; }
 };
 
-// Watches on a thread of its own, keeps what it is told, and waits for what a test expects.
+// Watches in its own thread, stores the reported changes, and waits for expected changes.
 class Watcher {
  public:
   Watcher(Subject& subject, Selector selector) : subject_(subject) {
@@ -69,8 +72,8 @@ class Watcher {
     until("the subscription", [this] { return watching_; });
   }
 
-  // Waits for a change that `wanted` accepts, past ones included; nullopt and a failure of the test after a
-  // minute.
+  // Waits for a change that `wanted` accepts, including past changes. After a minute, fails the test and
+  // returns nullopt.
   std::optional<Observation> wait_for(const std::string& what,
                                       const std::function<bool(const Observation&)>& wanted) {
     std::optional<Observation> found;
@@ -136,12 +139,12 @@ class Watcher {
   std::condition_variable changed_;
   bool watching_ = false;
   std::vector<Observation> seen_;
-  std::jthread thread_;  // last: it ends before what it uses
+  std::jthread thread_;  // last: must end before the members that it uses are destroyed
 };
 
 class EngineSuite : public testing::TestWithParam<Flavour> {
  protected:
-  using Run = combu::Run;  // not testing::Test::Run
+  using Run = combu::Run;  // hides testing::Test::Run
   void SetUp() override { subject_ = GetParam().make(); }
 
   void TearDown() override {
@@ -156,7 +159,7 @@ class EngineSuite : public testing::TestWithParam<Flavour> {
   Subject& subject() { return *subject_; }
   Engine& engine() { return subject_->engine(); }
 
-  // A run of these trials, its images and networks made ready.
+  // Returns a run of these trials whose images and networks are prepared.
   Run ready(std::string experiment, std::vector<Trial> trials) {
     Run run = described(std::move(experiment), std::move(trials));
     EXPECT_THAT(words(engine().prepare(run, [](const Preparation&) {}, {})), testing::IsEmpty());
@@ -183,8 +186,9 @@ class EngineSuite : public testing::TestWithParam<Flavour> {
     return engine().list(selector, ListDetail::consistent, {});
   }
 
-  // What is listed once `settled` is true of all of it: an engine's listing may lag behind its events by a
-  // moment (moby/moby: the "die" event goes out before the state that listings read is written).
+  // Returns the listing as soon as `settled` is true for every attempt. An engine's listing may lag behind
+  // its events by a moment (moby/moby: the "die" event is sent before the state that listings read is
+  // written).
   std::vector<Observation> list_settled(const std::string& experiment,
                                         const std::function<bool(const Observation&)>& settled) {
     const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(1);

@@ -1,4 +1,4 @@
-// Image references, and the credentials of their registries.
+// Parsing of image references, and the search for their registries' credentials.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ json header_of(const Credentials& credentials) {
   return json::parse(decode_base64(credentials.header));
 }
 
-TEST(Credentials, ComeFromAuths) {
+TEST(Credentials, AreReadFromAuths) {
   const Folder folder;
   folder.write("config.json", R"({"auths": {"https://r.example.com/v2/": {"auth": "dXNlcjpwYTpzcw=="},
                                             "https://index.docker.io/v1/": {"identitytoken": "t"}}})");
@@ -60,9 +60,9 @@ TEST(Credentials, ComeFromAuths) {
   EXPECT_EQ(find_credentials("/nonexistent", "other", Seconds{5}, {}).header, "");
 }
 
-TEST(Credentials, ThatAreNotUtf8AreNamed) {
+TEST(Credentials, CredentialsThatAreNotUtf8AreReported) {
   const Folder folder;
-  // "us\xffr:pass", "user:p\xffss"
+  // The bytes "us\xffr:pass" and "user:p\xffss".
   for (const std::string auth : {"dXP/cjpwYXNz", "dXNlcjpw/3Nz"}) {
     folder.write("config.json", R"({"auths": {"r.example.com": {"auth": ")" + auth + "\"}}}");
     const Credentials found = find_credentials(folder.path(), "r.example.com", Seconds{5}, {});
@@ -72,7 +72,7 @@ TEST(Credentials, ThatAreNotUtf8AreNamed) {
   }
 }
 
-// docker-credential-NAME programs on PATH.
+// Creates docker-credential-NAME programs in a folder on PATH.
 class CredentialPrograms : public testing::Test {
  protected:
   // NOLINTBEGIN(concurrency-mt-unsafe): there is one thread between two tests
@@ -97,7 +97,7 @@ class CredentialPrograms : public testing::Test {
   std::string path_;
 };
 
-TEST_F(CredentialPrograms, AreAskedForTheRegistry) {
+TEST_F(CredentialPrograms, AProgramIsAskedForTheRegistry) {
   program("store",
           R"(read -r server; echo "{\"ServerURL\":\"$server\",\"Username\":\"$1\",\"Secret\":\"s\"}")");
   const json wanted = {{"username", "get"}, {"password", "s"}, {"serveraddress", "r.example.com"}};
@@ -106,13 +106,13 @@ TEST_F(CredentialPrograms, AreAskedForTheRegistry) {
             wanted);
 }
 
-TEST_F(CredentialPrograms, MayGiveAToken) {
+TEST_F(CredentialPrograms, AProgramMayReturnAToken) {
   program("token", R"(echo '{"Username":"<token>","Secret":"t"}')");
   EXPECT_EQ(header_of(find(R"({"credsStore": "token"})")),
             (json{{"identitytoken", "t"}, {"serveraddress", "r.example.com"}}));
 }
 
-TEST_F(CredentialPrograms, ThatFailLeaveTheRegistryToBeAskedWithout) {
+TEST_F(CredentialPrograms, IfAProgramFailsThereAreNoCredentials) {
   program("none", "echo credentials not found in native keychain; exit 1");
   program("slow", "exec sleep 1000");
   program("odd", "echo hello");
@@ -123,17 +123,17 @@ TEST_F(CredentialPrograms, ThatFailLeaveTheRegistryToBeAskedWithout) {
   EXPECT_THAT(find(R"({"credsStore": "slow"})", Seconds{0.1}).note, HasSubstr("did not end within"));
 }
 
-TEST_F(CredentialPrograms, ThatPrintWithoutAnEndAreEnded) {
+TEST_F(CredentialPrograms, AProgramThatPrintsEndlesslyIsKilled) {
   program("endless", "exec cat /dev/zero");
   EXPECT_EQ(find(R"({"credsStore": "endless"})").note, "docker-credential-endless printed more than 1 MiB");
 }
 
-TEST_F(CredentialPrograms, ThatCloseTheirOutputAndGoOnAreEnded) {
+TEST_F(CredentialPrograms, AProgramThatClosesItsOutputAndHangsIsKilled) {
   program("silent", "exec sleep 1000 >&-");
   EXPECT_THAT(find(R"({"credsStore": "silent"})", Seconds{0.1}).note, HasSubstr("did not end within"));
 }
 
-TEST_F(CredentialPrograms, AreKilledWhenTheCallerStops) {
+TEST_F(CredentialPrograms, AProgramIsKilledWhenTheCallerStops) {
   program("slow", "exec sleep 1000");
   std::stop_source stop;
   stop.request_stop();
@@ -141,12 +141,12 @@ TEST_F(CredentialPrograms, AreKilledWhenTheCallerStops) {
             "docker-credential-slow was stopped");
 }
 
-TEST_F(CredentialPrograms, MayGiveWhatIsNotUtf8) {
+TEST_F(CredentialPrograms, ReportsOutputThatIsNotUtf8) {
   program("odd", R"(printf '{"Username":"u","Secret":"p\377"}')");
   EXPECT_EQ(find(R"({"credsStore": "odd"})").note, "docker-credential-odd gave no JSON");
 }
 
-TEST_F(CredentialPrograms, ThatNestTooDeepGiveNoJson) {
+TEST_F(CredentialPrograms, ReportsJsonThatIsNestedTooDeep) {
   program("deep", "head -c 900000 /dev/zero | tr '\\0' '['");
   EXPECT_EQ(find(R"({"credsStore": "deep"})").note, "docker-credential-deep gave no JSON");
 }

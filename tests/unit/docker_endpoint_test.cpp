@@ -1,4 +1,4 @@
-// Which engine the environment and Docker's own configuration name.
+// Which engine combu finds from the environment and from Docker's own configuration.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ DockerEndpoint find_in(const Environment& environment, const std::string& addres
       address);
 }
 
-TEST(FindDocker, GoesByWhatDockersClientGoesBy) {
+TEST(FindDocker, FollowsTheRulesOfDockersClient) {
   const Folder folder;
   folder.write("config.json", R"({"currentContext": "lab"})");
   folder.write("contexts/meta/0a/meta.json",
@@ -54,7 +54,7 @@ TEST(FindDocker, GoesByWhatDockersClientGoesBy) {
               HasSubstr("TLS is not supported yet"));
 }
 
-TEST(FindDocker, PlainTcpIsForThisMachineOnly) {
+TEST(FindDocker, PlainTcpIsAllowedOnlyOnThisMachine) {
   for (const char* address : {"tcp://127.0.0.1:2375", "tcp://localhost:1", "tcp://[::1]:2375"})
     EXPECT_EQ(find_in({}, address).address.text(), address);
   const auto error = error_of([&] { (void)find_in({{"DOCKER_HOST", "tcp://10.1.2.3:2375"}}); });
@@ -63,7 +63,7 @@ TEST(FindDocker, PlainTcpIsForThisMachineOnly) {
   EXPECT_THAT(error->what(), HasSubstr("tcp://10.1.2.3:2375: DOCKER_HOST means another machine"));
 }
 
-TEST(FindDocker, ABrokenConfigIsNamed) {
+TEST(FindDocker, ABrokenConfigFileIsReported) {
   const Folder folder;
   folder.write("config.json", "{");
   const auto error = error_of([&] { (void)find_in({{"DOCKER_CONFIG", folder.path()}}); });

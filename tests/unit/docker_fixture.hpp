@@ -1,5 +1,5 @@
 #pragma once
-// A folder for a test's files.
+// A folder for the files of one test.
 
 #include <cstdlib>
 #include <filesystem>
@@ -13,7 +13,6 @@ namespace combu::docker {
 
 using test::error_of;
 
-// A folder for one test.
 class Folder {
  public:
   Folder() {

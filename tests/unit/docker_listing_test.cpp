@@ -1,4 +1,4 @@
-// Listings that several threads share.
+// Listings that are shared by several threads.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace combu::docker {
 namespace {
 
-TEST(SharedListing, HasBegunAfterItWasAskedFor) {
+TEST(SharedListing, AReturnedListingBeganAfterTheCall) {
   constexpr int k_threads = 8;
   constexpr int k_calls = 50;
   SharedListing listing;
@@ -21,7 +21,7 @@ TEST(SharedListing, HasBegunAfterItWasAskedFor) {
   const auto ask = [&] {
     SharedListing::Containers containers(1);
     containers[0].created = ++begun;
-    std::this_thread::sleep_for(std::chrono::microseconds(100));  // as an engine takes its time
+    std::this_thread::sleep_for(std::chrono::microseconds(100));  // a listing takes an engine some time
     return containers;
   };
   {
@@ -38,7 +38,7 @@ TEST(SharedListing, HasBegunAfterItWasAskedFor) {
   EXPECT_LT(begun, k_threads * k_calls) << "those who wait share the next one";
 }
 
-TEST(SharedListing, ThatFailsFailsForWhoHasAskedAlone) {
+TEST(SharedListing, AFailureReachesOnlyTheCallerWhoseListingFailed) {
   SharedListing listing;
   EXPECT_THROW(listing.after_now(
                    []() -> SharedListing::Containers { throw Error(ErrorKind::unavailable, "", "away"); }),

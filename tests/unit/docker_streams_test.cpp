@@ -1,4 +1,4 @@
-// Streams of the engine that come in pieces: JSON objects, frames and timed lines of logs.
+// Streams of the engine that arrive in pieces: JSON objects, and frames and timed lines of logs.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ std::vector<std::string> pieces_of(const std::vector<std::string>& fed) {
   return seen;
 }
 
-TEST(JsonPieces, FindsObjectsHoweverTheyAreCut) {
+TEST(JsonPieces, FindsObjectsInPiecesOfAnySize) {
   const std::string text = R"([{"a":"}]\"{"}, {"b":[{}]}])";
   const auto wanted = ElementsAre(R"({"a":"}]\"{"})", R"({"b":[{}]})");
   for (std::size_t cut = 0; cut <= text.size(); ++cut) {
@@ -34,7 +34,7 @@ TEST(JsonPieces, FindsObjectsHoweverTheyAreCut) {
   EXPECT_THAT(pieces_of({"[]\n"}), ElementsAre());
 }
 
-TEST(JsonPieces, RefusesWhatIsNoObject) {
+TEST(JsonPieces, RefusesAnythingButObjects) {
   for (const std::string text : {"{", "[{}", "hello", "[1]", "{}]", "null"}) {
     const auto error = error_of([&] { (void)pieces_of({text}); });
     ASSERT_TRUE(error) << text;
@@ -42,7 +42,7 @@ TEST(JsonPieces, RefusesWhatIsNoObject) {
   }
 }
 
-TEST(LogFrames, AreTakenApartHoweverTheyAreCut) {
+TEST(LogFrames, AreSplitInPiecesOfAnySize) {
   const std::string bytes = std::string("\1\0\0\0\0\0\0\2ab", 10) + std::string("\2\0\0\0\0\0\0\0", 8) +
                             std::string("\2\0\0\0\0\0\0\1c", 9);
   for (std::size_t cut = 0; cut <= bytes.size(); ++cut) {
@@ -59,7 +59,7 @@ TEST(LogFrames, AreTakenApartHoweverTheyAreCut) {
   EXPECT_THROW(frames.feed("plain text"), Error);
 }
 
-TEST(LogFrames, TimedOnesAreToldWholeHoweverTheyAreCut) {
+TEST(LogFrames, TimedFramesArePassedOnWholeForPiecesOfAnySize) {
   const std::string bytes = std::string("\1\0\0\0\0\0\0\x23", 8) + "2026-01-31T12:00:00.000000007Z one\n" +
                             std::string("\2\0\0\0\0\0\0\x18", 8) + "2026-01-31T12:00:01Z tw\n" +
                             std::string("\1\0\0\0\0\0\0\x15", 8) + "2026-01-31T12:00:02Z ";
@@ -80,7 +80,7 @@ TEST(LogFrames, TimedOnesAreToldWholeHoweverTheyAreCut) {
   EXPECT_THROW(frames.feed(std::string("\1\0\0\0\0\0\0\3one", 11)), Error);
 }
 
-TEST(TimedLines, AreTakenApartHoweverTheyAreCut) {
+TEST(TimedLines, AreSplitInPiecesOfAnySize) {
   const std::string_view bytes = "2026-01-31T12:00:00Z one\r\n2026-01-31T12:00:01Z two words\r\n";
   for (std::size_t cut = 0; cut <= bytes.size(); ++cut) {
     std::string text;
@@ -97,7 +97,7 @@ TEST(TimedLines, AreTakenApartHoweverTheyAreCut) {
   EXPECT_EQ(text, "one\r\nno end");
 }
 
-// The pieces that a feeder tells, and whether each has at most the size and the one time of a piece.
+// Records the pieces, their sizes, their text, and their times.
 struct Told {
   LogTell tell = [this](const LogPiece& piece) {
     largest = std::max(largest, piece.text.size());
@@ -108,7 +108,7 @@ struct Told {
   std::string text;
   std::vector<std::size_t> sizes;
   std::size_t largest = 0;
-  std::vector<Instant> times;  // without repetitions
+  std::vector<Instant> times;  // without consecutive repetitions
 };
 
 std::string header_of(std::size_t size) {
@@ -119,7 +119,7 @@ std::string header_of(std::size_t size) {
 
 const std::string k_timestamp = "2026-01-31T12:00:00.000000007Z ";
 
-TEST(LogFrames, AHugeTimedFrameIsToldInBoundedPieces) {
+TEST(LogFrames, AHugeTimedFrameIsSplitIntoBoundedPieces) {
   constexpr std::size_t k_size = std::size_t{64} << 20U;
   Told told;
   LogFrames frames(told.tell, true);
@@ -132,7 +132,7 @@ TEST(LogFrames, AHugeTimedFrameIsToldInBoundedPieces) {
   EXPECT_THAT(told.times, ElementsAre(*parse_timestamp("2026-01-31T12:00:00.000000007Z")));
 }
 
-TEST(TimedLines, AHugeLineIsToldInBoundedPieces) {
+TEST(TimedLines, AHugeLineIsSplitIntoBoundedPieces) {
   constexpr std::size_t k_size = std::size_t{64} << 20U;
   Told told;
   TimedLines lines(told.tell);
@@ -147,8 +147,8 @@ TEST(TimedLines, AHugeLineIsToldInBoundedPieces) {
                                       *parse_timestamp("2026-01-31T12:00:01Z")));
 }
 
-// A later reading skips as many pieces as are stored: it must have the same ones.
-TEST(TimedMessages, HaveTheSamePiecesHoweverTheyAreCut) {
+// A later reading skips the stored pieces by their number, so both readings must return the same pieces.
+TEST(TimedMessages, AreSplitIntoTheSamePiecesForAnyReadSize) {
   for (const std::size_t size : {k_timed_piece_max - 1, k_timed_piece_max, k_timed_piece_max + 1,
                                  2 * k_timed_piece_max, 3 * k_timed_piece_max + 5}) {
     const std::string text(size, 'x');
@@ -176,7 +176,7 @@ TEST(TimedMessages, HaveTheSamePiecesHoweverTheyAreCut) {
   }
 }
 
-TEST(TimedMessages, WithoutAMomentAreRefusedBeforeTheyEnd) {
+TEST(TimedMessages, AMessageWithoutATimeIsRefusedBeforeItEnds) {
   const std::string text(k_timed_piece_max, 'x');
   LogFrames frames([](const LogPiece&) {}, true);
   frames.feed(header_of(std::size_t{1} << 31U));

@@ -1,4 +1,4 @@
-// The parts of the Docker room that need no engine: the container's JSON, its labels and its status.
+// The parts of the Docker room that need no engine: JSON of containers, labels and statuses.
 
 #include "combu/docker.hpp"
 
@@ -47,12 +47,12 @@ json body_of(const Trial& trial, NetworksAtCreate networks = NetworksAtCreate::a
 
 // ---- container_json
 
-TEST(ContainerJson, OfTheLeastTrial) {
+TEST(ContainerJson, TheSmallestTrialNeedsOnlyAnImageAndLabels) {
   EXPECT_EQ(body_of(example_trial()),
             (json{{"Image", "img"}, {"HostConfig", {{"Init", true}}}, {"Labels", labels_json()}}));
 }
 
-TEST(ContainerJson, OfEveryField) {
+TEST(ContainerJson, ContainsEveryFieldOfTheTrial) {
   Trial trial = example_trial();
   trial.process.entrypoint = {"e"};
   trial.process.cmd = {"c", "d"};
@@ -96,7 +96,7 @@ TEST(ContainerJson, OfEveryField) {
       1U);
 }
 
-TEST(ContainerJson, TheEnginesOwnNetworksHaveNoAliases) {
+TEST(ContainerJson, NetworksOfTheEngineHaveNoAliases) {
   Trial trial = example_trial();
   trial.container.networks = {"host"};
   EXPECT_EQ(body_of(trial).at("HostConfig").at("NetworkMode"), "host");
@@ -134,7 +134,7 @@ std::vector<std::string> faults_of_section(const std::string& section) {
   return texts;
 }
 
-TEST(DockerSection, WhatCannotBeHonouredIsToldOnceForAllThatShareIt) {
+TEST(DockerSection, ReportsAnErrorInASharedSectionOnce) {
   const std::map<std::string, std::string> cases = {
       {R"({"HostConfg": {}})",
        "[0].docker.HostConfg: the Docker API has no such field; did you mean HostConfig? (trial `a`)"},
@@ -163,11 +163,11 @@ TEST(DockerSection, WhatCannotBeHonouredIsToldOnceForAllThatShareIt) {
   }
 }
 
-TEST(DockerSection, TellsAllThatIsWrongWithIt) {
+TEST(DockerSection, ReportsEveryErrorOfASection) {
   EXPECT_EQ(faults_of_section(R"({"Tty": 1, "HostConfig": {"Dns": "1.1.1.1", "Init": "yes"}})").size(), 3U);
 }
 
-TEST(DockerSection, WhatIsWrongInTheDefaultsIsToldThere) {
+TEST(DockerSection, ReportsAnErrorInTheDefaultsAtTheDefaults) {
   Experiment experiment;
   experiment.defaults_docker = R"({"Tty": 1})";
   experiment.trials = {example_trial(), example_trial()};
@@ -182,7 +182,7 @@ TEST(DockerSection, WhatIsWrongInTheDefaultsIsToldThere) {
                "(trial `a`)");
 }
 
-TEST(DockerSection, WhatATrialReservesIsCheckedForEach) {
+TEST(DockerSection, ChecksEachTrialForFieldsThatItReserves) {
   Experiment experiment;
   experiment.trials = {example_trial(), example_trial()};
   for (Trial& trial : experiment.trials) trial.container.docker = R"({"HostConfig": {"NanoCpus": 1}})";
@@ -194,14 +194,14 @@ TEST(DockerSection, WhatATrialReservesIsCheckedForEach) {
                "[1].docker.HostConfig.NanoCpus: the trial's `cpus` says it already; keep one (trial `a`)");
 }
 
-TEST(DockerSection, TakesWhatTheApiKnows) {
+TEST(DockerSection, AcceptsTheFieldsOfTheDockerApi) {
   EXPECT_EQ(faults_of_section(R"({"Tty": true, "Hostname": "h", "Cmd": "true", "Labels": {"x": "y"},
                                   "HostConfig": {"Memory": 1, "CapAdd": null, "AutoRemove": false,
                                                  "Ulimits": [{"Name": "nofile", "Soft": 1, "Hard": 1}]}})"),
             std::vector<std::string>());
 }
 
-TEST(ContainerJson, AsksForGpusByNameInTheWayThatTheNameTells) {
+TEST(ContainerJson, RequestsEachGpuAsItsIdRequires) {
   Trial trial = example_trial();
   trial.gpus = GpuWish{.count = 3};
   EXPECT_FALSE(body_of(trial).at("HostConfig").contains("DeviceRequests")) << "before it is started";
@@ -213,7 +213,7 @@ TEST(ContainerJson, AsksForGpusByNameInTheWayThatTheNameTells) {
 
 // ---- labels
 
-TEST(Labels, AreReadBackAsTheyWereWritten) {
+TEST(Labels, IdentityContainsTheWrittenLabels) {
   const combu::Run run = example_run();
   const Labels labels = labels_of(run, example_trial(), 2);
   const auto identity = identity_of(labels, "a");
@@ -225,7 +225,7 @@ TEST(Labels, AreReadBackAsTheyWereWritten) {
   EXPECT_FALSE(are_labels_of(labels, run, "a", 1));
 }
 
-TEST(Labels, WhatLacksOneIsNotOurs) {
+TEST(Labels, AContainerThatLacksALabelIsNotCombus) {
   for (const char* name : {k_label_experiment, k_label_run, k_label_trial, k_label_attempt}) {
     Labels labels = labels_of(example_run(), example_trial(), 1);
     labels.erase(name);
@@ -238,13 +238,13 @@ TEST(Labels, WhatLacksOneIsNotOurs) {
   EXPECT_FALSE(identity_of(labels, "a"));
 }
 
-TEST(Labels, ThoseOfAnImageThatWasMadeFromATrialAreNotItsContainers) {
+TEST(Labels, LabelsInheritedFromAnImageDoNotIdentifyAContainer) {
   const Labels labels = labels_of(example_run(), example_trial(), 1);
   EXPECT_FALSE(identity_of(labels, "b"));
   EXPECT_FALSE(identity_of(labels, ""));
 }
 
-TEST(Labels, SayWhatTheTrialIsNotSoThatNoImageSaysIt) {
+TEST(Labels, EveryLabelIsSetSoThatNoneIsInheritedFromAnImage) {
   const Labels labels = labels_of(example_run(), example_trial(), 1);
   EXPECT_EQ(labels.at(k_label_service), "false");
   EXPECT_EQ(labels.at(k_label_cpus), "0");
@@ -252,7 +252,7 @@ TEST(Labels, SayWhatTheTrialIsNotSoThatNoImageSaysIt) {
   EXPECT_EQ(labels.at(k_label_gpus), "");
 }
 
-TEST(Labels, NameTheGpusThatAreHeld) {
+TEST(Labels, ContainTheIdsOfTheGpus) {
   Trial trial = example_trial();
   trial.slots.gpus = {"nvidia.com/gpu=0", "nvidia.com/gpu=GPU-1"};
   const Labels labels = labels_of(example_run(), trial, 1);
@@ -260,7 +260,7 @@ TEST(Labels, NameTheGpusThatAreHeld) {
   EXPECT_EQ(identity_of(labels, "a")->slots.gpus, trial.slots.gpus);
 }
 
-TEST(Labels, AnEmptySelectorStillSelectsOnlyOurs) {
+TEST(Labels, AnEmptySelectorSelectsOnlyCombusContainers) {
   EXPECT_THAT(label_filters(Selector{}), ElementsAre("combu.experiment"));
   Selector selector;
   selector.file = "/f";
@@ -270,7 +270,7 @@ TEST(Labels, AnEmptySelectorStillSelectsOnlyOurs) {
 
 // ---- status
 
-TEST(Status, ReadsDockersWords) {
+TEST(Status, ParsesTheStatesOfDocker) {
   struct Case {
     std::string state;
     std::string text;
@@ -301,7 +301,7 @@ TEST(Status, ReadsDockersWords) {
 
 // ---- refusals
 
-TEST(Refusals, AreOneLineInTheDaemonsWords) {
+TEST(Refusals, TheDaemonsMessageBecomesOneLine) {
   HttpResponse response;
   response.status = 500;
   response.body = R"({"message": "  first\n\tsecond  "})";
@@ -314,7 +314,7 @@ TEST(Refusals, AreOneLineInTheDaemonsWords) {
   EXPECT_LT(message_of(response).size(), 600U);
 }
 
-TEST(ApiVersion, IsComparedAsNumbers) {
+TEST(ApiVersion, AreComparedAsNumbers) {
   EXPECT_LT(parse_api_version("1.9"), parse_api_version("1.41"));
   for (const std::string text : {"", "1", "1.", "v1.41", "1.41x"}) {
     EXPECT_THROW((void)parse_api_version(text), Error) << text;

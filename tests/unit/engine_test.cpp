@@ -35,7 +35,7 @@ class EngineMock : public Engine {
   MOCK_METHOD(Released, release, (const Selector&, const Releasing&, std::stop_token), (override));
 };
 
-// Waiting makes its time pass.
+// A clock whose time passes only while a caller waits.
 class ClockFake : public Clock {
  public:
   Instant now() override { return now_; }
@@ -63,7 +63,7 @@ class RetryTest : public testing::Test {
   Trial trial_;
 };
 
-TEST_F(RetryTest, RepeatsWhatWasNotAnsweredWithGrowingPauses) {
+TEST_F(RetryTest, RepeatsUnansweredCallsWithGrowingPauses) {
   EXPECT_CALL(mock_, start(_, _, 1, _))
       .WillOnce(Throw(k_away))
       .WillOnce(Throw(k_away))
@@ -75,7 +75,7 @@ TEST_F(RetryTest, RepeatsWhatWasNotAnsweredWithGrowingPauses) {
   EXPECT_EQ(told_.size(), 4U);
 }
 
-TEST_F(RetryTest, GivesUpInTheEnd) {
+TEST_F(RetryTest, GivesUpAfterTheTimeLimit) {
   EXPECT_CALL(mock_, list(_, _, _)).WillRepeatedly(Throw(k_away));
   try {
     (void)engine_->list({}, ListDetail::consistent, {});
@@ -94,12 +94,12 @@ TEST_F(RetryTest, ARefusalIsNotRepeated) {
   EXPECT_TRUE(clock_.waits.empty());
 }
 
-TEST_F(RetryTest, FactsAreAskedForOnce) {
+TEST_F(RetryTest, FactsIsNotRepeated) {
   EXPECT_CALL(mock_, facts(_)).WillOnce(Throw(k_away));
   EXPECT_THROW((void)engine_->facts({}), Error);
 }
 
-TEST_F(RetryTest, AWatchIsTakenUpAgainAndItsPausesBeginAnew) {
+TEST_F(RetryTest, AWatchSubscribesAgainWithFreshPauses) {
   const auto connect_and_break = [](const Selector&, const std::function<void(const Change&)>& tell,
                                     const std::stop_token&) {
     tell(Watching{});
@@ -119,7 +119,7 @@ TEST_F(RetryTest, AWatchIsTakenUpAgainAndItsPausesBeginAnew) {
   EXPECT_THAT(clock_.waits, testing::ElementsAre(1, 2, 1));
 }
 
-TEST_F(RetryTest, AStopEndsTheRepeats) {
+TEST_F(RetryTest, ASetStopTokenEndsTheRepeats) {
   std::stop_source stop;
   EXPECT_CALL(mock_, list(_, _, _))
       .WillOnce([&](const Selector&, ListDetail, const std::stop_token&) -> std::vector<Observation> {
@@ -134,7 +134,7 @@ TEST_F(RetryTest, AStopEndsTheRepeats) {
   }
 }
 
-TEST(Gpu, IsCalledByEachOfItsNames) {
+TEST(Gpu, IsKnownByEachOfItsNames) {
   const Gpu gpu{.id = "nvidia.com/gpu=0", .uuid = "GPU-a", .kind = {}, .memory = {}};
   for (const char* name : {"0", "nvidia.com/gpu=0", "GPU-a", "nvidia.com/gpu=GPU-a"})
     EXPECT_TRUE(is_called(gpu, name)) << name;
@@ -142,7 +142,7 @@ TEST(Gpu, IsCalledByEachOfItsNames) {
     EXPECT_FALSE(is_called(gpu, name)) << name;
 }
 
-TEST(Trace, WritesALineForEachVerb) {
+TEST(Trace, WritesALineForEachCall) {
   EngineMock mock;
   ClockFake clock;
   std::ostringstream out;
@@ -163,7 +163,7 @@ TEST(Trace, WritesALineForEachVerb) {
 }
 
 }  // namespace
-TEST(Tar, HoldsTheFilesAndTheirFoldersOnce) {
+TEST(Tar, ContainsEachFileAndFolderOnce) {
   const std::string tar = tar_of({{"combu/params.json", "{}"}, {"combu/x", "y"}});
   EXPECT_EQ(tar.size() % 512, 0U);
   EXPECT_TRUE(tar.starts_with("combu/"));
