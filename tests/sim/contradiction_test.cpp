@@ -1,4 +1,4 @@
-// An engine whose listing and whose changes contradict each other, driven with real threads.
+// drive() with real threads, on an engine whose listings and changes contradict each other.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,8 @@
 namespace combu::test {
 namespace {
 
-// Listings and changes come as the test changes them; the stream breaks after so many changes.
+// An engine whose listings and changes the test alters. If `breaks_after` is set, the stream breaks after so
+// many changes.
 class Contradicting : public PassingEngine {
  public:
   using PassingEngine::PassingEngine;
@@ -49,7 +50,7 @@ class Contradicting : public PassingEngine {
         stop);
   }
 
-  std::map<std::string, int> starts;  // one start in flight: one thread
+  std::map<std::string, int> starts;  // needs no lock: only one start is in flight
 
  private:
 };
@@ -72,7 +73,7 @@ class Contradiction : public testing::Test {
                 i % 3 == 0 ? "sleep 1; exit 3" : "sleep 1"));
   }
 
-  // Each trial is started once, and over once.
+  // Drives the run. Expects that each trial is started once and ends once.
   Ends play() {
     const Plan plan = test::plan(run_.experiment);
     const auto engine =
@@ -97,7 +98,7 @@ class Contradiction : public testing::Test {
   Contradicting lying{*model_};
 };
 
-TEST_F(Contradiction, AListingThatCallsRunningWhatHasEndedChangesNothing) {
+TEST_F(Contradiction, AListingThatShowsAnEndedTrialAsRunningChangesNothing) {
   std::set<std::string> over;
   lying.breaks_after = 2;
   lying.change_told = [&](const Observation& seen) {
@@ -109,7 +110,7 @@ TEST_F(Contradiction, AListingThatCallsRunningWhatHasEndedChangesNothing) {
   expect_true_ends(play());
 }
 
-TEST_F(Contradiction, WhatIsListedAsNotStartedAfterItsEndStaysOver) {
+TEST_F(Contradiction, AnEndedTrialThatIsListedAsCreatedStaysEnded) {
   std::set<std::string> over;
   lying.breaks_after = 2;
   lying.change_told = [&](const Observation& seen) {
@@ -121,13 +122,13 @@ TEST_F(Contradiction, WhatIsListedAsNotStartedAfterItsEndStaysOver) {
   expect_true_ends(play());
 }
 
-TEST_F(Contradiction, ChangesThatNeverTellAnEndAreMadeUpForByTheListing) {
+TEST_F(Contradiction, TheListingReportsEndsThatChangesNeverReport) {
   lying.breaks_after = 0;
   lying.change_told = [](Observation& seen) { seen.phase = Phase::running; };
   expect_true_ends(play());
 }
 
-TEST_F(Contradiction, OfTwoExitCodesTheFirstIsKept) {
+TEST_F(Contradiction, TheFirstOfTwoExitCodesIsKept) {
   lying.breaks_after = 2;
   lying.change_listed = [](Observation& seen) {
     if (seen.phase == Phase::ended) seen.exit_code = 9;

@@ -1,5 +1,5 @@
-// drive(), Retry and the record with real threads, on an engine of which one call fails: each of each verb in
-// turn.
+// drive(), with_retry() and the record with real threads, on an engine of which one call fails. The test lets
+// every call of every function fail in turn.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -49,10 +49,10 @@ struct Fault {
   std::string verb;
   std::size_t nth = 0;
   ErrorKind kind = ErrorKind::unavailable;
-  bool after = false;  // it was carried out, and only its answer says otherwise
+  bool after = false;  // the call is carried out, and only its answer fails
 };
 
-// The nth call of a verb fails once.
+// The nth call of one function fails once.
 class FailNth : public PassingEngine {
  public:
   FailNth(Engine& engine, Fault fault) : PassingEngine(engine), fault_(fault) {}
@@ -76,7 +76,7 @@ class FailNth : public PassingEngine {
   std::vector<Observation> list(const Selector& selector, ListDetail detail, std::stop_token stop) override {
     return verb("list", [&] { return engine_.list(selector, detail, stop); });
   }
-  // After it was carried out: when it has told something.
+  // With `after`, fails after the first change was reported.
   void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
              std::stop_token stop) override {
     const bool fails = counts("watch");
@@ -100,7 +100,7 @@ class FailNth : public PassingEngine {
     return verb("copy_out", [&] { return engine_.copy_out(key, path, tell, stop); });
   }
 
-  // By verb.
+  // Returns the number of calls of each function.
   [[nodiscard]] const std::map<std::string, std::size_t>& calls() const { return calls_; }
 
  private:
@@ -113,7 +113,7 @@ class FailNth : public PassingEngine {
     return result;
   }
 
-  // Whether this is the one that fails.
+  // Counts the call. True if this call fails.
   bool counts(const char* name) {
     const std::scoped_lock lock(mutex_);
     return ++calls_[name] == fault_.nth && name == fault_.verb;
@@ -127,7 +127,7 @@ class FailNth : public PassingEngine {
 };
 
 struct Played {
-  std::vector<std::string> ends;  // of the trials
+  std::vector<std::string> ends;  // how the trials ended
   std::map<std::string, std::size_t> calls;
 };
 
@@ -140,7 +140,7 @@ std::vector<std::string> ends_of(Record& record, const RunId& run) {
   return ends;
 }
 
-// What the record says of each trial is what the engine says of its container.
+// Expects that the record and the engine agree on every trial.
 void expect_record_equals_engine(Record& record, const RunId& run, Engine& engine) {
   std::map<std::string, Observation> listed;
   for (const Observation& seen : engine.list({}, ListDetail::consistent, {}))
@@ -154,17 +154,17 @@ void expect_record_equals_engine(Record& record, const RunId& run, Engine& engin
       EXPECT_EQ(found->second.exit_code, one.exit_code) << one.name;
       EXPECT_EQ(found->second.key.attempt, one.attempt) << one.name;
     } else {
-      // Of one whose next start was refused the attempt before it is left.
+      // If the start of a further attempt was refused, the container of the earlier attempt exists.
       EXPECT_TRUE(found == listed.end() || found->second.key.attempt < one.attempt) << one.name;
     }
   }
 }
 
-// A run of which the nth call fails, gone on with until it is over.
+// Drives a run whose nth call fails, and continues it until it has ended.
 Played play_with(Record& record, const Experiment& experiment, const RunId& id, const Fault& fault) {
   const combu::Run run{.id = id, .experiment = experiment};
   const Plan plan = test::plan(experiment);
-  // Not as fast as can be: that skips the time in which nothing but the service runs, and then it is over.
+  // Not at speed 0, which would skip the time in which only the service runs: the service would end.
   const auto model = open_simulated({.start_takes = Seconds(0.5), .speed = 2000});
   FailNth failing(*model, fault);
   const auto engine = with_retry(
@@ -182,7 +182,7 @@ Played play_with(Record& record, const Experiment& experiment, const RunId& id, 
                   {.engine = *engine, .clock = real_clock(), .journal = keeper, .progress = nobody});
       break;
     } catch (const Error& error) {
-      // What is refused by more than one trial's word ends the process, and nothing else.
+      // A refusal that concerns more than one trial ends the process, and nothing else.
       EXPECT_EQ(error.kind(), ErrorKind::refused) << error.what();
       EXPECT_LT(process, k_processes_max) << error.what();
     }
@@ -212,7 +212,7 @@ TEST_P(AnyCall, MayFailOnce) {
       const Played played =
           play_with(record, experiment, RunId(verb + std::to_string(nth)),
                     {.verb = verb, .nth = nth, .kind = GetParam().kind, .after = GetParam().after});
-      // What is refused for good is another end.
+      // If a start or a stop is refused for good, the trial ends differently.
       const bool may_differ = GetParam().kind == ErrorKind::refused &&
                               (verb == std::string("start") || verb == std::string("stop"));
       if (!may_differ) {
@@ -223,7 +223,8 @@ TEST_P(AnyCall, MayFailOnce) {
   }
 }
 
-// A refusal of what was carried out is no fault of an engine, but a lie.
+// The case "refused after the call was carried out" is left out: an engine that answers so has a bug, which
+// is not a fault.
 INSTANTIATE_TEST_SUITE_P(, AnyCall,
                          testing::Values(Way{ErrorKind::unavailable, false},
                                          Way{ErrorKind::unavailable, true}, Way{ErrorKind::timeout, false},

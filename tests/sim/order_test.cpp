@@ -1,4 +1,4 @@
-// Order and liveness without faults, in virtual time.
+// Order and progress without faults, in simulated time.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr PlannerOptions k_wait{.until = Until::ended};
 
-TEST(Order, SlowTrialOfAWaveDoesNotHoldUpTheNextOne) {
+TEST(Order, ASlowTrialOfAWaveDoesNotDelayTheNextWave) {
   combu::Run run{.id = RunId("run1"), .experiment = {.name = "test", .file = "/test"}};
   run.experiment.trials = {trial("slow", "sleep 1000"), trial("quick", "sleep 1"),
                            trial("after<-quick:succeeded", "sleep 1"),
@@ -27,7 +27,7 @@ TEST(Order, SlowTrialOfAWaveDoesNotHoldUpTheNextOne) {
   EXPECT_EQ(simulation.planner().counts()[static_cast<std::size_t>(TrialState::succeeded)], 4U);
 }
 
-TEST(Order, StartsInFlightReachTheBoundAndNotMore) {
+TEST(Order, StartsInFlightReachTheLimitAndNotMore) {
   std::string text;
   for (int i = 0; i < 100; ++i) text += " t" + std::to_string(i);
   const combu::Run run = test::run(text);
@@ -38,7 +38,7 @@ TEST(Order, StartsInFlightReachTheBoundAndNotMore) {
   EXPECT_EQ(simulation.truth().size(), 100U);
 }
 
-TEST(Order, ServiceStandsWhileItIsUsedAndEndsThen) {
+TEST(Order, AServiceRunsWhileItIsNeededAndEndsThen) {
   combu::Run run{.id = RunId("run1"), .experiment = {.name = "test", .file = "/test"}};
   run.experiment.trials = {trial("!db", "sleep 100000"), trial("a<-db:healthy", "sleep 5"),
                            trial("b<-a:succeeded,db", "sleep 5")};
@@ -51,8 +51,9 @@ TEST(Order, ServiceStandsWhileItIsUsedAndEndsThen) {
   EXPECT_LT(simulation.elapsed(), Seconds(15));
 }
 
-// Services that some trials share, on a host that holds a few of them: what is not refused comes to its end.
-TEST(Order, ServicesOfAnyShapeComeAndGo) {
+// Services that several trials share, on a host that can hold only a few. Every trial that is not refused
+// must end.
+TEST(Order, SharedServicesOfAnyShapeStartAndEnd) {
   std::size_t played = 0;
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);

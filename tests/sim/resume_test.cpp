@@ -1,4 +1,4 @@
-// A process dies after each of its facts in turn, and another one goes on from the record.
+// A process dies after each of its facts in turn, and another process continues from the record.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace combu::test {
 namespace {
 
-// Thirty trials with something of everything: a service with a health check, chains, failures, retries.
+// Thirty trials: a service with a health check, chains, failures, retries.
 Experiment resumed_experiment() {
   Experiment experiment{.name = "thirty", .file = "/thirty"};
   std::vector<Trial>& trials = experiment.trials;
@@ -59,8 +59,7 @@ std::vector<std::string> texts(const std::vector<End>& ends) {
   return texts;
 }
 
-// Plays a run that dies at its nth fact, and goes on with it. Gives the number of facts that it told before
-// it died.
+// Drives a run that dies at its nth fact, and continues it. Returns the number of facts until it died.
 std::size_t play_until(Record& record, const Experiment& experiment, const RunId& id, std::size_t dies_at) {
   const combu::Run run{.id = id, .experiment = experiment};
   const Plan plan = test::plan(experiment);
@@ -91,7 +90,7 @@ std::size_t play_until(Record& record, const Experiment& experiment, const RunId
   return before;
 }
 
-TEST(Resume, ARunGoesOnAfterAnyOfItsFacts) {
+TEST(Resume, ARunContinuesAfterAnyOfItsFacts) {
   const Folder folder("combu-resume");
   Record record(folder.path());
   const Experiment experiment = resumed_experiment();

@@ -1,6 +1,6 @@
 #pragma once
-// A run on the simulated engine in virtual time, on one thread: the production planner, the production plan,
-// and a loop that stands in for the threads of drive(). The same options and seed give the same run.
+// A run on the simulated engine in simulated time, on one thread. Uses the real planner and the real plan; a
+// loop replaces the threads of drive(). The same options and seed give the same run.
 
 #include <algorithm>
 #include <functional>
@@ -25,14 +25,14 @@ class Simulation {
         world_(world),
         planner_(std::make_unique<Planner>(run.id, run.experiment, plan, planner)) {}
 
-  // How many of a step's facts get on record before its commands go. When some do not, the process dies
-  // there, and play() returns.
+  // Returns how many of a step's facts are recorded before its commands are given. If this is not all of
+  // them, the process dies there, and play() returns.
   using Keep = std::function<std::size_t(const std::vector<Fact>&)>;
   void set_keep(Keep keep) { keep_ = std::move(keep); }
   [[nodiscard]] bool has_died() const { return died_; }
 
-  // Another process goes on from what is on record. Of the starts that were under way each second one has
-  // reached the engine.
+  // Another process continues from the record. Every second one of the starts under way has reached the
+  // engine.
   std::vector<std::string> resume(const std::vector<RestoredTrial>& restored) {
     bool reached = false;
     for (const auto& [order, start] : std::exchange(starts_under_way_, {}))
@@ -53,7 +53,7 @@ class Simulation {
     return play();
   }
 
-  // Until the planner is done. Returns what went against an invariant, empty when nothing did.
+  // Plays until the planner is done. Returns the violated invariants; empty if there are none.
   std::vector<std::string> play() {
     (void)prepare();
     at(Seconds(0), [this] { watch(); });
@@ -70,13 +70,13 @@ class Simulation {
   [[nodiscard]] const Planner& planner() const { return *planner_; }
   [[nodiscard]] const std::map<TrialIndex, Fact>& last_facts() const { return last_; }
   [[nodiscard]] std::size_t starts_in_flight_seen_max() const { return in_flight_max_; }
-  // Why attempts have failed.
+  // Returns the causes of failed attempts.
   [[nodiscard]] const std::map<Cause, std::size_t>& causes() const { return causes_; }
   [[nodiscard]] Seconds elapsed() const { return now_ - Instant{}; }
   World& world() { return world_; }
   [[nodiscard]] Instant now() const { return now_; }
 
-  // The engine answers again whatever its faults: what there is, without a word lost.
+  // Repeats the call until the engine answers despite its faults: returns every attempt that exists.
   std::vector<Observation> truth(const Selector& selector = {}) {
     return persist<std::vector<Observation>>([&] { return world_.list(selector, now_); });
   }
@@ -86,7 +86,7 @@ class Simulation {
 
  private:
   static constexpr Seconds k_pause{0.3};        // before a repeat
-  static constexpr Seconds k_silence_max{300};  // as drive() has it
+  static constexpr Seconds k_silence_max{300};  // the same as in drive()
   static constexpr Seconds k_life_max{1e7};
 
   struct Later {
@@ -101,7 +101,7 @@ class Simulation {
         {now_ + std::chrono::duration_cast<Instant::duration>(from_now), ++order_, std::move(action)});
   }
 
-  // The first few that are not over.
+  // Returns the first few trials that are not over.
   [[nodiscard]] std::string unfinished() const {
     std::string text;
     int left = 5;
@@ -154,7 +154,7 @@ class Simulation {
     return persist<std::vector<Error>>([&] { return world_.prepare(run_, now_); });
   }
 
-  // As drive() has it.
+  // The same selection as in drive().
   [[nodiscard]] Selector selector() const {
     return options_.capacity ? Selector{} : Selector{.run = run_.id};
   }
@@ -209,7 +209,7 @@ class Simulation {
     }
   }
 
-  // Its answer is nobody's.
+  // Starts an attempt, and ignores the answer.
   void reach(const StartCommand& command) {
     try {
       Trial trial = run_.experiment.trials[command.trial];
@@ -237,7 +237,7 @@ class Simulation {
     apply(collected);
   }
 
-  // The disk is as unreliable as the engine.
+  // The disk fails as often as the engine.
   void collect_trial_outputs(const CollectCommand& command, Collected& collected) {
     const Trial& trial = run_.experiment.trials[command.trial];
     try {
@@ -261,12 +261,12 @@ class Simulation {
   void give(const StopCommand& command) {
     at(Seconds(0.01), [this, command] { carry_out(command); });
   }
-  // Its answer comes anyway.
+  // The start is answered anyway.
   void give(const GiveUpCommand& /*command*/) {}
   void give(const InspectCommand& command) {
     at(Seconds(0.01), [this, command] { apply(Inspected{command.observation}); });
   }
-  // Nothing has been done before.
+  // Every lookup is a cache miss.
   void give(const CacheLookupCommand& command) {
     at(Seconds(0.01), [this, command] { apply(CacheLookupAnswered{.trial = command.trial}); });
   }
@@ -308,7 +308,7 @@ class Simulation {
     last_[fact.trial] = fact;
   }
 
-  // What lives, by the facts that were told, holds no more than there is.
+  // Checks that the attempts that are alive, by the reported facts, hold no more slots than there are.
   void count(const Fact& fact) {
     const Trial& trial = run_.experiment.trials[fact.trial];
     const bool lives = fact.state == TrialState::starting || fact.state == TrialState::running;
@@ -326,7 +326,7 @@ class Simulation {
     if (parallel_max > 0 && alive_ > parallel_max) broken_.emplace_back("too many attempts alive");
   }
 
-  // What a trial needs is so before it is started: by the facts that were told.
+  // Checks that a trial's dependencies are met before it starts, by the reported facts.
   void check_needs(const StartCommand& command) {
     const TrialIndex trial = command.trial;
     if (command.attempt <= std::exchange(commanded_[trial], command.attempt))
@@ -352,7 +352,7 @@ class Simulation {
   Keep keep_;
   bool died_ = false;
   std::map<TrialIndex, StartCommand> starts_under_way_;
-  std::map<TrialIndex, int> home_;  // whose outputs are: of which attempt
+  std::map<TrialIndex, int> home_;  // the attempt whose outputs are collected
   Instant now_{};
   Instant heard_{};
   bool watched_ = false;

@@ -31,7 +31,7 @@ std::size_t trials() {
   return setting("COMBU_STORM_TRIALS", 200);
 }
 
-// A random graph: each trial depends on up to three earlier ones, a few are services, some fail, some have
+// A random graph: each trial depends on up to three earlier ones; some are services, some fail, and some have
 // health checks.
 Run random_run(std::mt19937_64& random) {
   combu::Run run{.id = RunId("storm"), .experiment = {.name = "storm", .file = "/storm"}};
@@ -94,7 +94,7 @@ PlannerOptions with_slots(PlannerOptions options) {
   return options;
 }
 
-// Whether others need no more of it than that it runs: then its end is not waited for.
+// True if other trials only need this trial to run: then the run does not wait for its end.
 bool serves_only(const Run& run, const std::string& name) {
   bool serves = false;
   for (const Trial& trial : run.experiment.trials) {
@@ -107,7 +107,7 @@ bool serves_only(const Run& run, const std::string& name) {
   return serves;
 }
 
-// What the planner says of each trial is what the engine says of its container.
+// Expects that the planner and the engine agree on every trial.
 void expect_record_equals_engine(Simulation& simulation, const Run& run) {
   std::map<std::string, Observation> engine;
   for (const Observation& observation : simulation.truth({.experiment = "storm"})) {
@@ -124,7 +124,7 @@ void expect_record_equals_engine(Simulation& simulation, const Run& run) {
         EXPECT_EQ(found->second.key.attempt, simulation.last_facts().at(trial).attempt) << name;
         break;
       case TrialState::blocked:
-        // Of one that was to be tried again its last attempt is left.
+        // If a retry was planned, the container of the last attempt exists.
         if (simulation.last_facts().at(trial).attempt == 1) {
           EXPECT_TRUE(found == engine.end()) << name << " is blocked, and exists";
         } else if (found != engine.end()) {
@@ -147,7 +147,7 @@ void expect_record_equals_engine(Simulation& simulation, const Run& run) {
   }
 }
 
-// Each time so many facts are on record, the process dies.
+// The process dies each time that a random number of facts is recorded.
 void die_now_and_then(Simulation& simulation, Record& record, const RunId& run, std::mt19937_64& random) {
   std::size_t left = 1 + random() % 400;
   simulation.set_keep([&record, &random, run, left](const std::vector<Fact>& facts) mutable {
@@ -194,7 +194,7 @@ TEST(Storm, EveryInvariantHoldsUnderEveryFault) {
     for (int i = 0; i < 3; ++i) EXPECT_FALSE(simulation.world().has_network("net" + std::to_string(i)));
     if (testing::Test::HasFailure()) break;
   }
-  // Fewer seeds need not have every fault.
+  // With fewer seeds, some causes may be too rare.
   if (last - first + 1 < 50) return;
   EXPECT_GT(deaths, 10U);
   for (const Cause cause : {Cause::error, Cause::oom, Cause::timeout, Cause::start_deadline, Cause::host_lost,

@@ -1,5 +1,5 @@
 #pragma once
-// One trial, its container in an engine's words, and the Docker room's engine at a scripted daemon.
+// One trial, its container as an engine describes it, and a Docker engine that talks to a scripted daemon.
 
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -26,7 +26,7 @@ inline std::string message(const std::string& text) {
   return json{{"message", text}}.dump();
 }
 
-// Answers /_ping and the question for what has happened before itself, and leaves the rest to the test.
+// Answers /_ping and the request for past events; `rest` answers all other requests.
 inline ScriptedDaemon::Handler after_ping(ScriptedDaemon::Handler rest, const std::string& version = "1.41") {
   return [rest = std::move(rest), version](const Asked& asked) {
     if (asked.target.find("&until=") != std::string::npos) return whole(200, "");

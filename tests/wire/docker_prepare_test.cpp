@@ -14,7 +14,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-TEST(Prepare, OfANetworkThatOthersMadeAtTheSameInstantOneStays) {
+TEST(Prepare, RemovesTheSecondOfTwoNetworksWithOneName) {
   bool made = false;
   ScriptedDaemon daemon(after_ping([&](const Asked& asked) {
     if (asked.target.find("/networks/create") != std::string::npos) {
@@ -40,7 +40,7 @@ TEST(Prepare, OfANetworkThatOthersMadeAtTheSameInstantOneStays) {
   EXPECT_THAT(removed, ElementsAre("DELETE /v1.41/networks/b"));
 }
 
-TEST(Prepare, AnErrorInThePullsStreamIsTheImagesError) {
+TEST(Prepare, AnErrorInThePullStreamIsReportedForTheImage) {
   ScriptedDaemon daemon(after_ping([](const Asked& asked) {
     if (asked.method == "GET") return whole(404, message("No such image: img"));
     return ended(
@@ -68,7 +68,7 @@ TEST(Prepare, AnErrorInThePullsStreamIsTheImagesError) {
                                           "POST /v1.41/images/create?fromImage=img&tag=latest"));
 }
 
-TEST(Prepare, ARefusedLookUpIsTheImagesError) {
+TEST(Prepare, ARefusedInspectionIsReportedForTheImage) {
   ScriptedDaemon daemon(after_ping([](const Asked&) { return whole(500, message("broken")); }));
   const std::vector<Error> errors =
       open_at(daemon.address())->prepare(example_run(), [](const Preparation&) {}, {});
@@ -76,7 +76,7 @@ TEST(Prepare, ARefusedLookUpIsTheImagesError) {
   EXPECT_EQ(std::string(errors[0].what()), "img: broken (needed by a)");
 }
 
-TEST(Prepare, ANetworkThatAnotherMakesMeanwhileIsFine) {
+TEST(Prepare, ANetworkThatAnotherProcessCreatesMeanwhileIsUsed) {
   ScriptedDaemon daemon(after_ping([](const Asked& asked) {
     if (asked.target.ends_with("/images/img/json"))
       return whole(200, R"({"Os":"linux","Architecture":"amd64"})");
@@ -103,7 +103,7 @@ TEST(Release, WaitsForARemovalThatIsUnderWay) {
               testing::Contains("POST /v1.41/containers/" + k_id + "/wait?condition=removed"));
 }
 
-TEST(Release, WhatIsRefusedIsLeftAndWhatOthersUseIsToldApart) {
+TEST(Release, RefusedRemovalsAndNetworksInUseAreReportedSeparately) {
   ScriptedDaemon daemon(after_ping([](const Asked& asked) {
     if (asked.method == "DELETE" && asked.target.find("/networks") != std::string::npos) {
       return whole(403, message("has active endpoints"));
@@ -122,7 +122,7 @@ TEST(Release, WhatIsRefusedIsLeftAndWhatOthersUseIsToldApart) {
   EXPECT_EQ(std::string(released.in_use[0].what()), "n: still used by guest");
 }
 
-TEST(Release, NothingIsAskedOfWhatIsKept) {
+TEST(Release, ChangesNothingThatIsKept) {
   ScriptedDaemon daemon(after_ping([](const Asked& asked) {
     if (asked.method == "DELETE") return bare(204);
     if (asked.target.find("/networks") != std::string::npos)

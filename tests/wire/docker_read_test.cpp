@@ -15,7 +15,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(List, WhatALateListingCallsRunningIsLookedAt) {
+TEST(List, InspectsAttemptsThatALateListingCallsRunning) {
   json listed = json::array();
   for (int i = 0; i < 40; ++i) {
     json labels = example_labels();
@@ -42,7 +42,7 @@ TEST(List, WhatALateListingCallsRunningIsLookedAt) {
   }
 }
 
-TEST(List, ReadsAnyNumberInPieces) {
+TEST(List, ReadsAListingInPiecesOfAnySize) {
   const std::string body = listed("exited", "Exited (137) 2 hours ago");
   std::vector<std::string> letters;
   for (const char letter : body) letters.emplace_back(1, letter);
@@ -54,7 +54,7 @@ TEST(List, ReadsAnyNumberInPieces) {
   EXPECT_EQ(observations[0].created_at, Instant(std::chrono::seconds(1700000000)));
 }
 
-TEST(Stop, WhatEndsOrGoesMeanwhileIsSuccess) {
+TEST(Stop, AContainerThatEndsOrVanishesMeanwhileIsSuccess) {
   for (const int status : {204, 304, 404}) {
     ScriptedDaemon daemon(after_ping([&](const Asked& asked) {
       if (asked.method == "GET") return whole(200, listed("running", "Up 1 second"));
@@ -65,7 +65,7 @@ TEST(Stop, WhatEndsOrGoesMeanwhileIsSuccess) {
   }
 }
 
-TEST(Logs, FramesCutAnywhereAreReadByTheTerminalFlag) {
+TEST(Logs, TheTerminalFlagDecidesThatFramesAreRead) {
   const std::string frames = std::string("\1\0\0\0\0\0\0\3one", 11) + std::string("\2\0\0\0\0\0\0\4oops", 12);
   ScriptedDaemon daemon(after_ping([&](const Asked& asked) {
     if (asked.target.find("/json?") != std::string::npos) return whole(200, listed("running", "Up 1 second"));
@@ -81,13 +81,13 @@ TEST(Logs, FramesCutAnywhereAreReadByTheTerminalFlag) {
   EXPECT_EQ(err, "oops");
 }
 
-// An answer to HEAD has no body, whatever its Content-Length says.
+// An answer to HEAD has no body, whatever its Content-Length is.
 Reply head_answer(int status) {
   return {{"HTTP/1.1 " + std::to_string(status) + " Word\r\nContent-Length: 165\r\n\r\n"}, Reply::Then::keep};
 }
 
-// What copy_out makes of a path that the engine does not describe: it answers HEAD with `head`, and GET with
-// `get`.
+// Returns the error of copy_out() if the engine cannot describe the path: the engine answers HEAD with status
+// `head`, and GET with `get`.
 std::optional<Error> copy_error(int head, const Reply& get, std::optional<bool>* found = nullptr) {
   ScriptedDaemon daemon(after_ping([&](const Asked& asked) {
     if (asked.method == "HEAD") return head_answer(head);
@@ -103,7 +103,7 @@ std::optional<Error> copy_error(int head, const Reply& get, std::optional<bool>*
 
 struct PathFault {
   std::string name;
-  std::string told;  // by the engine
+  std::string told;  // the engine's message
   std::string words;
 };
 class UnreadablePath : public testing::TestWithParam<PathFault> {};
@@ -129,7 +129,7 @@ TEST_P(UnreadablePath, IsInvalid) {
   EXPECT_EQ(std::string(error->what()), GetParam().words);
 }
 
-TEST(CopyOut, AFailureOfTheEngineIsNotThePathsFault) {
+TEST(CopyOut, AFailureOfTheEngineIsNotTheFaultOfThePath) {
   for (const char* told :
        {"lstat /out: input/output error", "lstat /out/a: not a directory/x: permission denied", ""}) {
     const std::optional<Error> error = copy_error(500, whole(500, message(told)));
@@ -144,7 +144,7 @@ TEST(CopyOut, AFailureOfTheEngineIsNotThePathsFault) {
 
 TEST(CopyOut, ALinkToTheRootIsInvalid) {
   ScriptedDaemon daemon(after_ping([](const Asked& asked) {
-    // {"linkTarget":"/"}
+    // the header contains {"linkTarget":"/"}
     if (asked.method == "HEAD")
       return Reply{{"HTTP/1.1 200 OK\r\nX-Docker-Container-Path-Stat: eyJsaW5rVGFyZ2V0IjoiLyJ9\r\n\r\n"},
                    Reply::Then::keep};
@@ -158,7 +158,7 @@ TEST(CopyOut, ALinkToTheRootIsInvalid) {
   EXPECT_EQ(error->kind(), ErrorKind::invalid);
 }
 
-TEST(CopyOut, OfAnArchiveThatHeadDeniesOnlyTheBeginningIsRead) {
+TEST(CopyOut, ReadsOnlyTheBeginningOfTheArchiveAfterAFailedHead) {
   for (const std::string& body : {std::string(), std::string("an archive")}) {
     const std::optional<Error> error = copy_error(500, whole(200, body));
     ASSERT_TRUE(error);
@@ -178,7 +178,7 @@ TEST(CopyOut, OfAnArchiveThatHeadDeniesOnlyTheBeginningIsRead) {
   EXPECT_LT(sent, k_pieces);
 }
 
-TEST(CopyOut, APathThatIsGoneByTheSecondRequestIsNotThere) {
+TEST(CopyOut, APathThatVanishesBeforeTheSecondRequestIsNotFound) {
   std::optional<bool> found;
   EXPECT_FALSE(copy_error(500, whole(404, message("no such path")), &found));
   EXPECT_EQ(found, false);

@@ -1,4 +1,4 @@
-// start(), and containers that a killed engine left half started.
+// start(), and containers that are half started after an engine was killed.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ TEST(Start, TakesTwoRequests) {
   EXPECT_EQ(daemon.connections(), 1U);
 }
 
-TEST(Start, ARepeatAfterALostAnswerAdopts) {
+TEST(Start, ARepeatAfterALostAnswerAdoptsTheContainer) {
   bool made = false;
   std::string state = "created";
   bool lose = true;
@@ -51,8 +51,10 @@ TEST(Start, ARepeatAfterALostAnswerAdopts) {
     }
     return whole(200, inspected(state, example_labels()));
   }));
-  EXPECT_EQ(start_error(daemon.address())->kind(), ErrorKind::unavailable);  // made, the answer lost
-  EXPECT_EQ(start_error(daemon.address())->kind(), ErrorKind::unavailable);  // started, the answer lost
+  // The container is created, but the answer is lost.
+  EXPECT_EQ(start_error(daemon.address())->kind(), ErrorKind::unavailable);
+  // The container is started, but the answer is lost.
+  EXPECT_EQ(start_error(daemon.address())->kind(), ErrorKind::unavailable);
   const std::unique_ptr<Engine> engine = open_at(daemon.address());
   const combu::Run run = example_run();
   const Observation observation =
@@ -61,7 +63,7 @@ TEST(Start, ARepeatAfterALostAnswerAdopts) {
   EXPECT_EQ(observation.id, k_id);
 }
 
-TEST(Start, WhatHasEndedMeanwhileIsAdoptedWithItsExitCode) {
+TEST(Start, AContainerThatHasEndedMeanwhileIsAdoptedWithItsExitCode) {
   ScriptedDaemon daemon(after_ping([&](const Asked& asked) {
     return asked.method == "POST" ? whole(409, message("Conflict."))
                                   : whole(200, inspected("exited", example_labels()));
@@ -74,7 +76,7 @@ TEST(Start, WhatHasEndedMeanwhileIsAdoptedWithItsExitCode) {
   EXPECT_EQ(observation.exit_code, 5);
 }
 
-TEST(Start, AnothersNameIsAConflictThatNamesIt) {
+TEST(Start, ANameOfAnotherContainerIsAConflict) {
   for (const json& labels : {json::object(), json{{"combu.experiment", "exp"}}}) {
     ScriptedDaemon daemon(after_ping([&](const Asked& asked) {
       return asked.method == "POST" ? whole(409, message("Conflict."))
@@ -90,7 +92,7 @@ TEST(Start, AnothersNameIsAConflictThatNamesIt) {
   }
 }
 
-TEST(Start, ANameThatIsFreeAgainMayBeTriedAgain) {
+TEST(Start, ANameThatIsFreeAgainCanBeRetried) {
   ScriptedDaemon daemon(after_ping([&](const Asked& asked) {
     return asked.method == "POST" ? whole(409, message("Conflict."))
                                   : whole(404, message("No such container"));
@@ -98,7 +100,7 @@ TEST(Start, ANameThatIsFreeAgainMayBeTriedAgain) {
   EXPECT_EQ(start_error(daemon.address())->kind(), ErrorKind::unavailable);
 }
 
-TEST(Start, WhatAnEngineThatDiedHasHalfRemovedIsRemovedAndMadeAnew) {
+TEST(Start, AHalfRemovedContainerIsRemovedAndCreatedAgain) {
   bool there = true;
   ScriptedDaemon daemon(after_ping([&](const Asked& asked) {
     if (asked.method == "DELETE") there = false;
@@ -114,7 +116,7 @@ TEST(Start, WhatAnEngineThatDiedHasHalfRemovedIsRemovedAndMadeAnew) {
   EXPECT_THAT(daemon.lines(), testing::Contains("DELETE /v1.41/containers/" + k_id + "?force=1&v=1"));
 }
 
-// What an engine that was killed in the middle of a start shows when it is back.
+// The container as an engine shows it after being killed in the middle of a start.
 std::string running_since_never() {
   json container = json::parse(inspected("running", example_labels()));
   container["State"]["StartedAt"] = "0001-01-01T00:00:00Z";
@@ -132,7 +134,7 @@ ScriptedDaemon::Handler back_from_death(const json& processes) {
   });
 }
 
-TEST(List, WhatHasNoProcessesHasEndedWithItsEngine) {
+TEST(List, AContainerWithoutProcessesHasEndedWithItsEngine) {
   ScriptedDaemon daemon(back_from_death(nullptr));
   const std::vector<Observation> listed = open_at(daemon.address())->list({}, ListDetail::consistent, {});
   ASSERT_EQ(listed.size(), 1U);
@@ -140,7 +142,7 @@ TEST(List, WhatHasNoProcessesHasEndedWithItsEngine) {
   EXPECT_EQ(listed[0].exit_code, 255);
 }
 
-TEST(List, WhatHasProcessesRunsSinceWhenever) {
+TEST(List, AContainerWithProcessesRunsWithAnUnknownStartTime) {
   ScriptedDaemon daemon(back_from_death(json::array({json::array({"root", "27764"})})));
   const std::vector<Observation> listed = open_at(daemon.address())->list({}, ListDetail::consistent, {});
   ASSERT_EQ(listed.size(), 1U);
@@ -148,7 +150,7 @@ TEST(List, WhatHasProcessesRunsSinceWhenever) {
   EXPECT_FALSE(listed[0].ran_at);
 }
 
-TEST(Start, WhatRanOnlyForAnEngineThatDiedHasEndedWithIt) {
+TEST(Start, AContainerWithoutProcessesIsAdoptedAsEnded) {
   ScriptedDaemon daemon(back_from_death(nullptr));
   const std::unique_ptr<Engine> engine = open_at(daemon.address());
   const combu::Run run = example_run();
@@ -157,7 +159,7 @@ TEST(Start, WhatRanOnlyForAnEngineThatDiedHasEndedWithIt) {
   EXPECT_EQ(seen.exit_code, 255);
 }
 
-TEST(Start, TheNextAttemptTakesThePlaceOfWhatRanOnlyForAnEngineThatDied) {
+TEST(Start, TheNextAttemptReplacesAContainerWithoutProcesses) {
   const ScriptedDaemon::Handler back = back_from_death(nullptr);
   bool there = true;
   ScriptedDaemon daemon([&](const Asked& asked) {
@@ -173,8 +175,8 @@ TEST(Start, TheNextAttemptTakesThePlaceOfWhatRanOnlyForAnEngineThatDied) {
   EXPECT_THAT(daemon.lines(), testing::Contains("DELETE /v1.41/containers/" + k_id + "?force=1&v=1"));
 }
 
-// 20.10 says so of what is over at once.
-TEST(List, NothingRanAfterItsEnd) {
+// Engine 20.10 reports this for containers that end at once.
+TEST(List, AStartTimeIsNeverAfterTheEndTime) {
   ScriptedDaemon daemon(after_ping([&](const Asked& asked) {
     if (asked.target.find("/containers/json") != std::string::npos)
       return whole(200, listed("exited", "Exited (5) 1 second ago"));
@@ -206,7 +208,7 @@ TEST(Start, ConnectsFurtherNetworksOneByOneOnAnOldEngine) {
   }
 }
 
-// An engine on which the attempt is created, and lists it; what becomes of its start is `started`.
+// An engine that creates the attempt and lists it. `started`: its answer to the start.
 ScriptedDaemon::Handler with_a_gpu(const Reply& started) {
   return after_ping([started](const Asked& asked) {
     if (asked.target.find("/create") != std::string::npos) return whole(201, json{{"Id", k_id}}.dump());
@@ -227,7 +229,7 @@ std::optional<Error> start_with_a_gpu(const ScriptedDaemon& daemon) {
   return error_of([&] { open_at(daemon.address())->start(run, run.experiment.trials[0], 1, {}); });
 }
 
-TEST(Start, AClaimWhoseStartMayHaveBeenCarriedOutStays) {
+TEST(Start, AClaimIsKeptIfItsContainerMayHaveStarted) {
   ScriptedDaemon daemon(with_a_gpu(hang_up()));
   const auto error = start_with_a_gpu(daemon);
   ASSERT_TRUE(error);
@@ -235,7 +237,7 @@ TEST(Start, AClaimWhoseStartMayHaveBeenCarriedOutStays) {
   EXPECT_THAT(daemon.lines(), Not(Contains(HasSubstr("DELETE"))));
 }
 
-TEST(Start, AClaimWhoseStartIsRefusedIsLetGoAndNeverByForce) {
+TEST(Start, AClaimIsRemovedWithoutForceIfItsStartIsRefused) {
   ScriptedDaemon daemon(with_a_gpu(whole(500, message("no such device"))));
   const auto error = start_with_a_gpu(daemon);
   ASSERT_TRUE(error);

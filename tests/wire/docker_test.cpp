@@ -1,5 +1,5 @@
-// The Docker room against a daemon that does what it is told: every verb, each fault, and what a caller sees
-// of it.
+// The Docker room with a scripted daemon: every function of Engine, each fault, and how the caller sees the
+// fault.
 
 #include "combu/docker.hpp"
 
@@ -78,22 +78,22 @@ TEST_P(EveryVerb, ARefusedConnectionIsUnavailable) {
   EXPECT_EQ(kind_at("tcp://127.0.0.1:1"), ErrorKind::unavailable);
 }
 
-TEST_P(EveryVerb, WhatIsNotHttpIsCorrupt) {
+TEST_P(EveryVerb, AnAnswerThatIsNotHttpIsCorrupt) {
   ScriptedDaemon daemon([](const Asked&) { return cut("220 mail.example.com ESMTP\r\n"); });
   EXPECT_EQ(kind_at(daemon.address()), ErrorKind::corrupt);
 }
 
-TEST_P(EveryVerb, WhatIsNotDockerIsCorrupt) {
+TEST_P(EveryVerb, AnAnswerThatIsNotDockersIsCorrupt) {
   ScriptedDaemon daemon([](const Asked&) { return whole(200, "<html>welcome</html>"); });
   EXPECT_EQ(kind_at(daemon.address()), ErrorKind::corrupt);
 }
 
-TEST_P(EveryVerb, AnEngineThatSaysNothingIsATimeout) {
+TEST_P(EveryVerb, ASilentEngineIsATimeout) {
   ScriptedDaemon daemon([](const Asked&) { return stall(); });
   EXPECT_EQ(kind_at(daemon.address(), Seconds{0.05}), ErrorKind::timeout);
 }
 
-TEST_P(EveryVerb, AnAnswerCutInTheMiddleIsUnavailable) {
+TEST_P(EveryVerb, AnAnswerThatIsCutOffIsUnavailable) {
   for (const Reply& reply : {hang_up(), cut("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n[{\"Id\":"),
                              cut("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n[{\"Id\r\n")}) {
     ScriptedDaemon daemon(after_ping([&](const Asked&) { return reply; }));
@@ -101,8 +101,8 @@ TEST_P(EveryVerb, AnAnswerCutInTheMiddleIsUnavailable) {
   }
 }
 
-TEST_P(EveryVerb, A500IsRefusedInTheDaemonsWords) {
-  if (GetParam().name == "prepare") return;  // its refusals are returned: tested below
+TEST_P(EveryVerb, AStatus500IsRefusedWithTheDaemonsMessage) {
+  if (GetParam().name == "prepare") return;  // prepare() returns refusals; other tests cover them
   ScriptedDaemon daemon(after_ping([](const Asked&) { return whole(500, message("the disk\n is full")); }));
   const std::unique_ptr<Engine> engine = open_at(daemon.address());
   const std::optional<Error> error = error_of([&] { GetParam().call(*engine, {}); });
@@ -117,16 +117,16 @@ TEST_P(EveryVerb, ARedirectionIsNotFollowed) {
   EXPECT_EQ(daemon.lines().size(), 2U);
 }
 
-TEST_P(EveryVerb, GarbageForJsonIsCorrupt) {
+TEST_P(EveryVerb, InvalidJsonIsCorrupt) {
   for (const std::string body : {"{\"a\":", "[{]}", "[{\"Id\":7}]", "hello"}) {
     ScriptedDaemon daemon(after_ping([&](const Asked&) { return ended(stream({body}, Reply::Then::keep)); }));
-    // A stream of events that ends is a break, whatever it held that makes some sense.
+    // If a stream of events begins with valid JSON, its end counts as a break.
     const bool breaks = GetParam().name == "watch" && body.find("\"") != std::string::npos;
     EXPECT_EQ(kind_at(daemon.address()), breaks ? ErrorKind::unavailable : ErrorKind::corrupt) << body;
   }
 }
 
-TEST_P(EveryVerb, AnEngineTooOldIsNamedWithBothVersions) {
+TEST_P(EveryVerb, AnOldEngineIsReportedWithBothVersions) {
   ScriptedDaemon daemon([](const Asked&) { return ping("1.38"); });
   const std::unique_ptr<Engine> engine = open_at(daemon.address());
   const std::optional<Error> error = error_of([&] { GetParam().call(*engine, {}); });
@@ -135,7 +135,7 @@ TEST_P(EveryVerb, AnEngineTooOldIsNamedWithBothVersions) {
   EXPECT_THAT(error->message(), testing::AllOf(HasSubstr("1.38"), HasSubstr("1.41")));
 }
 
-TEST_P(EveryVerb, AStopEndsItWhileTheEngineIsSilent) {
+TEST_P(EveryVerb, AStopCancelsACallWhileTheEngineIsSilent) {
   ScriptedDaemon daemon(after_ping([](const Asked&) { return stall(); }));
   const std::unique_ptr<Engine> engine = open_at(daemon.address());
   std::stop_source stop;
@@ -152,13 +152,13 @@ TEST_P(EveryVerb, AStopEndsItWhileTheEngineIsSilent) {
   }
 }
 
-TEST(Version, TheNewestKnownIsSpokenToANewerEngine) {
+TEST(Version, ANewerEngineIsUsedWithTheNewestKnownVersion) {
   ScriptedDaemon daemon(after_ping([](const Asked&) { return whole(200, "[]"); }, "1.60"));
   EXPECT_THAT(open_at(daemon.address())->list({}, ListDetail::consistent, {}), IsEmpty());
   EXPECT_THAT(daemon.lines().back(), HasSubstr("GET /v1.51/containers/json"));
 }
 
-TEST(Version, AWebServerIsNoEngine) {
+TEST(Version, AWebServerIsNotAnEngine) {
   for (const int status : {200, 404, 405}) {
     ScriptedDaemon daemon([&](const Asked&) { return whole(status, "<!DOCTYPE html><p>No such page</p>"); });
     const auto error = error_of([&] { (void)open_at(daemon.address())->list({}, ListDetail::basic, {}); });
@@ -168,7 +168,7 @@ TEST(Version, AWebServerIsNoEngine) {
   }
 }
 
-TEST(Version, AClientTooOldForTheEngineIsToldInItsWords) {
+TEST(Version, AnEngineThatRefusesOurVersionIsReportedWithItsMessage) {
   const std::string words = "client version 1.51 is too old. Minimum supported API version is 1.60";
   ScriptedDaemon daemon(after_ping([&](const Asked&) { return whole(400, message(words)); }, "1.70"));
   const auto error = error_of([&] { (void)open_at(daemon.address())->list({}, ListDetail::consistent, {}); });
@@ -177,7 +177,7 @@ TEST(Version, AClientTooOldForTheEngineIsToldInItsWords) {
   EXPECT_EQ(error->message(), words);
 }
 
-TEST(Connections, ALostEngineIsAskedOverANewConnectionWhenItIsBack) {
+TEST(Connections, ALostEngineIsCalledOverANewConnection) {
   std::atomic<int> calls = 0;
   ScriptedDaemon daemon(
       after_ping([&](const Asked&) { return ++calls == 1 ? hang_up() : whole(200, "[]"); }));

@@ -14,7 +14,7 @@ namespace {
 
 using testing::ElementsAre;
 
-TEST(Watch, PutsCutEventsTogetherAndTellsTheBreak) {
+TEST(Watch, JoinsEventsThatArriveInPiecesAndReportsTheBreak) {
   const std::string die = event("die", "3");
   const std::string start = event("start");
   ScriptedDaemon daemon(after_ping([&](const Asked& asked) {
@@ -49,9 +49,9 @@ TEST(Watch, PutsCutEventsTogetherAndTellsTheBreak) {
   EXPECT_EQ(error->kind(), ErrorKind::unavailable);
 }
 
-TEST(Watch, TellsWhyAnAttemptEnded) {
+TEST(Watch, ReportsWhyAnAttemptEnded) {
   struct Case {
-    std::string signal;  // that somebody sent; empty: nobody
+    std::string signal;  // the signal that was sent; empty: none
     std::string exit_code;
     bool oom_killed;
     bool oom;
@@ -86,7 +86,7 @@ TEST(Watch, TellsWhyAnAttemptEnded) {
   }
 }
 
-TEST(Watch, OfAContainerThatHasTheLabelsOfAnotherOneNothingIsTold) {
+TEST(Watch, IgnoresAContainerWithInheritedLabels) {
   ScriptedDaemon daemon(after_ping([&](const Asked&) {
     std::string copy = event("start");
     copy.replace(copy.find("\"name\":\"a\""), 10, "\"name\":\"b\"");
@@ -105,7 +105,7 @@ TEST(Watch, OfAContainerThatHasTheLabelsOfAnotherOneNothingIsTold) {
   EXPECT_EQ(told, 0U);
 }
 
-TEST(Watch, WhatIsNotThereAnyMoreWasOfAnotherRunOfTheId) {
+TEST(Watch, IgnoresEarlierEventsOfARemovedContainer) {
   ScriptedDaemon daemon([&](const Asked& asked) {
     if (asked.target == "/_ping") return ping();
     if (asked.target.find("&until=") != std::string::npos) return whole(200, event("destroy"));
@@ -125,7 +125,7 @@ TEST(Watch, WhatIsNotThereAnyMoreWasOfAnotherRunOfTheId) {
   EXPECT_THAT(seen, ElementsAre(Phase::gone));
 }
 
-TEST(Watch, ACleanEndIsABreakToo) {
+TEST(Watch, TheEndOfTheStreamIsABreak) {
   ScriptedDaemon daemon(
       after_ping([](const Asked&) { return ended(stream({event("start")}, Reply::Then::keep)); }));
   const auto error = error_of([&] { open_at(daemon.address())->watch({}, [](const Change&) {}, {}); });

@@ -1,4 +1,4 @@
-// The GPUs that an `nvidia-smi` in PATH lists to the Docker room.
+// The GPUs that the Docker room reads from an `nvidia-smi` in PATH.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@
 namespace combu::wire {
 namespace {
 
-// An engine that knows no GPU, and a PATH that begins with an `nvidia-smi`.
+// An engine that reports no GPU, and a PATH that begins with a folder for an `nvidia-smi`.
 class NvidiaSmi : public testing::Test {
  protected:
   // NOLINTBEGIN(concurrency-mt-unsafe): there is one thread between two tests
@@ -73,18 +73,18 @@ echo "2, GPU-7f3b, 24564, NVIDIA GeForce RTX 4090")");
   EXPECT_EQ(gpus[1].id, "2");
 }
 
-TEST_F(NvidiaSmi, IsEndedWhenItPrintsWithoutAnEnd) {
+TEST_F(NvidiaSmi, IsKilledIfItPrintsEndlessly) {
   write("exec yes");
   EXPECT_TRUE(engine().gpus({}).empty());
 }
 
-TEST_F(NvidiaSmi, IsEndedWhenTheCallerStops) {
+TEST_F(NvidiaSmi, IsKilledWhenTheCallerStops) {
   const std::string fifo = folder() + "/begun";
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
   write("echo >" + fifo + "; exec sleep 1000");
   std::stop_source stop;
   auto asked = std::async(std::launch::async, [&] { return engine().gpus(stop.get_token()); });
-  std::ifstream(fifo).get();  // waits for the program
+  std::ifstream(fifo).get();  // waits until the program runs
   stop.request_stop();
   try {
     (void)asked.get();

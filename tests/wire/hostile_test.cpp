@@ -1,4 +1,4 @@
-// Every request of the Docker room, against an engine whose answer to it is hostile.
+// Every request of the Docker room, with an engine that gives a hostile answer.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,30 +22,30 @@ using wire::Asked;
 using wire::Reply;
 using wire::ScriptedDaemon;
 
-// What counts of an answer.
+// The part of an answer that the request uses.
 enum class Body {
-  none,     // its status alone: there is no body
-  ignored,  // its status alone
+  none,     // only the status: there is no body
+  ignored,  // only the status
   header,   // a header
-  value,    // the body, JSON that is parsed as a whole
-  listing,  // JSON objects, taken one by one, until their end
+  value,    // the body: JSON that is parsed as a whole
+  listing,  // JSON objects that are processed one by one, until their end
   objects,  // JSON objects of a stream that need not end
-  bytes,    // the body, handed on as it comes
+  bytes,    // the body, which is passed on as it arrives
 };
 
 struct Call {
   Connections& engine;
   std::stop_token stop;
-  std::function<void()> heard;  // called with each piece of a stream
+  std::function<void()> heard;  // called for each piece of a stream
 };
 
 struct Endpoint {
   std::string name;
-  std::string request;  // the beginning of the request's line
+  std::string request;  // the beginning of the request line
   Body body = Body::none;
   Reply right;
-  std::function<std::string(const Call&)> call;  // returns what was understood
-  // Answers the requests that the call needs besides.
+  std::function<std::string(const Call&)> call;  // returns a text of the parsed answer
+  // Answers the other requests that the call needs.
   std::function<Reply(const Asked&)> others = [](const Asked&) { return wire::bare(204); };
 };
 
@@ -332,7 +332,7 @@ struct Outcome {
 
 class EndpointTest : public testing::TestWithParam<Endpoint> {
  protected:
-  // Makes the request, which is answered with `reply`. A stream is stopped after some of it.
+  // Sends the request and answers it with `reply`. Stops a stream after some pieces.
   static Outcome outcome_of(const Reply& reply) {
     const auto handler = [&](const Asked& asked) {
       if ((asked.method + " " + asked.target).starts_with(GetParam().request)) return reply;
@@ -363,8 +363,8 @@ class EndpointTest : public testing::TestWithParam<Endpoint> {
     EXPECT_THAT(outcome.error->message(), message);
   }
 
-  // Bodies of `begin` and then `again`, each without an end: of a length, in chunks, until the connection's
-  // end.
+  // Bodies of `begin` and then endlessly `again`, in three forms: with a content length, in chunks, and until
+  // the connection ends.
   static std::vector<Reply> without_end(int status, const std::string& begin, const std::string& again) {
     const std::string head = "HTTP/1.1 " + std::to_string(status) + " Word\r\nApi-Version: 1.41\r\n";
     return {
@@ -401,7 +401,7 @@ INSTANTIATE_TEST_SUITE_P(, EveryListing, having({Body::listing}), name_of);
 class EveryStream : public EndpointTest {};
 INSTANTIATE_TEST_SUITE_P(, EveryStream, having({Body::objects, Body::bytes}), name_of);
 
-// Arrays, and objects.
+// Returns nested arrays, and nested objects.
 std::vector<std::string> nested(std::size_t depth) {
   std::string arrays;
   std::string objects;
@@ -415,7 +415,7 @@ const std::vector<std::string> k_nested = nested(500'000);
 const std::string k_too_deep = "nested deeper than 512 levels";
 const std::string k_text(64 << 10, 'x');
 
-TEST_P(EveryEndpoint, AnAnswerThatComesByteByByteIsUnderstood) {
+TEST_P(EveryEndpoint, AnAnswerThatArrivesByteByByteIsUnderstood) {
   const Outcome whole = outcome_of(GetParam().right);
   ASSERT_FALSE(whole.error) << whole.error->what();
   EXPECT_NE(whole.understood, "");
@@ -424,17 +424,17 @@ TEST_P(EveryEndpoint, AnAnswerThatComesByteByByteIsUnderstood) {
   EXPECT_EQ(dripped.understood, whole.understood);
 }
 
-TEST_P(EveryEndpoint, HeadersWithoutAnEndAreCorrupt) {
+TEST_P(EveryEndpoint, EndlessHeadersAreCorrupt) {
   const std::string line = "X-Header: " + std::string(1000, 'x') + "\r\n";
   const std::string interim = "HTTP/1.1 100 Continue\r\n\r\n";
   for (const Reply& reply : {wire::endless("HTTP/1.1 200 OK\r\n", line), wire::endless(interim, interim)})
     expect_corrupt(reply, HasSubstr("more than 256 KiB of headers"));
 }
 
-// An answer to HEAD has no body: its bytes are read as the answer to the next request.
+// An answer to HEAD has no body: the bytes of a body are read as the answer to the next request.
 const auto k_body_of_head = testing::AnyOf(ErrorKind::corrupt, ErrorKind::unavailable);
 
-TEST_P(EveryEndpoint, ARefusalNestedTooDeepIsARefusal) {
+TEST_P(EveryEndpoint, ARefusalThatIsNestedTooDeepIsARefusal) {
   for (const std::string& value : k_nested) {
     const Outcome outcome = outcome_of(wire::whole(500, R"({"message":)" + value + "}"));
     if (GetParam().name == "processes" || GetParam().name == "network_created_at") {
@@ -446,12 +446,13 @@ TEST_P(EveryEndpoint, ARefusalNestedTooDeepIsARefusal) {
       EXPECT_THAT(outcome.error->kind(), k_body_of_head);
     else
       EXPECT_EQ(outcome.error->kind(),
-                GetParam().name == "wait" ? ErrorKind::conflict : ErrorKind::refused);  // that of the removal
+                // `wait`: the error of the removal.
+                GetParam().name == "wait" ? ErrorKind::conflict : ErrorKind::refused);
     EXPECT_THAT(outcome.error->message().size(), Le(600U));
   }
 }
 
-TEST_P(EveryEndpoint, ARefusalWithoutAnEndIsCorrupt) {
+TEST_P(EveryEndpoint, AnEndlessRefusalIsCorrupt) {
   const Reply reply = without_end(500, R"({"message":")", k_text)[1];
   if (GetParam().name == "find_path") {
     const Outcome outcome = outcome_of(reply);
@@ -462,14 +463,14 @@ TEST_P(EveryEndpoint, ARefusalWithoutAnEndIsCorrupt) {
   }
 }
 
-TEST_P(EveryValue, NestedTooDeepIsCorrupt) {
+TEST_P(EveryValue, IsCorruptIfNestedTooDeep) {
   for (const std::string& value : k_nested) {
     expect_corrupt(wire::whole(success(), value), HasSubstr(k_too_deep));
     expect_corrupt(wire::whole(success(), R"({"Id":"c","x":)" + value + "}"), HasSubstr(k_too_deep));
   }
 }
 
-TEST_P(EveryValue, WithAMemberNestedTooDeepIsCorrupt) {
+TEST_P(EveryValue, IsCorruptIfAMemberIsNestedTooDeep) {
   const std::string& right = GetParam().right.pieces.front();
   const json value = json::parse(right.substr(right.find("\r\n\r\n")));
   const json& object = value.is_array() ? value.front() : value;
@@ -482,33 +483,33 @@ TEST_P(EveryValue, WithAMemberNestedTooDeepIsCorrupt) {
   }
 }
 
-TEST_P(EveryValue, WithoutAnEndIsCorrupt) {
+TEST_P(EveryValue, IsCorruptIfEndless) {
   for (const Reply& reply : without_end(success(), "[\"", k_text))
     expect_corrupt(reply, HasSubstr("is larger than 16 MiB"));
 }
 
-TEST_P(EveryIgnoredBody, MayBeNestedAndNotBeWithoutAnEnd) {
+TEST_P(EveryIgnoredBody, MayBeNestedButNotEndless) {
   for (const std::string& value : k_nested) EXPECT_FALSE(outcome_of(wire::whole(success(), value)).error);
   for (const Reply& reply : without_end(success(), "[\"", k_text))
     expect_corrupt(reply, HasSubstr("is larger than 16 MiB"));
 }
 
-TEST_P(EveryObject, NestedTooDeepIsCorrupt) {
+TEST_P(EveryObject, IsCorruptIfNestedTooDeep) {
   for (const std::string& value : k_nested)
     expect_corrupt(wire::whole(200, R"({"Id":"c","x":)" + value + "}"), HasSubstr(k_too_deep));
 }
 
-TEST_P(EveryObject, WithoutAnEndIsCorrupt) {
+TEST_P(EveryObject, IsCorruptIfEndless) {
   for (const Reply& reply : without_end(200, R"({"a":")", k_text))
     expect_corrupt(reply, HasSubstr("an object of the answer is larger than 16 MiB"));
 }
 
-TEST_P(EveryListing, WithoutAnEndIsCorrupt) {
+TEST_P(EveryListing, IsCorruptIfEndless) {
   const std::string blanks(256 << 10, ' ');
   expect_corrupt(without_end(200, "[", blanks).back(), HasSubstr("the answer is larger than"));
 }
 
-TEST_P(EveryStream, WithoutAnEndIsEndedByAStop) {
+TEST_P(EveryStream, IsEndedByAStopIfEndless) {
   const std::string piece = GetParam().name == "events" ? k_event
                             : GetParam().name == "pull" ? k_layer
                             : GetParam().name == "logs" ? k_frame
@@ -519,7 +520,7 @@ TEST_P(EveryStream, WithoutAnEndIsEndedByAStop) {
   EXPECT_EQ(outcome.error->kind(), ErrorKind::cancelled);
 }
 
-// The right answer with each of its numbers, one after the other, in the place of `number`.
+// Returns copies of the answer `right`. In each copy, another one of its numbers is replaced by `number`.
 std::vector<std::string> with_numbers(const std::string& right, const std::string& number) {
   std::vector<std::string> texts;
   const json value = json::parse(right).flatten();
@@ -536,7 +537,7 @@ std::vector<std::string> with_numbers(const std::string& right, const std::strin
 class EveryNumber : public EndpointTest {};
 INSTANTIATE_TEST_SUITE_P(, EveryNumber, having({Body::value, Body::listing, Body::objects}), name_of);
 
-TEST_P(EveryNumber, ThatCannotBeIsCorrupt) {
+TEST_P(EveryNumber, IsCorruptIfOutOfRange) {
   const std::string& right = GetParam().right.pieces.back();
   const std::size_t from = GetParam().right.pieces.front().find("\r\n\r\n") + 4;
   const std::string body = GetParam().name == "containers"    ? k_container
@@ -549,7 +550,7 @@ TEST_P(EveryNumber, ThatCannotBeIsCorrupt) {
       expect_corrupt(wire::whole(success(), text), HasSubstr("must be a whole number"));
 }
 
-TEST(FindPath, OfAHeaderThatIsNestedTooDeepIsCorrupt) {
+TEST(FindPath, AHeaderThatIsNestedTooDeepIsCorrupt) {
   ScriptedDaemon daemon([](const Asked& asked) {
     return asked.target == "/_ping" ? right_ping() : stat_header(nested(2000).front());
   });
@@ -563,7 +564,7 @@ TEST(FindPath, OfAHeaderThatIsNestedTooDeepIsCorrupt) {
   }
 }
 
-TEST(Pull, AnImageHasNotMoreLayersThanItCanHave) {
+TEST(Pull, AnImageWithTooManyLayersIsCorrupt) {
   ScriptedDaemon daemon([](const Asked& asked) {
     if (asked.target == "/_ping") return right_ping();
     std::string lines;

@@ -1,4 +1,4 @@
-// One line of 500 MB in an attempt's log: what the program holds of it in memory.
+// One line of 500 MB in an attempt's log: how much of it the program keeps in memory.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ constexpr bool k_is_sanitized = __has_feature(address_sanitizer) || __has_featur
 #else
 constexpr bool k_is_sanitized = false;
 #endif
-// The sanitizers keep what is freed, and describe each byte by further ones.
+// The sanitizers do not release freed memory, and need further bytes to describe each byte.
 constexpr std::size_t k_memory_max = (k_is_sanitized ? std::size_t{700} : std::size_t{150}) << 20U;
 
 const std::string k_timestamp = "2026-01-31T12:00:00.000000007Z ";
@@ -36,13 +36,13 @@ std::string header_of(std::size_t size) {
   return header;
 }
 
-// The bytes of a log: one line that is given piece by piece, and then another one.
+// The bytes of a log: a line that arrives in pieces, and then a second line.
 struct Form {
   std::string name;
   bool has_terminal = false;
   std::string begin;
   std::string part;
-  std::size_t part_text = 0;  // how much of the line is in a part
+  std::size_t part_text = 0;  // bytes of the line in each part
   std::string end;
 };
 
@@ -50,7 +50,7 @@ void PrintTo(const Form& form, std::ostream* out) {
   *out << form.name;
 }
 
-// json-file and `local` have a message, and a moment, for each 16 KiB of a line.
+// The log drivers json-file and `local` store a message with a time for each 16 KiB of a line.
 Form messages_of_16_kib() {
   constexpr std::size_t k_size = 16384;
   Form form{.name = "messages_of_16_KiB", .part_text = 64 * k_size};
@@ -117,7 +117,7 @@ Reply answer(const Form& form, const Asked& asked) {
   return reply;
 }
 
-// Of this process, from /proc/self/status.
+// Returns a size of this process from /proc/self/status.
 std::size_t bytes_of(const std::string& name) {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);)
@@ -129,7 +129,7 @@ class LongLine : public testing::TestWithParam<Form> {};
 INSTANTIATE_TEST_SUITE_P(, LongLine, testing::Values(messages_of_16_kib(), one_message(), terminal()),
                          [](const testing::TestParamInfo<Form>& form) { return form.param.name; });
 
-TEST_P(LongLine, OfHalfAGigabyteIsStoredInLittleMemory) {
+TEST_P(LongLine, ALineOfHalfAGigabyteIsStoredWithLittleMemory) {
   ScriptedDaemon daemon([](const Asked& asked) { return answer(GetParam(), asked); });
   const std::unique_ptr<Engine> engine =
       open_docker({parse_address(daemon.address()), "the test", "/nonexistent"}, {Seconds{20}});
@@ -137,7 +137,7 @@ TEST_P(LongLine, OfHalfAGigabyteIsStoredInLittleMemory) {
   Telemetry telemetry(folder.path(), RunId("run1"));
   Trial trial{.name = "a"};
   trial.metrics = Metrics{.json = true};
-  std::ofstream("/proc/self/clear_refs") << 5;  // VmHWM begins anew
+  std::ofstream("/proc/self/clear_refs") << 5;  // resets VmHWM
   const std::size_t before = bytes_of("VmRSS");
   const auto notes = ingest_logs(*engine, {.run = RunId("run1"), .trial = "a", .attempt = 1}, trial,
                                  LogEnd::complete, telemetry, {});

@@ -1,6 +1,6 @@
 #pragma once
-// A daemon that answers every request with the bytes a test gives it, and then keeps the connection, closes
-// it or stalls.
+// A daemon that answers every request with bytes that the test provides, and then keeps the connection,
+// closes it or stalls.
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -33,14 +33,14 @@ struct Asked {
   std::string target;
   std::string head;
   std::string body;
-  std::size_t number = 0;  // of the requests so far, from 0
+  std::size_t number = 0;  // index of the request, from 0
 };
 
 struct Reply {
   enum class Then { keep, close, stall };
-  std::vector<std::string> pieces;  // each written by itself
+  std::vector<std::string> pieces;  // each is sent by itself
   Then then = Then::keep;
-  // Pieces that follow, until it returns an empty one. For what is too large to be kept.
+  // Returns further pieces; an empty piece ends the reply. For replies that are too large to store.
   std::function<std::string()> more = {};
 };
 
@@ -51,7 +51,7 @@ inline Reply whole(int status, std::string_view body, std::string_view more_head
           Reply::Then::keep};
 }
 
-// 204 and 304: no body, no length.
+// A reply without body and length, for 204 and 304.
 inline Reply bare(int status) {
   return {{"HTTP/1.1 " + std::to_string(status) + " Word\r\n\r\n"}, Reply::Then::keep};
 }
@@ -62,7 +62,7 @@ inline std::string chunk(std::string_view data) {
   return std::string(size.data()) + std::string(data) + "\r\n";
 }
 
-// A chunked 200 without its last chunk.
+// A reply with status 200 in chunks, without the last chunk.
 inline Reply stream(const std::vector<std::string>& chunks, Reply::Then then) {
   Reply reply{{"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"},
               then};
@@ -84,11 +84,11 @@ inline Reply hang_up() {
 inline Reply stall() {
   return {{}, Reply::Then::stall};
 }
-// `head`, and `again` without an end.
+// A reply of `head`, and then `again` endlessly.
 inline Reply endless(std::string head, std::string again) {
   return {{std::move(head)}, Reply::Then::close, [again = std::move(again)] { return again; }};
 }
-// Each byte by itself.
+// The same reply, with each byte sent by itself.
 inline Reply dripped(const Reply& reply) {
   Reply drips{{}, reply.then};
   for (const std::string& piece : reply.pieces)
@@ -101,7 +101,8 @@ class ScriptedDaemon {
   enum class Kind { unix_socket, tcp };
   using Handler = std::function<Reply(const Asked&)>;
 
-  // Of bodies in chunks: whether they are awaited before the answer. They stay as they come.
+  // `whole`: a body in chunks is read completely before the answer. Such bodies are stored as received, with
+  // their chunk headers.
   enum class Bodies { whole, begun };
   explicit ScriptedDaemon(Handler handler, Kind kind = Kind::unix_socket, Bodies bodies = Bodies::begun)
       : handler_(std::move(handler)), bodies_(bodies) {
@@ -116,7 +117,7 @@ class ScriptedDaemon {
 
   ~ScriptedDaemon() {
     ending_ = true;
-    ::close(wake_[1]);  // every poll sees its end
+    ::close(wake_[1]);  // every poll() sees the end of the pipe
     acceptor_.join();
     for (std::thread& connection : connections_) connection.join();
     ::close(listener_);
@@ -134,7 +135,7 @@ class ScriptedDaemon {
     return asked_;
   }
 
-  // "METHOD TARGET" of each request so far.
+  // Returns "METHOD TARGET" of each request so far.
   [[nodiscard]] std::vector<std::string> lines() const {
     std::vector<std::string> lines;
     for (const Asked& asked : this->asked()) lines.push_back(asked.method + " " + asked.target);
@@ -178,7 +179,7 @@ class ScriptedDaemon {
       throw std::runtime_error("listen");
   }
 
-  // False when the daemon is ending.
+  // Returns false if the daemon is ending.
   [[nodiscard]] bool readable(int descriptor) const {
     std::array<pollfd, 2> wanted{pollfd{descriptor, POLLIN, 0}, pollfd{wake_[0], POLLIN, 0}};
     while (::poll(wanted.data(), wanted.size(), -1) < 0) {
@@ -199,7 +200,7 @@ class ScriptedDaemon {
     }
   }
 
-  // False at the connection's end.
+  // Returns false at the end of the connection.
   bool read_more(int connection, std::string& into) const {
     if (!readable(connection)) return false;
     std::array<char, 65536> buffer{};
@@ -239,13 +240,13 @@ class ScriptedDaemon {
     return true;
   }
 
-  // One at a time: a test's handler keeps what it likes between its calls.
+  // Calls the handler one at a time, so that a test's handler may keep state between its calls.
   Reply answer(const Asked& asked) {
     const std::scoped_lock lock(answering_);
     return handler_(asked);
   }
 
-  // False when the connection is over, or the daemon is ending.
+  // Returns false if the connection is closed or the daemon is ending.
   [[nodiscard]] bool write(int connection, std::string_view bytes) const {
     while (!bytes.empty()) {
       std::array<pollfd, 2> wanted{pollfd{connection, POLLOUT, 0}, pollfd{wake_[0], POLLIN, 0}};
@@ -258,7 +259,7 @@ class ScriptedDaemon {
     return true;
   }
 
-  // False when the connection is over.
+  // Returns false if the connection is closed.
   bool serve_one(int connection) {
     Asked asked;
     if (!read_request(connection, asked)) return false;
