@@ -1,4 +1,4 @@
-// await_end() on an engine that lists and tells what a test wants.
+// await_end() on an engine whose listings and changes the test scripts.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-// Gives one list after another, and then tells the changes.
+// Each listing returns the next one of `lists`. watch() reports `changes`.
 class ScriptedWatch final : public test::PassingEngine {
  public:
   using PassingEngine::PassingEngine;
@@ -52,13 +52,13 @@ class AwaitEndTest : public testing::Test {
   std::vector<std::string> told_;
 };
 
-TEST_F(AwaitEndTest, WhatIsOverOrWasNeverStartedIsNotWaitedFor) {
+TEST_F(AwaitEndTest, DoesNotWaitForAttemptsThatEndedOrNeverStarted) {
   engine_.lists = {{seen("a", Phase::ended), seen("b", Phase::created), seen("c", Phase::gone)}};
   EXPECT_EQ(await().size(), 3U);
   EXPECT_THAT(told_, ElementsAre("a", "c", "b"));
 }
 
-TEST_F(AwaitEndTest, OneThatIsCreatedAndStartsMeanwhileIsWaitedFor) {
+TEST_F(AwaitEndTest, WaitsForACreatedAttemptThatStartsMeanwhile) {
   engine_.lists = {{seen("a", Phase::running), seen("b", Phase::created)}};
   engine_.changes = {seen("b", Phase::created), seen("b", Phase::running), seen("a", Phase::ended),
                      seen("a", Phase::ended),   seen("x", Phase::ended),   seen("b", Phase::ended),
@@ -70,7 +70,7 @@ TEST_F(AwaitEndTest, OneThatIsCreatedAndStartsMeanwhileIsWaitedFor) {
   EXPECT_EQ(last[1].phase, Phase::ended);
 }
 
-TEST_F(AwaitEndTest, AnEarlierContainersEndIsNotTheEnd) {
+TEST_F(AwaitEndTest, IgnoresTheEndOfAnEarlierContainer) {
   engine_.lists = {{seen("a", Phase::running, "2")}};
   engine_.changes = {seen("a", Phase::ended, "1"), seen("a", Phase::ended, "2")};
   const std::vector<Observation> last = await();
@@ -78,8 +78,8 @@ TEST_F(AwaitEndTest, AnEarlierContainersEndIsNotTheEnd) {
   EXPECT_EQ(last.at(0).id, "2");
 }
 
-// After each reconnection there is a list of its own.
-TEST_F(AwaitEndTest, TheListOfAReconnectionHasTheEndsAndTheRemovals) {
+// Each reconnection is followed by a listing.
+TEST_F(AwaitEndTest, TheListingAfterAReconnectionShowsEndsAndRemovals) {
   engine_.lists = {{seen("a", Phase::running), seen("b", Phase::running), seen("c", Phase::ended)},
                    {seen("a", Phase::running), seen("b", Phase::ended)},
                    {}};
@@ -93,7 +93,7 @@ TEST_F(AwaitEndTest, TheListOfAReconnectionHasTheEndsAndTheRemovals) {
   EXPECT_EQ(last[2].phase, Phase::ended);
 }
 
-TEST_F(AwaitEndTest, AServiceIsWaitedForIfItIsNamed) {
+TEST_F(AwaitEndTest, WaitsForAServiceOnlyIfItIsNamed) {
   Observation service = seen("s", Phase::running);
   service.service = true;
   engine_.lists = {{service}, {service}};

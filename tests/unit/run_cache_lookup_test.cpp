@@ -1,4 +1,4 @@
-// drive() asks what has been done before, and says what has been done now.
+// drive() looks up trials in the cache, and publishes trials that have succeeded.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -38,11 +38,11 @@ class FakeCacheLookup final : public CacheLookup {
     if (on_done) on_done();
   }
 
-  TrialIndex known = 1000;  // an equal trial has succeeded
+  TrialIndex known = 1000;  // this trial has succeeded before
   std::function<void()> on_look_up;
   std::function<void()> on_done;
-  std::vector<TrialIndex> asked;     // by the thread that recalls
-  std::vector<TrialIndex> finished;  // by the thread that drives
+  std::vector<TrialIndex> asked;     // used by the lookup thread
+  std::vector<TrialIndex> finished;  // used by the thread of drive()
 };
 
 class CacheLookupTest : public test::DriveTest {
@@ -59,7 +59,7 @@ class CacheLookupTest : public test::DriveTest {
   FakeCacheLookup memory_;
 };
 
-TEST_F(CacheLookupTest, WhatHasBeenDoneBeforeIsSkipped) {
+TEST_F(CacheLookupTest, ACacheHitIsSkipped) {
   memory_.known = 1;
   const Outcome outcome = drive_with_cache();
   EXPECT_THAT(memory_.asked, UnorderedElementsAre(0, 1, 2)) << "each once";
@@ -71,14 +71,14 @@ TEST_F(CacheLookupTest, WhatHasBeenDoneBeforeIsSkipped) {
   EXPECT_EQ(skipped->reason, "equal to `other` of run run0");
 }
 
-TEST_F(CacheLookupTest, OnlyTrialsWithCacheThatHaveSucceededAreDone) {
+TEST_F(CacheLookupTest, OnlySucceededTrialsWithCacheArePublished) {
   run_.experiment.trials[1].process.cmd = {"sh", "-c", "exit 1"};
   run_.experiment.trials[2].cache.on = false;
   (void)drive_with_cache();
   EXPECT_THAT(memory_.finished, ElementsAre(0));
 }
 
-TEST_F(CacheLookupTest, ATrialIsDoneWhenItsLogIsKept) {
+TEST_F(CacheLookupTest, ATrialIsPublishedAfterItsLogIsStored) {
   run_ = test::run("a");
   run_.experiment.trials[0].cache.on = true;
   run_.experiment.trials[0].process.cmd = {"sh", "-c", "echo text"};
@@ -92,12 +92,12 @@ TEST_F(CacheLookupTest, ATrialIsDoneWhenItsLogIsKept) {
   EXPECT_THAT(memory_.finished, ElementsAre(0));
 }
 
-TEST_F(CacheLookupTest, NothingIsSkippedWithoutAMemory) {
+TEST_F(CacheLookupTest, NothingIsSkippedWithoutACacheLookup) {
   const Outcome outcome = drive_on(*simulated_, run_, {.until = Until::ended, .looks_up_cache = true});
   EXPECT_EQ(outcome.last.count(TrialState::succeeded), 3U);
 }
 
-TEST_F(CacheLookupTest, AnErrorOfTheMemoryEndsTheRun) {
+TEST_F(CacheLookupTest, AnErrorOfTheLookupEndsTheRun) {
   memory_.on_look_up = [] { throw Error(ErrorKind::corrupt, "record", "wrong"); };
   EXPECT_THROW((void)drive_with_cache(), Error);
 }

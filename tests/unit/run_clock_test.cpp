@@ -10,8 +10,8 @@ namespace {
 
 constexpr Instant k_began{std::chrono::seconds(1'800'000'000)};
 
-// The times that a clock tells lie between those of the steady clock, read before it and after it.
-TEST(RunClock, GoesOnFromItsBeginningAsTheSteadyClockDoes) {
+// The measured time must lie between the times of the steady clock before and after the measurement.
+TEST(RunClock, ContinuesFromItsStartLikeTheSteadyClock) {
   using Steady = std::chrono::steady_clock;
   const Steady::time_point before_start = Steady::now();
   const RunClock clock(k_began);
@@ -43,7 +43,7 @@ TEST(RunClock, DoesNotReadTheWallClock) {
   EXPECT_LT(RunClock(k_epoch).now() - k_epoch, std::chrono::hours(1)) << "near the epoch, not near today";
 }
 
-TEST(RunClock, ACopyHasTheSameBeginning) {
+TEST(RunClock, ACopyHasTheSameStart) {
   const RunClock clock(k_began);
   std::this_thread::sleep_for(std::chrono::milliseconds(2));
   const RunClock copy = clock;

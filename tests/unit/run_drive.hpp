@@ -1,5 +1,5 @@
 #pragma once
-// drive() with real threads, on a model of an engine that is much faster than a real one.
+// drive() with real threads, on a simulated engine that is much faster than a real one.
 
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@
 
 namespace combu::test {
 
-// Keeps all that drive() reports.
+// Stores everything that drive() reports.
 class Recorder : public Journal {
  public:
   void fact(const Fact& fact) override { facts.push_back(fact); }
@@ -35,7 +35,7 @@ class Recorder : public Journal {
   void started(TrialIndex trial, const Observation& /*seen*/) override { started_trials.push_back(trial); }
   void cache_result(const CacheResult& result) override { recalled_trials.push_back(result.trial); }
 
-  // Of the same run.
+  // Stores the reports in the Recorder.
   class Listener : public ProgressListener {
    public:
     explicit Listener(Recorder& recorder) : recorder_(recorder) {}
@@ -67,7 +67,7 @@ class Recorder : public Journal {
   std::vector<TrialIndex> recalled_trials;
 };
 
-// Keeps nothing but which places have been filled and removed, in order.
+// Stores only the names of the places that are filled or removed, in order.
 class Places : public OutputStore {
  public:
   std::unique_ptr<OutputWriter> open(const std::string& place, const std::stop_token& /*stop*/) override {
@@ -115,7 +115,7 @@ class Places : public OutputStore {
   std::vector<std::string> all_;
 };
 
-// Counts starts under way at once, and can be told to act when one begins.
+// Records the highest number of concurrent starts. Hooks can replace or observe functions of the engine.
 class Gauge : public PassingEngine {
  public:
   using PassingEngine::PassingEngine;
@@ -165,10 +165,10 @@ class Gauge : public PassingEngine {
   }
 
   std::function<void(const Trial&)> on_start;
-  bool cuts_watch = false;  // again and again
+  bool cuts_watch = false;  // cuts the stream repeatedly
   std::atomic<int> cuts{0};
   std::optional<Instant> began_at;
-  std::string hanging;  // the engine never answers its start
+  std::string hanging;  // the engine never answers the start of this trial
   std::function<std::optional<Usage>(const std::string&)> on_usage;
   std::function<bool(const std::stop_token&)> on_copy_out;
   std::atomic<int> most_under_way{0};
@@ -177,7 +177,7 @@ class Gauge : public PassingEngine {
   std::atomic<int> under_way_{0};
 };
 
-// Calls a hook before it passes a verb on. What a hook throws, the verb throws.
+// Calls a hook before it forwards a call. Errors of a hook become errors of the call.
 class Hooked : public PassingEngine {
  public:
   using PassingEngine::PassingEngine;
@@ -225,7 +225,7 @@ class DriveTest : public testing::Test {
                          .stop = stop});
   }
 
-  // Without repeats of verbs that fail.
+  // Does not repeat failed calls.
   Outcome drive_on(Engine& engine, const combu::Run& run, const PlannerOptions& options,
                    OutputStore* output_store = nullptr, Telemetry* telemetry = nullptr,
                    CacheLookup* cache_lookup = nullptr) {

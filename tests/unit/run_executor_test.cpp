@@ -1,4 +1,4 @@
-// The executor: each order is carried out by the engine's verb, and its answer is posted.
+// The executor: it carries out each order with a function of the engine, and posts the answer.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ namespace {
 
 using testing::ElementsAre;
 
-// Each verb does what a test says.
+// An engine whose functions the test scripts.
 class Scripted final : public test::PassingEngine {
  public:
   Scripted() : PassingEngine(static_cast<Engine&>(*this)) {}
@@ -86,7 +86,7 @@ class ExecutorTest : public testing::Test {
     executor->begin(starts_max);
   }
 
-  // The next message of this kind; others are dropped.
+  // Returns the next message of this kind; drops other messages.
   template <class Wanted>
   Wanted next() {
     constexpr std::chrono::seconds k_patience{60};
@@ -121,7 +121,7 @@ class ExecutorTest : public testing::Test {
   std::optional<Executor> executor;
 };
 
-TEST_F(ExecutorTest, AStartIsAnswered) {
+TEST_F(ExecutorTest, TheAnswerToAStartIsPosted) {
   begin();
   executor->start({{.trial = 1, .attempt = 2, .slots = {.cpus = parse_cpus("2")}}});
   const auto answer = next<StartAnswered>();
@@ -143,7 +143,7 @@ TEST_F(ExecutorTest, ARefusedStartIsAnEventAndALostEngineIsNot) {
   EXPECT_EQ(next<EngineLost>().error.kind(), ErrorKind::unavailable);
 }
 
-TEST_F(ExecutorTest, AnExceptionThatIsNotOursIsAnError) {
+TEST_F(ExecutorTest, AnUnknownExceptionBecomesAnError) {
   engine.on_start = [](const Trial&, const std::stop_token&) { throw std::runtime_error("odd"); };
   begin();
   executor->start({{.trial = 0}});
@@ -152,7 +152,7 @@ TEST_F(ExecutorTest, AnExceptionThatIsNotOursIsAnError) {
   EXPECT_EQ(error.message(), "odd");
 }
 
-TEST_F(ExecutorTest, AStartUnderWayIsGivenUp) {
+TEST_F(ExecutorTest, AStartUnderWayCanBeCancelled) {
   std::promise<void> is_under_way;
   engine.on_start = [&](const Trial&, const std::stop_token& stop) {
     is_under_way.set_value();
@@ -162,12 +162,12 @@ TEST_F(ExecutorTest, AStartUnderWayIsGivenUp) {
   begin();
   executor->start({{.trial = 0}});
   is_under_way.get_future().wait();
-  executor->give_up_start(1);  // none is under way
+  executor->give_up_start(1);  // this trial has no start under way
   executor->give_up_start(0);
   EXPECT_EQ(next<StartFailed>().error.kind(), ErrorKind::cancelled);
 }
 
-TEST_F(ExecutorTest, ItsEndStopsWhatIsUnderWay) {
+TEST_F(ExecutorTest, TheDestructorCancelsStartsUnderWay) {
   std::promise<void> is_under_way;
   engine.on_start = [&](const Trial&, const std::stop_token& stop) {
     is_under_way.set_value();
@@ -182,7 +182,7 @@ TEST_F(ExecutorTest, ItsEndStopsWhatIsUnderWay) {
   EXPECT_TRUE(taken.empty()) << "nobody hears of a start that the end has stopped";
 }
 
-TEST_F(ExecutorTest, AStopIsAnswered) {
+TEST_F(ExecutorTest, TheAnswerToAStopIsPosted) {
   begin();
   executor->stop({.trial = 1, .attempt = 3});
   EXPECT_EQ(next<StopAnswered>().attempt, 3);
@@ -191,7 +191,7 @@ TEST_F(ExecutorTest, AStopIsAnswered) {
   EXPECT_EQ(next<StopFailed>().error.message(), "no");
 }
 
-TEST_F(ExecutorTest, TheLastLinesOfALogComeBeforeTheAnswer) {
+TEST_F(ExecutorTest, TheLastLinesOfALogArePostedBeforeTheAnswer) {
   begin();
   executor->read_tail({.trial = 1, .attempt = 1, .tail = true});
   const auto tail = next<LogTail>();
@@ -200,7 +200,7 @@ TEST_F(ExecutorTest, TheLastLinesOfALogComeBeforeTheAnswer) {
   EXPECT_EQ(next<Collected>().trial, 1U);
 }
 
-TEST_F(ExecutorTest, UsageIsPolled) {
+TEST_F(ExecutorTest, PolledUsageIsPosted) {
   begin();
   executor->poll_usage({.trial = 1, .attempt = 1, .id = "c", .pause = Seconds(1)});
   const auto polled = next<UsagePolled>();
@@ -209,7 +209,7 @@ TEST_F(ExecutorTest, UsageIsPolled) {
   EXPECT_EQ(polled.usage->memory, Bytes{5});
 }
 
-TEST_F(ExecutorTest, InspectedAttemptsHaveTheirTimesOrAreGone) {
+TEST_F(ExecutorTest, InspectedAttemptsHaveTimesOrAreGone) {
   const Instant at(std::chrono::seconds(7));
   Observation known = ended("a");
   known.ended_at = at;
@@ -230,13 +230,13 @@ TEST_F(ExecutorTest, AListingIsPostedOrTheEngineIsLost) {
   EXPECT_EQ(next<EngineLost>().error.message(), "connection refused");
 }
 
-TEST_F(ExecutorTest, WhatTheEngineReportsIsPosted) {
+TEST_F(ExecutorTest, ReportedChangesArePosted) {
   engine.watched = ended("b");
   begin();
   EXPECT_EQ(next<Observed>().observation.key.trial, "b");
 }
 
-TEST_F(ExecutorTest, StartsAreCarriedOutAsManyAtATimeAsAllowed) {
+TEST_F(ExecutorTest, AsManyStartsAreCarriedOutAtOnceAsAllowed) {
   std::mutex mutex;
   std::condition_variable changed;
   int under_way = 0;

@@ -1,4 +1,4 @@
-// drive() on an engine that refuses, is lost, or was away.
+// drive() on an engine that refuses, is lost, or was unavailable for a while.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-// The order in which facts, commits and snapshots come.
+// Records the order of facts, commits and snapshots.
 class Order final : public Journal, public ProgressListener {
  public:
   void fact(const Fact& /*fact*/) override { calls += 'f'; }
@@ -29,7 +29,7 @@ class FailingEngineTest : public test::DriveTest {
   test::Hooked hooked_{*simulated_};
 };
 
-TEST_F(FailingEngineTest, ARefusedStartFailsTheTrialAlone) {
+TEST_F(FailingEngineTest, ARefusedStartFailsOnlyItsTrial) {
   hooked_.before_start = [](const Trial& trial, const std::stop_token&) {
     if (trial.name == "bad") throw Error(ErrorKind::refused, trial.name, "no");
   };
@@ -43,7 +43,7 @@ TEST_F(FailingEngineTest, ARefusedStartFailsTheTrialAlone) {
   EXPECT_THAT(recorder_.failures[0].second, IsEmpty());
 }
 
-TEST_F(FailingEngineTest, AnEngineThatIsLostEndsTheRunThoughAStartHangs) {
+TEST_F(FailingEngineTest, ALostEngineEndsTheRunAlthoughAStartHangs) {
   hooked_.before_start = [](const Trial& trial, const std::stop_token& stop) {
     if (trial.name == "lost") throw Error(ErrorKind::unavailable, "engine", "gone");
     real_clock().wait(Seconds(600), stop);
@@ -71,10 +71,11 @@ TEST_F(FailingEngineTest, FactsAreCommittedAndShownWhenTheEngineIsLost) {
   EXPECT_TRUE(order.calls.ends_with("cs")) << order.calls;
 }
 
-TEST_F(FailingEngineTest, AnExceptionOfAnotherKindEndsTheRunAsAnError) {
+TEST_F(FailingEngineTest, AnUnknownExceptionEndsTheRunAsAnError) {
   combu::Run run = test::run("a");
   run.experiment.trials[0].process.cmd = {"sleep",
-                                          "1000000"};  // or the run may end before the engine is listed
+                                          // Otherwise the run could end before the engine is listed.
+                                          "1000000"};
   hooked_.before_list = [](const Selector&, ListDetail) { throw std::runtime_error("odd"); };
   try {
     (void)drive_on(hooked_, run, {.until = Until::ended});
@@ -85,7 +86,7 @@ TEST_F(FailingEngineTest, AnExceptionOfAnotherKindEndsTheRunAsAnError) {
   }
 }
 
-TEST_F(FailingEngineTest, AnEngineThatIsLostWhileItStopsEndsTheRun) {
+TEST_F(FailingEngineTest, AnEngineThatIsLostDuringAStopEndsTheRun) {
   combu::Run run = test::run("a");
   run.experiment.trials[0].process.cmd = {"sleep", "1000000"};
   run.experiment.trials[0].timeout = Seconds(0.02);
@@ -93,7 +94,7 @@ TEST_F(FailingEngineTest, AnEngineThatIsLostWhileItStopsEndsTheRun) {
   EXPECT_THROW((void)drive_on(hooked_, run, {.until = Until::ended}), Error);
 }
 
-TEST_F(FailingEngineTest, AStopThatIsRefusedEndsTheTrialAlone) {
+TEST_F(FailingEngineTest, ARefusedStopEndsOnlyItsTrial) {
   combu::Run run = test::run("a");
   run.experiment.trials[0].process.cmd = {"sleep", "1000000"};
   run.experiment.trials[0].timeout = Seconds(0.02);
@@ -102,7 +103,7 @@ TEST_F(FailingEngineTest, AStopThatIsRefusedEndsTheTrialAlone) {
   EXPECT_EQ(outcome.unsuccessful.at(0).cause, Cause::timeout);
 }
 
-// An engine that is asked for what runs, again and again, has the more to do.
+// Listing too often would slow down the engine.
 TEST_F(FailingEngineTest, TheRunIsListedOnceForEachConnection) {
   std::string names;
   for (int i = 0; i < 30; ++i) names += " t" + std::to_string(i);
@@ -112,7 +113,7 @@ TEST_F(FailingEngineTest, TheRunIsListedOnceForEachConnection) {
   EXPECT_EQ(lists, 1);
 }
 
-// Breaks the first stream of events when the trial runs, and stops the trial meanwhile.
+// Breaks the first stream of events when the trial runs, and stops the trial during the break.
 class Away final : public test::PassingEngine {
  public:
   using PassingEngine::PassingEngine;
@@ -157,12 +158,12 @@ class AwayTest : public test::DriveTest {
   Away away_{*simulated_};
 };
 
-TEST_F(AwayTest, AnEngineThatBeganMeanwhileHasLostWhatRan) {
+TEST_F(AwayTest, AnEngineThatRestartedHasLostItsAttempts) {
   away_.restarts = true;
   EXPECT_EQ(drive_away().last.count(TrialState::succeeded), 1U);
 }
 
-TEST_F(AwayTest, AnEngineThatDoesNotSayWhenItBeganMayHaveLostWhatRan) {
+TEST_F(AwayTest, AnEngineWithUnknownUptimeMayHaveLostItsAttempts) {
   away_.began_at.reset();
   EXPECT_EQ(drive_away().last.count(TrialState::succeeded), 1U);
 }

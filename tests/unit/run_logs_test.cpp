@@ -1,4 +1,4 @@
-// drive() keeps the logs of attempts that have ended.
+// drive() stores the logs of attempts that have ended.
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
@@ -38,14 +38,14 @@ class LogsTest : public test::DriveTest {
   std::atomic<int> ended_ = 0;
 };
 
-TEST_F(LogsTest, TheLogOfASuccessIsKept) {
+TEST_F(LogsTest, TheLogOfASuccessfulAttemptIsStored) {
   (void)drive_keeping();
   EXPECT_TRUE(is_complete());
   EXPECT_THAT(recorder_.remarks, IsEmpty());
 }
 
-// Nobody stays for such a run until the end: a later command takes the log.
-TEST_F(LogsTest, TheLogOfATrialThatEndsBeforeTheRunIsUpIsNotTaken) {
+// Such a run does not wait for its end: a later command ingests the log.
+TEST_F(LogsTest, ASuccessBeforeTheRunIsUpLeavesItsLogToALaterCommand) {
   run_ = test::run("t u");
   hooked_.before_start = [&](const Trial& trial, const std::stop_token&) {
     while (trial.name == "u" && ended_ == 0) ended_.wait(0);
@@ -59,7 +59,7 @@ TEST_F(LogsTest, TheLogOfATrialThatEndsBeforeTheRunIsUpIsNotTaken) {
   EXPECT_FALSE(telemetry_.log("t", 1));
 }
 
-TEST_F(LogsTest, TheLogOfAFailureBeforeTheRunIsUpIsTaken) {
+TEST_F(LogsTest, TheLogOfAFailureBeforeTheRunIsUpIsStored) {
   run_ = test::run("t u");
   run_.experiment.trials[0].process.cmd = {"sh", "-c", "echo text; exit 7"};
   hooked_.before_start = [&](const Trial& trial, const std::stop_token&) {
@@ -74,7 +74,7 @@ TEST_F(LogsTest, TheLogOfAFailureBeforeTheRunIsUpIsTaken) {
   EXPECT_TRUE(is_complete());
 }
 
-TEST_F(LogsTest, AFailureWithAnEmptyLogIsReportedWhileTheRunGoesOn) {
+TEST_F(LogsTest, AFailureWithAnEmptyLogIsReportedDuringTheRun) {
   run_ = test::run("bad long");
   run_.experiment.trials[0].process.cmd = {"sh", "-c", "exit 7"};
   run_.experiment.trials[1].process.cmd = {"sleep", "1000000"};
@@ -87,7 +87,7 @@ TEST_F(LogsTest, AFailureWithAnEmptyLogIsReportedWhileTheRunGoesOn) {
   EXPECT_EQ(recorder_.failures[0].first.trial, 0U);
 }
 
-TEST_F(LogsTest, ALogThatCannotBeReadIsReadAgain) {
+TEST_F(LogsTest, AFailedReadingOfALogIsRepeated) {
   int calls = 0;
   hooked_.before_logs = [&](const Key&, const LogOptions&, const std::stop_token&) {
     if (++calls == 1) throw Error(ErrorKind::unavailable, "engine", "cut off");
@@ -98,7 +98,7 @@ TEST_F(LogsTest, ALogThatCannotBeReadIsReadAgain) {
   EXPECT_THAT(recorder_.remarks, IsEmpty());
 }
 
-TEST_F(LogsTest, AnInterruptedRunGivesALogUp) {
+TEST_F(LogsTest, AnInterruptedRunDoesNotRepeatAFailedReading) {
   int calls = 0;
   hooked_.before_logs = [&](const Key&, const LogOptions&, const std::stop_token&) {
     ++calls;
@@ -110,7 +110,7 @@ TEST_F(LogsTest, AnInterruptedRunGivesALogUp) {
   EXPECT_THAT(recorder_.remarks, ElementsAre("t: its log could not be kept: engine: cut off"));
 }
 
-TEST_F(LogsTest, TheLogOfAContainerThatIsGoneIsNotAskedForAgain) {
+TEST_F(LogsTest, TheLogOfAContainerThatIsGoneIsNotReadAgain) {
   int calls = 0;
   hooked_.before_logs = [&](const Key&, const LogOptions&, const std::stop_token&) {
     ++calls;
@@ -121,7 +121,7 @@ TEST_F(LogsTest, TheLogOfAContainerThatIsGoneIsNotAskedForAgain) {
   EXPECT_THAT(recorder_.remarks, IsEmpty());
 }
 
-// Only a failed attempt's log is waited for, since the next attempt takes the container's place.
+// Only a failed attempt waits for its log, because the next attempt replaces its container.
 TEST_F(LogsTest, ASuccessWithOutputsDoesNotWaitForItsLog) {
   run_.experiment.trials[0].outputs = {Output{.path = "/out", .required = false}};
   test::Places places;
@@ -142,7 +142,7 @@ TEST_F(LogsTest, RemarksNameTheTrial) {
   EXPECT_THAT(recorder_.remarks, ElementsAre(StartsWith("t: of its log the last 10 B are kept")));
 }
 
-TEST_F(LogsTest, ADatabaseThatCannotBeWrittenIsReportedAndItsRecoveryToo) {
+TEST_F(LogsTest, AFailingDatabaseAndItsRecoveryAreReported) {
   SQLite::Database database(folder_.path() + "/telemetry/" + run_.id.text() + ".sqlite",
                             SQLite::OPEN_READWRITE);
   database.exec("ALTER TABLE packs RENAME TO away");
@@ -160,7 +160,7 @@ TEST_F(LogsTest, ADatabaseThatCannotBeWrittenIsReportedAndItsRecoveryToo) {
   EXPECT_TRUE(is_complete());
 }
 
-TEST_F(LogsTest, OfALongLogTheLastLinesAreShown) {
+TEST_F(LogsTest, TheLastLinesOfALongLogAreShown) {
   std::string command;
   for (int line = 1; line <= 7; ++line) command += "echo " + std::to_string(line) + "; ";
   run_.experiment.trials[0].process.cmd = {"sh", "-c",
@@ -170,7 +170,7 @@ TEST_F(LogsTest, OfALongLogTheLastLinesAreShown) {
   EXPECT_THAT(recorder_.failures[0].second, ElementsAre("4", "5", "6", "7", std::string(500, 'x')));
 }
 
-// Twenty are as many as a person reads.
+// Twenty failures are as many as a person reads.
 TEST_F(LogsTest, LogsOfTheFirstFailuresAreShown) {
   std::string names;
   for (int i = 0; i < 12; ++i) names += " t" + std::to_string(i);

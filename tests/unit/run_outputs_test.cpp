@@ -1,4 +1,4 @@
-// drive() collects what trials leave, and brings it to those that want it.
+// drive() collects the outputs of trials, and fetches them for trials that use them as inputs.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ class OutputsTest : public test::DriveTest {
   test::Places places_;
 };
 
-TEST_F(OutputsTest, WithoutAnIntervalOutputsAreCollectedAtTheEndOnly) {
+TEST_F(OutputsTest, WithoutAnIntervalOutputsAreCollectedOnlyAtTheEnd) {
   combu::Run run = test::run("t");
   run.experiment.trials[0].process.cmd = {"sleep", "20"};
   run.experiment.trials[0].outputs = {Output{.path = "/out", .required = false}};
@@ -39,7 +39,7 @@ TEST_F(OutputsTest, WithoutAnIntervalOutputsAreCollectedAtTheEndOnly) {
   EXPECT_THAT(places_.all(), ElementsAre("t"));
 }
 
-TEST_F(OutputsTest, AnAttemptThatFailsNeedNotLeaveItsOutputs) {
+TEST_F(OutputsTest, RequiredOutputsOfAFailedAttemptMayBeMissing) {
   combu::Run run = test::run("fails succeeds");
   run.experiment.trials[0].process.cmd = {"sh", "-c", "exit 7"};
   for (Trial& trial : run.experiment.trials) trial.outputs = {Output{.path = "/out", .required = true}};
@@ -50,8 +50,8 @@ TEST_F(OutputsTest, AnAttemptThatFailsNeedNotLeaveItsOutputs) {
     EXPECT_EQ(fact.cause, fact.trial == 0 ? Cause::error : Cause::outputs);
 }
 
-// A failed attempt may have left less.
-TEST_F(OutputsTest, PartialOutputsStayIfNothingCanBeCollectedAtTheEnd) {
+// A failed attempt may have written fewer outputs.
+TEST_F(OutputsTest, PartialOutputsStayIfNoneCanBeCollectedAtTheEnd) {
   combu::Run run = test::run("t");
   run.experiment.trials[0].process.cmd = {"sleep", "1000000"};
   run.experiment.trials[0].outputs = {Output{.path = "/out", .required = true}};
@@ -61,7 +61,7 @@ TEST_F(OutputsTest, PartialOutputsStayIfNothingCanBeCollectedAtTheEnd) {
   EXPECT_THAT(places_.all(), IsEmpty());
 }
 
-TEST_F(OutputsTest, ATrialWithoutOutputsHasNoneWhileItRuns) {
+TEST_F(OutputsTest, ATrialWithoutOutputsHasNoPartialCollection) {
   combu::Run run = test::run("t u");
   for (Trial& trial : run.experiment.trials) trial.process.cmd = {"sleep", "1000000"};
   run.experiment.trials[0].outputs = {Output{.path = "/out", .required = false}};
@@ -78,7 +78,7 @@ TEST_F(OutputsTest, ATrialWithoutOutputsHasNoneWhileItRuns) {
 }
 
 // An engine that copies out of a container holds the container's lock.
-TEST_F(OutputsTest, ACopyUnderWayEndsBeforeTheAttemptIsStopped) {
+TEST_F(OutputsTest, ACopyUnderWayIsCancelledBeforeTheAttemptIsStopped) {
   combu::Run run = test::run("t");
   run.experiment.trials[0].process.cmd = {"sleep", "1000000"};
   run.experiment.trials[0].timeout = Seconds(0.2);
@@ -96,7 +96,7 @@ TEST_F(OutputsTest, ACopyUnderWayEndsBeforeTheAttemptIsStopped) {
   EXPECT_TRUE(copying.stop_requested());
 }
 
-TEST_F(OutputsTest, AnInputOfAnotherTrialIsFetchedBeforeTheStart) {
+TEST_F(OutputsTest, AnInputFromAnotherTrialIsFetchedBeforeTheStart) {
   const test::Folder folder("run_outputs_test");
   std::filesystem::create_directories(folder.path() + "/out");
   std::ofstream(folder.path() + "/out/model") << "text";
@@ -128,7 +128,7 @@ TEST_F(OutputsTest, AnInputThatCannotBeFetchedFailsTheTrial) {
   EXPECT_THAT(outcome.unsuccessful[0].reason, HasSubstr("s3://bucket: no such key"));
 }
 
-// Holds whoever wants to have something until it is stopped, or keeps nothing.
+// fetch() blocks until its stop token is set. If `fault` is set, open() fails with it.
 class Stuck final : public test::Places {
  public:
   std::string fetch(const std::string& trial, const std::string& /*path*/,
@@ -148,7 +148,7 @@ class Stuck final : public test::Places {
   std::string fault;
 };
 
-TEST_F(OutputsTest, AStopDoesNotWaitForInputs) {
+TEST_F(OutputsTest, AStopCancelsTheFetchingOfInputs) {
   combu::Run run = test::run("a b<-a:succeeded");
   run.experiment.trials[0].outputs = {Output{.path = "/out", .required = false}};
   run.experiment.trials[1].inputs = {{.from = "/out", .trial = "a", .to = "/in"}};
@@ -168,7 +168,7 @@ TEST_F(OutputsTest, AStopDoesNotWaitForInputs) {
   EXPECT_THAT(outcome.unsuccessful, testing::IsEmpty());
 }
 
-TEST_F(OutputsTest, AStopDoesNotWaitForInputsThatAreSent) {
+TEST_F(OutputsTest, AStopCancelsTheSendingOfInputs) {
   combu::Run run = test::run("a b");
   run.experiment.trials[1].inputs = {{.from = "/data", .to = "/in"}};
   std::stop_source stop;
@@ -189,7 +189,7 @@ TEST_F(OutputsTest, AStopDoesNotWaitForInputsThatAreSent) {
   EXPECT_THAT(outcome.unsuccessful, testing::IsEmpty());
 }
 
-TEST_F(OutputsTest, OutputsThatCannotBeTakenAreToldWithTheTrialAndTheFolder) {
+TEST_F(OutputsTest, AFailedCollectionIsReportedWithTrialAndFolder) {
   combu::Run run = test::run("a");
   run.experiment.trials[0].outputs = {Output{.path = "/out", .required = false}};
   std::stop_source stop;
@@ -213,7 +213,7 @@ TEST_F(OutputsTest, OutputsThatCannotBeTakenAreToldWithTheTrialAndTheFolder) {
       << "once";
 }
 
-TEST(NotesOf, NameWhatStaysBehind) {
+TEST(NotesOf, ReportFilesThatAreNotCollectedOrRemoved) {
   EXPECT_THAT(notes_of("t", {}), IsEmpty());
   EXPECT_THAT(notes_of("t", {.left = {"/out/pipe"}}),
               ElementsAre("t: /out/pipe stays behind: it is no file, folder or link"));

@@ -1,4 +1,4 @@
-// When what running attempts have left so far is taken home.
+// The schedule by which outputs of running attempts are collected.
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ class PartialCollectionTest : public testing::Test {
   PartialCollection partial_{Seconds(60)};
 };
 
-TEST_F(PartialCollectionTest, ItIsTakenEverySoOftenWhileTheAttemptRuns) {
+TEST_F(PartialCollectionTest, CollectsAtTheIntervalWhileTheAttemptRuns) {
   partial_.begin(3, 1, now_);
   pass(Seconds(59));
   EXPECT_FALSE(next());
@@ -39,7 +39,7 @@ TEST_F(PartialCollectionTest, ItIsTakenEverySoOftenWhileTheAttemptRuns) {
   EXPECT_FALSE(next());
 }
 
-TEST_F(PartialCollectionTest, ThatAtTheEndWaitsForIt) {
+TEST_F(PartialCollectionTest, TheFinalCollectionWaitsForAPartialOne) {
   partial_.begin(0, 1, now_);
   EXPECT_FALSE(partial_.holds_back({.trial = 0, .outputs = true})) << "nothing is under way";
   pass(Seconds(60));
@@ -53,7 +53,7 @@ TEST_F(PartialCollectionTest, ThatAtTheEndWaitsForIt) {
   EXPECT_FALSE(done.is_first_fault) << "it was given up";
 }
 
-TEST_F(PartialCollectionTest, AFaultIsToldOnceAndTriedAgain) {
+TEST_F(PartialCollectionTest, AFailureIsReportedOnceAndTriedAgain) {
   partial_.begin(0, 1, now_);
   for (const bool is_first : {true, false, false}) {
     pass(Seconds(60));
@@ -62,7 +62,7 @@ TEST_F(PartialCollectionTest, AFaultIsToldOnceAndTriedAgain) {
   }
 }
 
-TEST_F(PartialCollectionTest, TheNextAttemptIsTakenThoughTheLastOneIsStillUnderWay) {
+TEST_F(PartialCollectionTest, TheNextAttemptIsCollectedAfterTheLastCollectionEnds) {
   partial_.begin(0, 1, now_);
   pass(Seconds(60));
   ASSERT_TRUE(next());
@@ -77,7 +77,7 @@ TEST_F(PartialCollectionTest, TheNextAttemptIsTakenThoughTheLastOneIsStillUnderW
   EXPECT_EQ(take->attempt, 2);
 }
 
-TEST_F(PartialCollectionTest, AFewAtATime) {
+TEST_F(PartialCollectionTest, LimitsTheNumberOfConcurrentCollections) {
   constexpr TrialIndex k_many = 10;
   for (TrialIndex trial = 0; trial < k_many; ++trial) partial_.begin(trial, 1, now_);
   pass(Seconds(60));

@@ -1,4 +1,4 @@
-// The parts of the driver, each alone: logs, usage, progress, failure reports.
+// The parts of drive(), each tested alone: logs, usage, progress, failure reports.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -62,7 +62,7 @@ TEST(LogCollector, HoldsTheNextEventOfAFailedAttemptUntilItsLogIsStored) {
   EXPECT_FALSE(logs.is_storing(3));
 }
 
-TEST(LogCollector, HoldsNothingIfTheLogIsStoredAlready) {
+TEST(LogCollector, HoldsNothingIfTheLogIsAlreadyStored) {
   LogCollector logs(true);
   const auto order = logs.end(3, 1);
   logs.hold_next(3);
@@ -70,7 +70,7 @@ TEST(LogCollector, HoldsNothingIfTheLogIsStoredAlready) {
   EXPECT_FALSE(logs.holds({.trial = 3}));
 }
 
-TEST(LogCollector, TriesAgainAfterPausesThatDoubleAndGivesUpAfterSixTries) {
+TEST(LogCollector, RepeatsAfterDoublingPausesAndGivesUpAfterSixTries) {
   LogCollector logs(true);
   IngestLog order = *logs.end(3, 1);
   Seconds passed{0};
@@ -89,7 +89,7 @@ TEST(LogCollector, TriesAgainAfterPausesThatDoubleAndGivesUpAfterSixTries) {
   EXPECT_EQ(logs.pending(), 0U);
 }
 
-TEST(LogCollector, DoesNotTryAgainIfItMayNot) {
+TEST(LogCollector, DoesNotRepeatIfItMayNot) {
   LogCollector logs(true);
   const auto order = logs.end(3, 1);
   EXPECT_TRUE(logs.stored({.order = *order, .fault = "disk full"}, false, k_now).is_final);
@@ -127,7 +127,7 @@ TEST(UsagePoller, PollsARunningAttemptAfterASecondAndThenMoreRarely) {
   EXPECT_TRUE(usage.next(after(Seconds(2.5)), false));
 }
 
-TEST(UsagePoller, KeepsTheLargestMemoryAndTheLastTime) {
+TEST(UsagePoller, KeepsTheLargestMemoryAndTheLastCpuTime) {
   using std::chrono::nanoseconds;
   UsagePoller usage;
   usage.begin(3, 1, "id", k_now);
@@ -145,7 +145,7 @@ TEST(UsagePoller, KeepsTheLargestMemoryAndTheLastTime) {
   EXPECT_FALSE(usage.end(3));
 }
 
-TEST(UsagePoller, AnAnswerOfAnEarlierAttemptChangesNothing) {
+TEST(UsagePoller, AnAnswerForAnEarlierAttemptChangesNothing) {
   UsagePoller usage;
   usage.begin(3, 1, "one", k_now);
   const auto first = usage.next(after(Seconds(1)), false);
@@ -161,7 +161,7 @@ TEST(UsagePoller, AnAnswerOfAnEarlierAttemptChangesNothing) {
   EXPECT_FALSE(usage.end(3));
 }
 
-TEST(UsagePoller, PollsOncePerSecondWhileStartsAreInFlight) {
+TEST(UsagePoller, PollsOnceASecondWhileStartsAreInFlight) {
   UsagePoller usage;
   for (TrialIndex trial = 0; trial < 3; ++trial) usage.begin(trial, 1, "id", k_now);
   EXPECT_TRUE(usage.next(after(Seconds(1)), true));
@@ -185,12 +185,12 @@ class RunProgressTest : public testing::Test {
   RunProgress progress_{run_, Until::ended, Slots{.cpus = parse_cpus("4")}};
 };
 
-TEST_F(RunProgressTest, ShowsTheTrialsThatStartAndRun) {
+TEST_F(RunProgressTest, ShowsTheTrialsThatAreStartingAndRunning) {
   observe(1, TrialState::starting, Seconds(0));
   observe(2, TrialState::starting, Seconds(0));
   EXPECT_THAT(at(Seconds(1)).starting, ElementsAre(1, 2));
   observe(1, TrialState::running, Seconds(1));
-  observe(1, TrialState::running, Seconds(2));  // it has become healthy
+  observe(1, TrialState::running, Seconds(2));  // the attempt has become healthy
   const Snapshot snapshot = at(Seconds(4));
   EXPECT_EQ(snapshot.trials, 7U);
   EXPECT_THAT(snapshot.starting, ElementsAre(2));
@@ -202,7 +202,7 @@ TEST_F(RunProgressTest, ShowsTheTrialsThatStartAndRun) {
   EXPECT_EQ(snapshot.capacity, Slots{.cpus = parse_cpus("4")});
 }
 
-TEST_F(RunProgressTest, NamesNoRunningTrialsIfTheyAreMany) {
+TEST_F(RunProgressTest, ShowsNoRunningTrialsIfThereAreMany) {
   for (TrialIndex trial = 0; trial < Snapshot::k_running_max + 1; ++trial) {
     observe(trial, TrialState::starting, Seconds(0));
     observe(trial, TrialState::running, Seconds(1));
@@ -230,7 +230,7 @@ TEST_F(RunProgressTest, EstimatesTheTimeLeftWithoutPauses) {
   EXPECT_EQ(at(Seconds(140)).left, Seconds(30));
 }
 
-TEST_F(RunProgressTest, ATrialThatRunsCountsForTheWorkUpToTheLastEnd) {
+TEST_F(RunProgressTest, TheWorkOfARunningTrialCountsUpToTheLastEnd) {
   observe(3, TrialState::starting, Seconds(0));
   observe(3, TrialState::running, Seconds(0));
   for (TrialIndex trial = 0; trial < 3; ++trial) {
@@ -253,7 +253,7 @@ TEST_F(RunProgressTest, KeepsTheFactsOfTrialsWithoutSuccess) {
   EXPECT_EQ(facts[1].trial, 3U);
 }
 
-TEST_F(RunProgressTest, GoesOnFromAnEarlierProcess) {
+TEST_F(RunProgressTest, ContinuesFromAnEarlierProcess) {
   run_.began_at = after(Seconds(-100));
   progress_.begin(k_now);
   progress_.restore(0, {.state = TrialState::running, .was_started = true, .ran_at = after(Seconds(-60))},
@@ -306,7 +306,7 @@ TEST(FailureReports, LinesWaitForTheirFact) {
   EXPECT_THAT(report->tail, ElementsAre("last"));
 }
 
-TEST(FailureReports, LinesAreReadForTheFirstFailuresOnly) {
+TEST(FailureReports, LinesAreReadOnlyForTheFirstFailures) {
   FailureReports reports;
   for (TrialIndex trial = 0; trial < 21; ++trial) {
     CollectCommand command{.trial = trial, .tail = true};

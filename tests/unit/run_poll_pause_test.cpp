@@ -16,14 +16,14 @@ TEST(PollPause, GrowsUpToAMinute) {
   EXPECT_EQ(pause, k_poll_pause_max);
 }
 
-TEST(PollPause, IsShortAfterALookThatHasBroughtMuch) {
+TEST(PollPause, IsShortAfterAPollThatFoundMuchLog) {
   EXPECT_EQ(poll_pause(Seconds(40), k_much, Seconds(0)), Seconds(10))
       << "as long as so much takes to come again";
   EXPECT_EQ(poll_pause(k_poll_first, k_much, Seconds(0)), k_poll_pause_min);
   EXPECT_EQ(poll_pause(k_poll_pause_min, k_much, Seconds(0)), k_poll_pause_min);
 }
 
-TEST(PollPause, LeavesAWorkerItsTime) {
+TEST(PollPause, LeavesTheWorkerTimeForOtherAttempts) {
   EXPECT_EQ(poll_pause(k_poll_pause_min, k_much, Seconds(0.5)), Seconds(10));
 }
 

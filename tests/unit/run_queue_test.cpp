@@ -1,4 +1,4 @@
-// How commands get to the workers, and answers to the thread that drives the run.
+// The queues between the thread that drives a run and its workers.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,11 +37,11 @@ std::vector<int> numbers(int first, int last) {
   return all;
 }
 
-// Threads wait here until `expected` of them have come.
+// A point where threads wait until `expected` of them have arrived.
 class Meeting {
  public:
   explicit Meeting(std::size_t expected) : expected_(expected) {}
-  // False: the others have not come within ten seconds, and will not be waited for any more.
+  // Returns false if the others have not arrived within ten seconds; later calls do not wait, either.
   bool join() {
     std::unique_lock lock(mutex_);
     ++come_;
@@ -60,7 +60,7 @@ class Meeting {
   bool is_complete_ = true;
 };
 
-// Calls `work` with each item, in threads that end with it.
+// Calls `work` with each item, in threads that end with the object.
 class Workers {
  public:
   Workers(std::size_t count, WorkQueue<int>& queue, const std::function<void(int)>& work) : queue_(queue) {
@@ -80,7 +80,7 @@ class Workers {
 
 // ---- The queue of the workers
 
-TEST(WorkQueue, GivesItemsInTheirOrder) {
+TEST(WorkQueue, ReturnsItemsInOrder) {
   WorkQueue<int> queue;
   for (int i = 1; i <= 5; ++i) queue.push(i);
   EXPECT_EQ(queue.pop(), 1);
@@ -88,7 +88,7 @@ TEST(WorkQueue, GivesItemsInTheirOrder) {
   EXPECT_THAT(queue.pop_up_to(3), ElementsAre(5));
 }
 
-TEST(WorkQueue, GivesItemsOfOnePushInTheirOrder) {
+TEST(WorkQueue, ReturnsItemsOfOnePushInOrder) {
   WorkQueue<int> queue;
   queue.push(1);
   queue.push_all({2, 3});
@@ -97,7 +97,7 @@ TEST(WorkQueue, GivesItemsOfOnePushInTheirOrder) {
   EXPECT_THAT(queue.pop_up_to(5), ElementsAre(1, 2, 3, 4));
 }
 
-TEST(WorkQueue, ACloseEndsTheWait) {
+TEST(WorkQueue, CloseEndsTheWait) {
   WorkQueue<int> queue;
   queue.push(1);
   queue.close();
@@ -105,7 +105,7 @@ TEST(WorkQueue, ACloseEndsTheWait) {
   EXPECT_THAT(queue.pop_up_to(3), IsEmpty());
 }
 
-TEST(WorkQueue, ACloseWakesEverybody) {
+TEST(WorkQueue, CloseWakesAllWorkers) {
   WorkQueue<int> queue;
   std::atomic<std::size_t> begun = 0;
   std::atomic<std::size_t> ended = 0;
@@ -127,7 +127,7 @@ TEST(WorkQueue, ACloseWakesEverybody) {
   EXPECT_EQ(ended, k_workers + 1);
 }
 
-// Each of the workers holds its item until all have one: none may take two, and none may sleep.
+// Each worker keeps its item until all have one. So no worker may take two, and no worker may sleep.
 TEST(WorkQueue, WakesAsManyWorkersAsThereAreItems) {
   for (int round = 0; round < 200; ++round) {
     WorkQueue<int> queue;
@@ -138,7 +138,7 @@ TEST(WorkQueue, WakesAsManyWorkersAsThereAreItems) {
   }
 }
 
-// One after another, while workers fall asleep and wake.
+// Pushes items one after another, while workers fall asleep and wake.
 TEST(WorkQueue, WakesAWorkerForEachPush) {
   WorkQueue<int> queue;
   std::array<std::optional<Meeting>, 300> meetings;
@@ -151,7 +151,7 @@ TEST(WorkQueue, WakesAWorkerForEachPush) {
   }
 }
 
-TEST(WorkQueue, ASlowItemHoldsUpNoOther) {
+TEST(WorkQueue, ASlowItemDelaysNoOther) {
   WorkQueue<int> queue;
   Meeting all_others(2);
   Meeting slow(2);
@@ -169,7 +169,7 @@ TEST(WorkQueue, ASlowItemHoldsUpNoOther) {
   EXPECT_TRUE(slow.join());
 }
 
-TEST(WorkQueue, GivesEachItemOnce) {
+TEST(WorkQueue, ReturnsEachItemOnce) {
   constexpr int k_count = 10'000;
   WorkQueue<int> queue;
   std::vector<std::atomic<int>> times(k_count);
@@ -186,7 +186,7 @@ TEST(WorkQueue, GivesEachItemOnce) {
 
 // ---- The inbox
 
-TEST(Inbox, GivesAllThatHasComeInItsOrder) {
+TEST(Inbox, ReturnsAllItemsInOrder) {
   Inbox<int> inbox;
   for (const int item : numbers(1, 3)) inbox.post(item);
   std::vector<int> taken{7};
@@ -216,12 +216,12 @@ TEST(Inbox, APostEndsTheWait) {
   EXPECT_THAT(all, SizeIs(2 * k_posts));
 }
 
-// ---- Both, with an engine
+// ---- The queue and the inbox, with an engine
 
 class HandOverTest : public test::DriveTest {};
 
-// Starts wait for one another: too few workers, or one that keeps a start while it carries out another, would
-// make the first ones wait in vain.
+// All starts wait for one another. If there were too few workers, or if a worker held a start while it
+// carries out another, the first starts would wait in vain.
 TEST_F(HandOverTest, SlowStartsAreCarriedOutInParallel) {
   test::Hooked hooked(*simulated_);
   std::string text;

@@ -1,4 +1,4 @@
-// drive() goes on from where an earlier process has left a run.
+// drive() continues a run from the state in which an earlier process left it.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ using testing::UnorderedElementsAre;
 
 class PastTest : public test::DriveTest {
  protected:
-  // Starts the trials, which run until they are stopped.
+  // Starts the trials, which then run until they are stopped.
   void start_all() {
     for (Trial& trial : run_.experiment.trials) trial.process.cmd = {"sleep", "1000000"};
     (void)drive(run_, {});
@@ -61,7 +61,7 @@ TEST_F(PastTest, EarlierFailuresAreAmongTheUnsuccessful) {
   EXPECT_EQ(outcome.unsuccessful[1].root, 1U);
 }
 
-TEST_F(PastTest, ATrialThatRunsSinceThenIsShownWithItsAge) {
+TEST_F(PastTest, ATrialOfAnEarlierProcessIsShownWithItsAge) {
   start_all();
   const Instant before = real_clock().now() - std::chrono::seconds(100);
   recorder_.on_snapshot = [&](const Snapshot& snapshot) {
@@ -78,7 +78,7 @@ TEST_F(PastTest, ATrialThatRunsSinceThenIsShownWithItsAge) {
   EXPECT_FALSE(recorder_.snapshots.front().running.empty());
 }
 
-TEST_F(PastTest, AServiceThatRunsSinceThenIsNotAmongTheTrialsWaitedFor) {
+TEST_F(PastTest, AServiceOfAnEarlierProcessIsNotShownAsRunning) {
   run_.experiment.trials[1].service = true;
   start_all();
   recorder_.on_snapshot = [&](const Snapshot& snapshot) {
@@ -116,8 +116,8 @@ TEST_F(PastTest, ATrialThatCollectsItsOutputsIsNotShownAsRunning) {
   EXPECT_EQ(outcome.last.count(TrialState::succeeded), 3U);
 }
 
-// The container may be gone, or another run may have one of the same name.
-TEST_F(PastTest, ATrialThatIsNotListedAnyMoreHasFailed) {
+// The container may be gone, or another run may have a container of the same name.
+TEST_F(PastTest, ARunningTrialThatIsNotListedHasFailed) {
   combu::Run other = test::run("a");
   other.id = RunId("run2");
   other.experiment.name = "other";
@@ -133,14 +133,14 @@ TEST_F(PastTest, ATrialThatIsNotListedAnyMoreHasFailed) {
   EXPECT_EQ(outcome.unsuccessful[0].trial, 0U);
 }
 
-// With a capacity, all runs on the engine count.
-TEST_F(PastTest, OtherRunsHoldSlotsIfTheCapacityIsBounded) {
+// If there is a capacity, all runs on the engine count.
+TEST_F(PastTest, OtherRunsHoldSlotsIfThereIsACapacity) {
   combu::Run other = test::run("x=2");
   other.id = RunId("run2");
   other.experiment.name = "other";
   other.experiment.trials[0].process.cmd = {"sleep", "1000000"};
   (void)drive(other, {});
-  std::atomic<bool> is_listed = false;  // or the run may end before
+  std::atomic<bool> is_listed = false;  // the start waits for this; otherwise the run could end first
   hooked_.before_start = [&](const Trial&, const std::stop_token&) { is_listed.wait(false); };
   recorder_.on_snapshot = [&](const Snapshot& snapshot) {
     if (snapshot.held_by_others.cpus.nano == 0) return;
@@ -180,7 +180,7 @@ TEST_F(PastTest, ATrialIsStoppedAtItsTimeout) {
   EXPECT_EQ(outcome.unsuccessful[0].cause, Cause::timeout);
 }
 
-TEST_F(PastTest, OutputsOfATrialThatRunsSinceThenAreCollectedWhileItRuns) {
+TEST_F(PastTest, PartialOutputsOfATrialOfAnEarlierProcessAreCollected) {
   run_ = test::run("a");
   start_all();
   run_.experiment.trials[0].outputs = {Output{.path = "/out", .required = false}};
@@ -196,7 +196,7 @@ TEST_F(PastTest, OutputsOfATrialThatRunsSinceThenAreCollectedWhileItRuns) {
   EXPECT_EQ(places_.all().at(0), "a@so-far");
 }
 
-// Tells when the attempts ended only if it is asked for that.
+// Its listings contain the times of the attempts only for ListDetail::full.
 class ShortLists final : public test::Hooked {
  public:
   using Hooked::Hooked;
@@ -213,7 +213,7 @@ class ShortLists final : public test::Hooked {
   const Instant ended = real_clock().now() - std::chrono::seconds(10);
 };
 
-TEST_F(PastTest, TrialsThatWereOverTakeNoTime) {
+TEST_F(PastTest, TrialsThatEndedEarlierDoNotLowerTheEstimate) {
   run_ = test::run("a b c d e f g h i j k l m n");
   for (Trial& trial : run_.experiment.trials) trial.process.cmd = {"sleep", "10"};
   run_.experiment.parallel_max = 1;
@@ -228,7 +228,7 @@ TEST_F(PastTest, TrialsThatWereOverTakeNoTime) {
   (void)drive(run_, {.until = Until::ended, .restored = restored});
 }
 
-// Trials that have ended while no process was there.
+// Trials that ended while no process drove the run.
 class EndedMeanwhileTest : public PastTest {
  protected:
   EndedMeanwhileTest() {
@@ -245,7 +245,7 @@ class EndedMeanwhileTest : public PastTest {
   ShortLists short_{*simulated_};
 };
 
-TEST_F(EndedMeanwhileTest, TheirTimesAreTheEngines) {
+TEST_F(EndedMeanwhileTest, TheirTimesComeFromTheEngine) {
   int looks = 0;
   short_.before_list = [&](const Selector& selector, ListDetail detail) {
     if (detail != ListDetail::full) return;
@@ -258,7 +258,7 @@ TEST_F(EndedMeanwhileTest, TheirTimesAreTheEngines) {
   for (const Fact& fact : recorder_.facts) EXPECT_EQ(fact.at, short_.ended);
 }
 
-TEST_F(EndedMeanwhileTest, OneThatIsRemovedBeforeItIsLookedAtIsGone) {
+TEST_F(EndedMeanwhileTest, ATrialThatIsRemovedBeforeItsInspectionIsGone) {
   short_.before_list = [&](const Selector&, ListDetail detail) {
     if (detail == ListDetail::full) (void)simulated_->release({.run = run_.id, .trials = {"a"}}, {}, {});
   };
@@ -268,7 +268,7 @@ TEST_F(EndedMeanwhileTest, OneThatIsRemovedBeforeItIsLookedAtIsGone) {
   EXPECT_EQ(outcome.unsuccessful[0].trial, 0U);
 }
 
-TEST_F(EndedMeanwhileTest, AnEngineThatIsLostMeanwhileEndsTheRun) {
+TEST_F(EndedMeanwhileTest, AnEngineThatIsLostDuringTheInspectionEndsTheRun) {
   short_.before_list = [](const Selector&, ListDetail detail) {
     if (detail == ListDetail::full) throw Error(ErrorKind::unavailable, "engine", "gone");
   };

@@ -1,4 +1,4 @@
-// What drive() shows of a run.
+// The snapshots of drive().
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ using testing::IsEmpty;
 
 class SnapshotTest : public test::DriveTest {
  protected:
-  // Sets the flag when a snapshot is as wanted: a hook may wait for it.
+  // Sets the flag when a snapshot meets the condition. A hook may wait for the flag.
   void signal_when(const std::function<bool(const Snapshot&)>& is_wanted) {
     recorder_.on_snapshot = [this, is_wanted](const Snapshot& snapshot) {
       if (!is_wanted(snapshot)) return;
@@ -33,7 +33,7 @@ class SnapshotTest : public test::DriveTest {
   std::atomic<bool> shown_ = false;
 };
 
-TEST_F(SnapshotTest, NamesTrialsWhileTheyAreStarted) {
+TEST_F(SnapshotTest, ShowsTrialsThatAreBeingStarted) {
   combu::Run run = test::run("a b");
   for (Trial& trial : run.experiment.trials) trial.process.cmd = {"sleep", "1000000"};
   hooked_.before_start = [&](const Trial&, const std::stop_token&) { shown_.wait(false); };
@@ -44,7 +44,7 @@ TEST_F(SnapshotTest, NamesTrialsWhileTheyAreStarted) {
   EXPECT_THAT(outcome.running, ElementsAre(0, 1));
 }
 
-TEST_F(SnapshotTest, ATrialThatIsRetriedHasStartedOnce) {
+TEST_F(SnapshotTest, ARetriedTrialCountsAsStartedOnce) {
   combu::Run run = test::run("t");
   run.experiment.trials[0].process.cmd = {"sh", "-c", "exit 7"};
   run.experiment.trials[0].retries = {.max = 2, .pause = Seconds(0)};
@@ -52,7 +52,7 @@ TEST_F(SnapshotTest, ATrialThatIsRetriedHasStartedOnce) {
   EXPECT_EQ(drive_on(hooked_, run, {.until = Until::ended}).last.started, 1U);
 }
 
-TEST_F(SnapshotTest, TheOldestOfTheRunningTrialsComesFirst) {
+TEST_F(SnapshotTest, TheOldestRunningTrialComesFirst) {
   combu::Run run = test::run("a^1 b^2 c d");
   for (Trial& trial : run.experiment.trials) trial.process.cmd = {"sleep", "1000000"};
   recorder_.on_snapshot = [&](const Snapshot& snapshot) {
@@ -79,7 +79,7 @@ TEST_F(SnapshotTest, ATrialIsNotRunningWhileItsOutputsAreCollected) {
   EXPECT_TRUE(shown_);
 }
 
-TEST_F(SnapshotTest, ComesTenTimesASecondAtMost) {
+TEST_F(SnapshotTest, ComesAtMostTenTimesASecond) {
   std::string names;
   for (int i = 0; i < 60; ++i) names += " t" + std::to_string(i);
   const Outcome outcome = drive_on(hooked_, test::run(names), {.until = Until::ended});
@@ -93,8 +93,8 @@ TEST_F(SnapshotTest, ComesOnceASecondWhileNothingHappens) {
   EXPECT_LE(static_cast<double>(recorder_.snapshots.size()), outcome.last.elapsed.count() + 5);
 }
 
-// The slots of a start may be others than the trial's own.
-TEST_F(SnapshotTest, AStartGetsItsGpusByName) {
+// The slots of a start may differ from the slots of the trial.
+TEST_F(SnapshotTest, AStartReceivesTheIdsOfItsGpus) {
   World world({.gpus = 2});
   const auto simulated = open_simulated(world, test::k_speed);
   test::Hooked hooked(*simulated);
@@ -107,10 +107,10 @@ TEST_F(SnapshotTest, AStartGetsItsGpusByName) {
   EXPECT_THAT(gpus, ElementsAre("0"));
 }
 
-// A pause is no work, and nothing can be said of the time left while it lasts.
-TEST_F(SnapshotTest, TheTimeLeftIsThatOfTheWork) {
+// A pause does not count as work, and during a pause there is no estimate.
+TEST_F(SnapshotTest, TheTimeLeftIgnoresPauses) {
   constexpr std::size_t k_trials = 12;
-  constexpr double k_duration = 10;  // of the model
+  constexpr double k_duration = 10;  // in simulated seconds
   std::string names;
   for (std::size_t i = 0; i < k_trials; ++i) names += " t" + std::to_string(i);
   combu::Run run = test::run(names);
@@ -148,7 +148,7 @@ TEST_F(SnapshotTest, TheTimeLeftIsThatOfTheWork) {
   EXPECT_GT(estimates, 0U);
 }
 
-TEST_F(SnapshotTest, OfTheLastTrialTheTimeLeftIsKnownUntilItIsOlderThanTheOthers) {
+TEST_F(SnapshotTest, TheTimeLeftIsKnownForTheLastTrial) {
   combu::Run run = test::run("a b c d<-a:succeeded,b:succeeded,c:succeeded");
   for (Trial& trial : run.experiment.trials) trial.process.cmd = {"sleep", "120"};
   bool is_known = false;
@@ -160,8 +160,8 @@ TEST_F(SnapshotTest, OfTheLastTrialTheTimeLeftIsKnownUntilItIsOlderThanTheOthers
   EXPECT_TRUE(is_known);
 }
 
-// As many threads as the header says.
-TEST_F(SnapshotTest, TwoLogsAreReadAtATime) {
+// The number of threads in the contract of drive().
+TEST_F(SnapshotTest, AtMostTwoLogsAreReadAtATime) {
   std::string names;
   for (int i = 0; i < 8; ++i) names += " t" + std::to_string(i);
   combu::Run run = test::run(names);

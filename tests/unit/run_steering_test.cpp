@@ -1,4 +1,4 @@
-// A run is changed, and left, while it is driven.
+// A run is changed and left while it is driven.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ class SteeringTest : public test::DriveTest {
   Steering steering_{{.starts_in_flight_max = 1}};
 };
 
-TEST_F(SteeringTest, MoreStartsAreInFlightOnceTheyMayBe) {
+TEST_F(SteeringTest, ARaisedLimitAllowsMoreStartsInFlight) {
   std::mutex mutex;
   std::condition_variable changed;
   int under_way = 0;
@@ -52,7 +52,7 @@ TEST_F(SteeringTest, MoreStartsAreInFlightOnceTheyMayBe) {
   EXPECT_EQ(drive_steered(run_).last.started, 6U);
 }
 
-TEST_F(SteeringTest, ARunThatIsDoneIsNotLeft) {
+TEST_F(SteeringTest, ARunThatIsDoneCannotBeLeft) {
   const combu::Run run = test::run("a");
   hooked_.before_start = [&](const Trial&, const std::stop_token&) { EXPECT_TRUE(steering_.leave()); };
   const Outcome outcome = drive_steered(run);
@@ -61,7 +61,7 @@ TEST_F(SteeringTest, ARunThatIsDoneIsNotLeft) {
   EXPECT_FALSE(steering_.post({}, [](const Settings&) {}));
 }
 
-TEST_F(SteeringTest, ARunThatIsLeftKeepsItsSettings) {
+TEST_F(SteeringTest, ARunThatWasLeftKeepsItsSettings) {
   hooked_.before_start = [&](const Trial&, const std::stop_token&) {
     EXPECT_TRUE(steering_.post({.parallel_max = 50}, [](const Settings&) {}));
     EXPECT_TRUE(steering_.leave());
@@ -76,7 +76,7 @@ TEST_F(SteeringTest, ARunThatIsLeftKeepsItsSettings) {
   EXPECT_EQ(outcome.last.started, 1U);
 }
 
-TEST_F(SteeringTest, ARunThatIsLeftAndDrivenAgainAtOnceKeepsItsSettings) {
+TEST_F(SteeringTest, ARunThatIsDrivenAgainAtOnceKeepsItsSettings) {
   hooked_.before_start = [&](const Trial&, const std::stop_token&) {
     EXPECT_TRUE(steering_.post({.parallel_max = 50}, [](const Settings&) {}));
     EXPECT_TRUE(steering_.leave());
@@ -96,7 +96,7 @@ TEST_F(SteeringTest, ASnapshotNamesTheCommandThatInterrupts) {
   EXPECT_EQ(drive_steered(run_).last.interrupter, "combu kill");
 }
 
-TEST_F(SteeringTest, RemarksOfOneKindEndAfterTwenty) {
+TEST_F(SteeringTest, RemarksEndAfterTwenty) {
   hooked_.before_start = [&](const Trial&, const std::stop_token&) {
     for (int i = 0; i < 25; ++i) EXPECT_TRUE(steering_.leave());
   };
@@ -106,7 +106,7 @@ TEST_F(SteeringTest, RemarksOfOneKindEndAfterTwenty) {
   EXPECT_EQ(std::ranges::count(recorder_.remarks, recorder_.remarks.front()), 20);
 }
 
-TEST_F(SteeringTest, AFailureIsReportedThoughTheRunIsLeftBeforeItsLogIsRead) {
+TEST_F(SteeringTest, AFailureIsReportedIfTheRunIsLeftBeforeItsLogIsRead) {
   combu::Run run = test::run("t");
   run.experiment.trials[0].process.cmd = {"sh", "-c", "exit 7"};
   hooked_.before_logs = [&](const Key&, const LogOptions&, const std::stop_token& stop) {
@@ -119,7 +119,7 @@ TEST_F(SteeringTest, AFailureIsReportedThoughTheRunIsLeftBeforeItsLogIsRead) {
   EXPECT_EQ(recorder_.failures[0].first.trial, 0U);
 }
 
-TEST_F(SteeringTest, ARunThatBeginsPausedGoesOn) {
+TEST_F(SteeringTest, ARunThatBeginsPausedCanBeResumed) {
   EXPECT_TRUE(steering_.post({.paused = true}, [](const Settings&) {}));
   recorder_.on_snapshot = [&](const Snapshot& snapshot) {
     if (snapshot.started == 0 && snapshot.settings.paused) {

@@ -1,4 +1,4 @@
-// drive() and await_end() with real threads, on a model of an engine that is much faster than a real one.
+// drive() and await_end() with real threads, on a simulated engine that is much faster than a real one.
 
 #include "combu/run.hpp"
 
@@ -27,7 +27,7 @@ using test::Gauge;
 using test::k_speed;
 using test::Places;
 
-TEST_F(DriveTest, StartsAllAndLeavesThemRunning) {
+TEST_F(DriveTest, StartsAllTrialsAndLeavesThemRunning) {
   combu::Run run = test::run("a b<-a c<-b");
   for (Trial& trial : run.experiment.trials) trial.process.cmd = {"sleep", "100000"};
   const Outcome outcome = drive(run, {});
@@ -37,7 +37,7 @@ TEST_F(DriveTest, StartsAllAndLeavesThemRunning) {
   EXPECT_EQ(simulated_->list({.run = run.id}, ListDetail::consistent, {}).size(), 3U);
 }
 
-TEST_F(DriveTest, WaitsForTheEndAndTellsWhatFailed) {
+TEST_F(DriveTest, WaitsForTheEndAndReportsFailures) {
   combu::Run run = test::run("good bad after<-bad:succeeded");
   run.experiment.trials[1].process.cmd = {"sh", "-c", "sleep 1; exit 7"};
   const Outcome outcome = drive(run, {.until = Until::ended});
@@ -70,7 +70,7 @@ TEST_F(DriveTest, ReportsAFailureWithTheEndOfItsLog) {
                                                   "twice retrying | again", "twice failed | again"));
 }
 
-TEST_F(DriveTest, GuessesTheTimeLeftFromTrialsThatHaveRun) {
+TEST_F(DriveTest, EstimatesTheTimeLeftFromTrialsThatHaveEnded) {
   std::string names = "bad";
   for (int i = 0; i < 20; ++i) names += " p" + std::to_string(i);
   for (int i = 0; i < 50; ++i) names += " b" + std::to_string(i) + "<-bad:succeeded";
@@ -86,13 +86,13 @@ TEST_F(DriveTest, GuessesTheTimeLeftFromTrialsThatHaveRun) {
     const auto over =
         static_cast<double>(snapshot.count(TrialState::succeeded) + snapshot.count(TrialState::failed));
     EXPECT_GT(snapshot.left->count(), 0);
-    // As if every trial took as long as those that are over; one alone is no faster than these.
+    // The estimate assumes that every trial takes as long as the ended ones. A single trial is not faster.
     EXPECT_LE(snapshot.left->count(), snapshot.elapsed.count() * std::max(1.0, (21 - over) / over));
   }
   EXPECT_GT(told, 2U);
 }
 
-TEST_F(DriveTest, NamesTheTrialsThatRunOnceTheyAreFew) {
+TEST_F(DriveTest, ShowsTheRunningTrialsOnceTheyAreFew) {
   combu::Run run = test::run("server a b c d e f<-server:started");
   for (Trial& trial : run.experiment.trials) trial.process.cmd = {"sleep", "40"};
   run.experiment.trials[0].service = true;
@@ -105,7 +105,7 @@ TEST_F(DriveTest, NamesTheTrialsThatRunOnceTheyAreFew) {
       EXPECT_NE(one.trial, 0U) << "a service is not waited for";
       EXPECT_GE(one.age.count(), 0);
     }
-    // Only the long one is left.
+    // Only the long trial is left.
     if (snapshot.count(TrialState::succeeded) < 5 || snapshot.running.size() != 1) return;
     EXPECT_EQ(snapshot.running[0].trial, 1U);
     if (snapshot.running[0].age < Seconds(0.1) || std::exchange(are_few, true)) return;
@@ -115,7 +115,7 @@ TEST_F(DriveTest, NamesTheTrialsThatRunOnceTheyAreFew) {
   EXPECT_TRUE(are_few);
 }
 
-TEST_F(DriveTest, TheTimeCountsFromTheRunsBeginning) {
+TEST_F(DriveTest, TheElapsedTimeCountsFromTheBeginningOfTheRun) {
   combu::Run run = test::run("a");
   run.began_at = real_clock().now() - std::chrono::hours(1);
   const Outcome outcome = drive(run, {.until = Until::ended});
@@ -123,7 +123,7 @@ TEST_F(DriveTest, TheTimeCountsFromTheRunsBeginning) {
   EXPECT_LT(outcome.last.elapsed, Seconds(3700));
 }
 
-TEST_F(DriveTest, KeepsStartsInFlightWithinTheBound) {
+TEST_F(DriveTest, KeepsStartsInFlightWithinTheLimit) {
   std::string text;
   for (int i = 0; i < 60; ++i) text += " t" + std::to_string(i);
   (void)drive(test::run(text), {.starts_in_flight_max = 5});
@@ -131,8 +131,8 @@ TEST_F(DriveTest, KeepsStartsInFlightWithinTheBound) {
   EXPECT_GE(engine_.most_under_way, 2);
 }
 
-// What it uses is asked for a second after it runs, and again: then it is stopped.
-TEST_F(DriveTest, TellsWhatAnAttemptWasSeenToUse) {
+// The usage of the long trial is polled one second after its start, and again. Then the trial is stopped.
+TEST_F(DriveTest, ReportsTheUsageOfAnAttempt) {
   combu::Run run = test::run("long short");
   run.experiment.trials[0].process.cmd = {"sleep", "1000000"};
   Gauge asked(*simulated_);
@@ -156,7 +156,7 @@ TEST_F(DriveTest, TellsWhatAnAttemptWasSeenToUse) {
   EXPECT_GT(over(0).usage->memory.count, 0);
 }
 
-// Tells a log only when it is let, and how far the trial is then.
+// Delays the reading of a log, and records if the next attempt has started meanwhile.
 class SlowLogs : public test::PassingEngine {
  public:
   using PassingEngine::PassingEngine;
@@ -185,7 +185,7 @@ class SlowLogs : public test::PassingEngine {
   int started_ = 0;
 };
 
-TEST_F(DriveTest, TheNextAttemptWaitsUntilTheLogOfTheLastOneIsKept) {
+TEST_F(DriveTest, TheNextAttemptWaitsUntilTheLastLogIsStored) {
   combu::Run run = test::run("t");
   run.experiment.trials[0].process.cmd = {"sh", "-c", "echo first; exit 7"};
   run.experiment.trials[0].retries = {.max = 1, .pause = Seconds(0)};
@@ -207,7 +207,7 @@ TEST_F(DriveTest, TheNextAttemptWaitsUntilTheLogOfTheLastOneIsKept) {
   std::filesystem::remove_all(folder);
 }
 
-// Stops the trial when its log is read while it runs for the second time: what the first look has seen is
+// Stops the trial when its log is read for the second time while it runs. The result of the first poll is
 // known by then.
 class EndsWhenRead : public test::PassingEngine {
  public:
@@ -220,7 +220,7 @@ class EndsWhenRead : public test::PassingEngine {
   std::atomic<int> readings = 0;
 };
 
-TEST_F(DriveTest, WhatAnEarlierProcessHasStartedIsLookedAtWhileItRuns) {
+TEST_F(DriveTest, ATrialOfAnEarlierProcessIsPolledWhileItRuns) {
   combu::Run run = test::run("t");
   run.experiment.trials[0].process.cmd = {"sh", "-c", "echo first; sleep 4000"};
   (void)drive(run, {});
@@ -245,7 +245,7 @@ TEST_F(DriveTest, WhatAnEarlierProcessHasStartedIsLookedAtWhileItRuns) {
   std::filesystem::remove_all(folder);
 }
 
-// A log that has grown by megabytes at each look. Stops the trial at the third.
+// A log that grows by megabytes between two polls. Stops the trial at the third poll.
 class FastLogs : public test::PassingEngine {
  public:
   using PassingEngine::PassingEngine;
@@ -266,7 +266,7 @@ class FastLogs : public test::PassingEngine {
   std::vector<Instant> written_;
 };
 
-TEST_F(DriveTest, ALogThatGrowsFastIsReadOnWithoutAGap) {
+TEST_F(DriveTest, ALogThatGrowsFastIsReadWithoutAGap) {
   combu::Run run = test::run("t");
   run.experiment.trials[0].process.cmd = {"sleep", "20000"};
   FastLogs engine(*simulated_);
@@ -285,7 +285,7 @@ TEST_F(DriveTest, ALogThatGrowsFastIsReadOnWithoutAGap) {
   std::filesystem::remove_all(folder);
 }
 
-// A trial that runs until it is stopped, and leaves what may be missing.
+// A trial that runs until it is stopped; its output may be missing.
 class PartialCollectionDriveTest : public DriveTest {
  protected:
   PartialCollectionDriveTest() {
@@ -293,7 +293,7 @@ class PartialCollectionDriveTest : public DriveTest {
     run_.experiment.trials[0].outputs = {Output{.path = "/out", .required = false}};
     run_.experiment.collect.every = Seconds(0.02);
   }
-  // `on_copy_out` gets the number of the call, beginning with 1.
+  // `on_copy_out` receives the number of the call, from 1.
   void drive_on(const std::function<bool(int, const std::stop_token&)>& on_copy_out) {
     int calls = 0;
     engine_.on_copy_out = [&](const std::stop_token& stop) { return on_copy_out(++calls, stop); };
@@ -311,7 +311,7 @@ class PartialCollectionDriveTest : public DriveTest {
   Places places_;
 };
 
-TEST_F(PartialCollectionDriveTest, TakesWhatRunsUntilItsEnd) {
+TEST_F(PartialCollectionDriveTest, CollectsOutputsUntilTheAttemptEnds) {
   drive_on([&](int call, const std::stop_token&) {
     if (call == 3) end_trial();
     return true;
@@ -327,8 +327,8 @@ TEST_F(PartialCollectionDriveTest, TakesWhatRunsUntilItsEnd) {
   EXPECT_THAT(recorder_.remarks, testing::IsEmpty());
 }
 
-// One that hangs would hold the container's end up for ever.
-TEST_F(PartialCollectionDriveTest, OneUnderWayIsGivenUpAtTheEnd) {
+// A hanging collection would block the end of the container for ever.
+TEST_F(PartialCollectionDriveTest, ACollectionUnderWayIsCancelledAtTheEnd) {
   drive_on([&](int call, const std::stop_token& stop) {
     if (call > 1) return true;
     end_trial();
@@ -339,7 +339,7 @@ TEST_F(PartialCollectionDriveTest, OneUnderWayIsGivenUpAtTheEnd) {
   EXPECT_THAT(recorder_.remarks, testing::IsEmpty());
 }
 
-TEST_F(PartialCollectionDriveTest, AFaultIsToldOnceAndEndsNothing) {
+TEST_F(PartialCollectionDriveTest, AFailureIsReportedOnceAndEndsNothing) {
   drive_on([&](int call, const std::stop_token&) -> bool {
     if (call > 3) return true;
     if (call == 3) end_trial();
@@ -351,7 +351,7 @@ TEST_F(PartialCollectionDriveTest, AFaultIsToldOnceAndEndsNothing) {
   EXPECT_THAT(places_.all(), testing::ElementsAre("t", "no t@so-far"));
 }
 
-TEST_F(DriveTest, LeavesWhenItIsAskedToAndIsDrivenAgainAsItWas) {
+TEST_F(DriveTest, LeavesWhenAskedAndContinuesWithTheSameSettings) {
   combu::Run run = test::run("a b c d");
   for (Trial& trial : run.experiment.trials) trial.process.cmd = {"sleep", "100000"};
   Steering steering({.starts_in_flight_max = 1});
@@ -368,7 +368,7 @@ TEST_F(DriveTest, LeavesWhenItIsAskedToAndIsDrivenAgainAsItWas) {
   EXPECT_TRUE(outcome.left);
   EXPECT_FALSE(outcome.interrupted);
   EXPECT_EQ(outcome.running.size(), 2U);
-  // It is no pause.
+  // Leaving must not be shown as a pause.
   for (const Snapshot& snapshot : recorder_.snapshots) EXPECT_FALSE(snapshot.settings.paused);
   EXPECT_THAT(recorder_.remarks,
               testing::ElementsAre("`combu apply` changes the run: nothing starts until it is done"));
@@ -408,7 +408,7 @@ TEST_F(DriveTest, SurvivesAnEngineThatDiesBetweenTwoStarts) {
   EXPECT_EQ(retried->list({}, ListDetail::consistent, {}).size(), 40U);
 }
 
-TEST_F(DriveTest, AnEngineThatStaysAwayEndsTheRun) {
+TEST_F(DriveTest, AnEngineThatStaysUnavailableEndsTheRun) {
   World dead({.faults = {.crash = 1, .crash_for = Seconds(1e6)}});
   const auto simulated = open_simulated(dead, k_speed);
   const auto retried =
@@ -425,7 +425,7 @@ TEST_F(DriveTest, AnEngineThatStaysAwayEndsTheRun) {
   }
 }
 
-TEST_F(DriveTest, AStopLetsWhatIsInFlightFinishAndStartsNothingMore) {
+TEST_F(DriveTest, AStopLetsStartsInFlightFinishAndStartsNoMore) {
   std::string text;
   for (int i = 0; i < 200; ++i) text += " t" + std::to_string(i);
   std::stop_source stop;
@@ -451,7 +451,7 @@ TEST_F(DriveTest, FactsOfATrialComeInOrder) {
   EXPECT_EQ(states[1], expected);
 }
 
-TEST_F(DriveTest, AStreamThatBreaksIsNoLossOfTheHost) {
+TEST_F(DriveTest, ABrokenStreamDoesNotCountAsALostHost) {
   combu::Run run = test::run("a b c");
   for (Trial& trial : run.experiment.trials) {
     trial.process.cmd = {"sh", "-c", "sleep 20; exit 255"};
@@ -469,7 +469,7 @@ TEST_F(DriveTest, AStreamThatBreaksIsNoLossOfTheHost) {
   }
 }
 
-TEST_F(DriveTest, AStartThatIsNotAnsweredHoldsItsPlaceUntilItsDeadlineOnly) {
+TEST_F(DriveTest, AnUnansweredStartHoldsItsPlaceOnlyUntilItsDeadline) {
   combu::Run run = test::run("a b");
   run.experiment.trials[0].start_deadline = Seconds(0.2);
   run.experiment.parallel_max = 1;
@@ -480,7 +480,7 @@ TEST_F(DriveTest, AStartThatIsNotAnsweredHoldsItsPlaceUntilItsDeadlineOnly) {
   EXPECT_EQ(outcome.last.count(TrialState::succeeded), 1U);
 }
 
-TEST_F(DriveTest, AwaitEndTellsEachOnce) {
+TEST_F(DriveTest, AwaitEndReportsEachTrialOnce) {
   combu::Run run = test::run("a b !service");
   run.experiment.trials[0].process.cmd = {"sh", "-c", "sleep 20; exit 3"};
   run.experiment.trials[2].process.cmd = {"sleep", "100000"};
@@ -493,7 +493,7 @@ TEST_F(DriveTest, AwaitEndTellsEachOnce) {
   EXPECT_EQ(last[0].exit_code, 3);
 }
 
-TEST_F(DriveTest, AwaitEndSeesARemoval) {
+TEST_F(DriveTest, AwaitEndReportsARemoval) {
   combu::Run run = test::run("a b");
   run.experiment.trials[0].process.cmd = {"sleep", "10"};
   run.experiment.trials[1].process.cmd = {"sleep", "100000"};
@@ -507,11 +507,11 @@ TEST_F(DriveTest, AwaitEndSeesARemoval) {
   EXPECT_NE(last[1].exit_code, 0);
 }
 
-TEST_F(DriveTest, IsSteeredFromAnotherThread) {
+TEST_F(DriveTest, CanBeSteeredFromAnotherThread) {
   combu::Run run = test::run("a b c d");
   for (Trial& trial : run.experiment.trials) trial.process.cmd = {"sleep", "100000"};
   Steering steering({.starts_in_flight_max = 1});
-  // Before it begins: it begins paused.
+  // This change is requested before the run begins, so the run begins paused.
   Settings then;
   EXPECT_TRUE(steering.post({.paused = true}, [&](const Settings& settings) { then = settings; }));
   EXPECT_TRUE(then.paused);
@@ -539,7 +539,7 @@ TEST_F(DriveTest, IsSteeredFromAnotherThread) {
   EXPECT_FALSE(steering.post({}, [](const Settings&) {}));
 }
 
-TEST_F(DriveTest, AwaitEndIsEndedByItsStopToken) {
+TEST_F(DriveTest, AStopTokenEndsAwaitEnd) {
   combu::Run run = test::run("a");
   run.experiment.trials[0].process.cmd = {"sleep", "100000"};
   (void)drive(run, {});

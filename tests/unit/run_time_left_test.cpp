@@ -5,16 +5,16 @@
 namespace combu {
 namespace {
 
-// Four trials at a time, ten seconds each, twelve in all: eight are over after 20 s.
+// Twelve trials of ten seconds, four at a time: eight are over after 20 s.
 WorkDone two_thirds() {
   return {.ended = 8, .ended_took = Seconds(80), .worked = Seconds(20), .ages = {}, .not_begun = 4};
 }
 
-TEST(TimeLeft, IsThatOfTheTrialsThatHaveNotBegunAtThePaceSoFar) {
+TEST(TimeLeft, AssumesThePaceSoFarForTrialsThatHaveNotBegun) {
   EXPECT_DOUBLE_EQ(time_left(two_thirds())->count(), 10);
 }
 
-TEST(TimeLeft, OfARunningTrialOnlyTheRestCounts) {
+TEST(TimeLeft, OnlyTheRemainderOfARunningTrialCounts) {
   WorkDone work = two_thirds();
   work.not_begun = 0;
   work.since_end = Seconds(4);
@@ -33,21 +33,21 @@ TEST(TimeLeft, IsKnownOnceSomeTrialsHaveEnded) {
 }
 
 TEST(TimeLeft, CountsTheTrialsThatRanAtTheLastEnd) {
-  // Ten at a time: the first three are over, and the others are about to be.
+  // Ten at a time: the first three are over, and the others end soon.
   WorkDone work{.ended = 3, .ended_took = Seconds(30), .worked = Seconds(10), .ages = {}, .not_begun = 87};
   work.ages.assign(7, Seconds(10));
   work.ages.resize(10);
   EXPECT_DOUBLE_EQ(time_left(work)->count(), 90);
 }
 
-TEST(TimeLeft, IsNotShownWhenOnlyOverdueTrialsAreLeft) {
+TEST(TimeLeft, IsUnknownIfOnlyOverdueTrialsAreLeft) {
   WorkDone work = two_thirds();
   work.not_begun = 0;
   work.ages = {Seconds(10), Seconds(500)};
   EXPECT_FALSE(time_left(work));
 }
 
-// The last trial hangs from second 10 on, and others follow as long as there are any.
+// The last trial hangs from second 10 on, and other trials follow while there are any.
 TEST(TimeLeft, DoesNotGrowWhileOneTrialHangs) {
   for (const std::size_t not_begun : {0U, 1U, 20U}) {
     WorkDone work = two_thirds();
@@ -86,7 +86,7 @@ TEST(TimeLeft, DoesNotGrowBetweenTwoEnds) {
   EXPECT_LT(before, Seconds(3)) << "it comes down to the end";
 }
 
-TEST(TimeLeft, AHangingTrialThatAnEarlierProcessBeganDoesNotSpeedUpTheRest) {
+TEST(TimeLeft, AHangingTrialOfAnEarlierProcessDoesNotLowerTheEstimate) {
   WorkDone work = two_thirds();
   const Seconds without = *time_left(work);
   work.ages = {Seconds(100'000)};
