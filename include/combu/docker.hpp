@@ -28,8 +28,8 @@ using DockerEnvironment = std::function<std::optional<std::string>(const std::st
 // `explicit_address`, $DOCKER_HOST, $DOCKER_CONTEXT, currentContext of config.json,
 // unix:///var/run/docker.sock. Settings are read from $DOCKER_CONFIG, or from $HOME/.docker if it is not set.
 // Reads files, but sends nothing to an engine.
-// Throws Error(invalid) if the address cannot be parsed or is of an unsupported kind, if it means another
-// machine, if the context is unknown, or if a file is broken.
+// Throws Error(invalid) if the address cannot be parsed, is of an unsupported kind, or means another machine.
+// Also throws Error(invalid) if the context is unknown or a file is broken.
 [[nodiscard]] DockerEndpoint find_docker(const DockerEnvironment& env, const std::string& explicit_address);
 
 struct DockerOptions {

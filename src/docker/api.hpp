@@ -36,8 +36,7 @@ struct SystemFacts {
 struct ImageFacts {
   std::string id;
   // "NAME@sha256:…" of the manifest by which the image was pulled, or the image's own id.
-  std::string
-      digest;  // of the manifest that it was pulled by, behind its repository and an @; else its own id
+  std::string digest;
   std::string platform;  // "linux/amd64"
   bool has_healthcheck = false;
 };

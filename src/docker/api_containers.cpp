@@ -95,8 +95,9 @@ bool has_processes(Connections& engine, const std::string& id, const std::stop_t
   });
 }
 
-// An error of an archive request. The path is at fault if the engine reports ELOOP, ENOTDIR or ENAMETOOLONG:
-// it answers these with status 500 (20.10 and 29), as it does its own failures, and only the text differs.
+// Returns the error of an archive request. The path is at fault if the engine reports ELOOP, ENOTDIR or
+// ENAMETOOLONG. The engine answers these with status 500, like its own failures (20.10 and 29); only the text
+// differs.
 Error archive_error(const HttpResponse& response, const std::string& path) {
   const std::string message = full_message_of(response);
   const auto invalid = [&](const char* why) {
@@ -138,9 +139,9 @@ std::optional<ContainerFacts> inspect_container(Connections& engine, const std::
   if (response.status == 404) return std::nullopt;
   if (response.status != 200) throw error_of(response, which);
   ContainerFacts facts = reading(engine, [&] { return facts_of(parse_json(response.body)); });
-  // An engine that was killed in the middle of a start may report the container as running for ever, although
-  // its process has ended (20.10, one in a hundred; moby#41768). If the engine loses a container in another
-  // way, it sets "exited" and 255 itself.
+  // If an engine was killed in the middle of a start, it may report the container as running for ever. The
+  // container's process has ended meanwhile (20.10, one in a hundred; moby#41768). If the engine loses a
+  // container in another way, it sets "exited" and 255 itself.
   if (facts.state == "running" && !facts.ran_at && !has_processes(engine, facts.id, stop)) {
     facts.state = "exited";
     facts.exit_code = k_exit_lost;

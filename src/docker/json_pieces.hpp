@@ -10,7 +10,7 @@
 namespace combu::docker {
 
 // Calls `take` with the text of each object. The objects may follow each other, be on one line each, or be
-// the elements of a list, and may arrive in pieces of any size. So a list of thousands of containers is
+// the elements of a list. They may arrive in pieces of any size. So a list of thousands of containers is
 // never in memory as a whole.
 class JsonPieces {
  public:

@@ -36,8 +36,9 @@ class TimedMessage {
   bool has_told_ = false;
 };
 
-// Each frame has a header of eight bytes: the stream (0 and 1 out, 2 err, 3 errors of the engine itself),
-// three zeros, and the length as a big-endian number (Docker Engine API, ContainerAttach, "Stream format").
+// Splits a log into frames. Each frame has a header of eight bytes: the stream, three zeros, and the length
+// as a big-endian number. Streams 0 and 1 are out, 2 is err, and 3 is for errors of the engine itself.
+// Source: Docker Engine API, ContainerAttach, "Stream format".
 class LogFrames {
  public:
   // `timed`: each frame is one TimedMessage.

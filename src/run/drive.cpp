@@ -139,7 +139,7 @@ class Drive {
   // When a snapshot was shown last, and when the engine was heard last.
   struct Pace {
     Steady::time_point shown{};
-    bool has_changed = false;  // since that snapshot
+    bool has_changed = false;  // since the last snapshot
     Steady::time_point heard = Steady::now();
   };
 

@@ -11,7 +11,7 @@
 
 namespace combu {
 
-// Belongs to one thread. `run` outlives it.
+// Belongs to one thread. `run` must outlive the object.
 class RunProgress {
  public:
   RunProgress(const Run& run, Until until, std::optional<Slots> capacity);

@@ -22,9 +22,9 @@ struct WorkDone {
   std::size_t not_begun = 0;
 };
 
-// Estimates the remaining time. Assumes that every trial lasts as long as the mean of the ended trials, and
-// that as many run at once as did until the last end. Therefore the estimate never grows between two ends: a
-// trial that hangs has no influence once it is older than the mean.
+// Estimates the remaining time. Assumes that every trial lasts as long as the mean of the ended trials. Also
+// assumes that as many trials run at once as did until the last end. Therefore the estimate never grows
+// between two ends: a trial that hangs has no influence once it is older than the mean.
 // Returns nullopt if too few trials have ended, or if all remaining trials are older than the mean.
 [[nodiscard]] inline std::optional<Seconds> time_left(const WorkDone& work) {
   if (work.ended < k_ended_min || work.worked <= Seconds(0)) return std::nullopt;

@@ -14,8 +14,8 @@ namespace combu {
 
 // A queue for worker threads, which take the items in the order of their arrival. Safe from any thread.
 //
-// A push wakes one worker. A worker that leaves items behind wakes the next worker before it works on its own
-// item, so that no item waits for a slow worker while another worker is idle. Only one worker is being woken
+// A push wakes one worker. A worker that leaves items behind wakes the next worker before it works on its
+// own item. So no item waits for a slow worker while another worker is idle. Only one worker is being woken
 // at a time, because waking a thread may take longer than processing an item: the workers that are awake
 // often take all items first.
 template <class Item>

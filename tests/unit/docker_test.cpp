@@ -314,7 +314,7 @@ TEST(Refusals, TheDaemonsMessageBecomesOneLine) {
   EXPECT_LT(message_of(response).size(), 600U);
 }
 
-TEST(ApiVersion, AreComparedAsNumbers) {
+TEST(ApiVersion, PartsAreComparedAsNumbers) {
   EXPECT_LT(parse_api_version("1.9"), parse_api_version("1.41"));
   for (const std::string text : {"", "1", "1.", "v1.41", "1.41x"}) {
     EXPECT_THROW((void)parse_api_version(text), Error) << text;

@@ -537,7 +537,7 @@ std::vector<std::string> with_numbers(const std::string& right, const std::strin
 class EveryNumber : public EndpointTest {};
 INSTANTIATE_TEST_SUITE_P(, EveryNumber, having({Body::value, Body::listing, Body::objects}), name_of);
 
-TEST_P(EveryNumber, IsCorruptIfOutOfRange) {
+TEST_P(EveryNumber, IsCorruptIfNotAValidWholeNumber) {
   const std::string& right = GetParam().right.pieces.back();
   const std::size_t from = GetParam().right.pieces.front().find("\r\n\r\n") + 4;
   const std::string body = GetParam().name == "containers"    ? k_container
