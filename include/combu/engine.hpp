@@ -245,8 +245,8 @@ class Engine {
   // Passes the file or folder at `path` to `tell` as a tar archive, piece by piece. `path` must be absolute
   // in the attempt. The entries of a folder begin with the folder's name. If `path` is a symbolic link, the
   // archive contains the target of the link. Returns false if there is no such path.
-  // Throws Error: not_found if there is no such attempt, invalid if the attempt itself made the path
-  // unreadable (a loop of links), unavailable if the archive was cut off.
+  // Throws Error(not_found) if there is no such attempt, and Error(invalid) if the attempt itself made the
+  // path unreadable (a loop of links). Throws Error(unavailable) if the archive was cut off.
   [[nodiscard]] virtual bool copy_out(const Key& key, const std::string& path,
                                       const std::function<void(std::string_view)>& tell,
                                       std::stop_token stop) = 0;

@@ -48,7 +48,7 @@ struct Snapshot {
   [[nodiscard]] std::size_t count(TrialState state) const { return counts[static_cast<std::size_t>(state)]; }
 };
 
-// Looks up whether trials with `cache` have succeeded in earlier runs.
+// The cache lookup of a run: for trials with `cache`, looks up whether an equal trial has succeeded before.
 class CacheLookup {
  public:
   virtual ~CacheLookup() = default;
@@ -130,7 +130,7 @@ class Steering {
 
 struct Outcome {
   Snapshot last;
-  // Failed, blocked and stopped trials, in the order of their facts; see is_unsuccessful()
+  // Failed, blocked and stopped trials, in the order of their facts; see is_unsuccessful().
   std::vector<Fact> unsuccessful;
   std::vector<TrialIndex> running;  // trials that were still running when drive() returned
   bool interrupted = false;         // `stop` was set before the run ended
@@ -147,15 +147,16 @@ struct DriveContext {
   std::stop_token stop = {};
   Steering* steering = nullptr;
   OutputStore* output_store = nullptr;  // where outputs are stored; required if trials have outputs
-  // Where logs and metrics are stored, while attempts run and after they have ended
+  // Where logs and metrics are stored, while attempts run and after they have ended.
   Telemetry* telemetry = nullptr;
   CacheLookup* cache_lookup = nullptr;  // used if PlannerOptions::looks_up_cache
 };
 
 // Starts the trials of `run` in the order of `plan`. Returns when options.until is reached, or after `stop`
 // was set and all starts in flight are answered. A trial that cannot be started blocks only its dependents.
-// Throws Error(unavailable) if the engine is unavailable for longer than its own retries last; trials that
-// were started keep running.
+// Throws Error(unavailable) if the engine is unavailable for longer than the retries of context.engine last;
+// trials that were started keep running.
+//
 // Calls the engine from these threads:
 // - options.starts_in_flight_max threads that start attempts, or as many as `steering` sets meanwhile;
 // - up to 32 threads that stop attempts;
