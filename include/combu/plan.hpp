@@ -1,5 +1,5 @@
 #pragma once
-// The order of an experiment's trials. Pure: no clock, file or socket.
+// The dependency graph of an experiment's trials. Pure: uses no clock, file or socket.
 
 #include <cstdint>
 #include <vector>
@@ -9,31 +9,33 @@
 
 namespace combu {
 
-using TrialIndex = std::uint32_t;  // a trial's place in Experiment::trials
+using TrialIndex = std::uint32_t;  // index into Experiment::trials
 
 struct Edge {
-  TrialIndex trial;  // the other end
+  TrialIndex trial;  // the trial at the other end
   Condition condition;
   bool operator==(const Edge&) const = default;
 };
 
 struct Plan {
   struct Node {
-    std::vector<Edge> needs;      // what must be so before it starts
-    std::vector<Edge> needed_by;  // the same edges, seen from the other end
-    std::uint32_t wave = 0;       // longest distance from the roots
+    std::vector<Edge> needs;      // dependencies that must be met before the trial starts
+    std::vector<Edge> needed_by;  // the reverse edges: trials that depend on this one
+    std::uint32_t wave = 0;       // length of the longest path from a trial without dependencies
   };
-  std::vector<Node> nodes;  // one for each trial, same order
+  std::vector<Node> nodes;  // one for each trial, in the order of Experiment::trials
   std::uint32_t wave_count = 0;
 };
 
 struct Planning {
-  Plan plan;                  // complete only when there are no errors
-  std::vector<Error> errors;  // repeated and unknown names, cycles ("a → b → a"), host ports used twice
+  Plan plan;                  // complete only if there are no errors
+  std::vector<Error> errors;  // duplicate and unknown names, cycles ("a → b → a"), missing inputs, host ports
+                              // used twice, endless waits
 };
 
-// Time linear in trials and edges; no recursion, so that a chain of any length plans. Trials without a name
-// (the reader has told that) are passed over.
+// Returns the graph of the experiment and every error in its dependencies. Takes time linear in trials and
+// edges. Uses no recursion, so that the length of a chain is not limited. Skips trials without a name,
+// because the reader reports them.
 [[nodiscard]] Planning make_plan(const Experiment& experiment);
 
 }  // namespace combu

@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::uint32_t k_none = ~std::uint32_t{0};
 
-// R. Tarjan, Depth-first search and linear graph algorithms (1972), with a stack of its own instead of
-// recursion.
+// Strongly connected components by R. Tarjan, Depth-first search and linear graph algorithms (1972). An
+// explicit stack replaces the recursion.
 class Components {
  public:
   explicit Components(const Plan& plan)
@@ -85,8 +85,8 @@ class Components {
   std::uint32_t entered_ = 0;
 };
 
-// Breadth first from `start` along what is needed, within its component. `came_from` is shared by all calls:
-// components do not overlap.
+// Returns a shortest cycle through `start`, found by a breadth-first search along `needs` within its
+// component. All calls share `came_from`, because components do not overlap.
 std::vector<TrialIndex> shortest_cycle(const Plan& plan, const Components& components, TrialIndex start,
                                        std::vector<TrialIndex>& came_from) {
   std::vector<TrialIndex> queue{start};
@@ -128,7 +128,7 @@ std::string cycle_text(const std::vector<TrialIndex>& cycle, const Experiment& e
   return text + shortened(experiment.trials[cycle.front()].name);
 }
 
-// Where it stands in the evaluated file that one trial needs another.
+// Returns the path in the evaluated file of the dependency of trial `at` on trial `needed`.
 std::string path_of_edge(const Experiment& experiment, TrialIndex at, TrialIndex needed) {
   const Trial& trial = experiment.trials[at];
   const auto found = std::ranges::find(trial.depends, experiment.trials[needed].name, &Depend::trial);

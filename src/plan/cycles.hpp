@@ -9,8 +9,8 @@ namespace combu::plan {
 
 [[nodiscard]] std::string self_message(const Trial& trial);
 
-// One error for each set of trials that all wait for each other; it names a shortest cycle through the first
-// of them.
+// Adds one error for each strongly connected component of several trials. The message names a shortest cycle
+// through the component's first trial.
 void report_cycles(const Plan& plan, const Experiment& experiment, std::vector<Error>& errors);
 
 }  // namespace combu::plan

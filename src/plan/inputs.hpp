@@ -1,5 +1,5 @@
 #pragma once
-// What trials get of each other.
+// Checks of the inputs that trials get from other trials.
 
 #include <vector>
 
@@ -8,11 +8,11 @@
 
 namespace combu::plan {
 
-// Whether the file says it by an input of the trial's.
+// True if the dependency follows from an input of the trial, not from `depends`.
 [[nodiscard]] bool is_of_input(const Trial& trial, const Depend& depend);
 
-// Inputs of which the trial that is named leaves nothing. One that is not there is not told here: what it
-// gives is depended on, too.
+// Adds an error for each input that is not among the outputs of its source trial. Skips inputs from unknown
+// trials: each input is also a dependency, for which UnknownNames reports the error.
 void report_inputs(const Experiment& experiment, const Names& names, std::vector<Error>& errors);
 
 }  // namespace combu::plan

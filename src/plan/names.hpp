@@ -1,5 +1,5 @@
 #pragma once
-// Trials by their names, and what is wrong with those.
+// An index of trials by name, and errors of duplicate and unknown names.
 
 #include <cstddef>
 #include <optional>
@@ -12,14 +12,14 @@
 
 namespace combu::plan {
 
-// Where a trial stands in the evaluated file, for messages.
+// Returns the path of the trial in the evaluated file, for messages.
 [[nodiscard]] std::string path_of(const Trial& trial, TrialIndex at);
 
 class Names {
  public:
-  // Reports each name that several trials have, once.
+  // Indexes the trials; adds one error for each name that several trials have.
   Names(const Experiment& experiment, std::vector<Error>& errors);
-  // The first trial of that name.
+  // Returns the first trial of that name.
   [[nodiscard]] std::optional<TrialIndex> find(std::string_view name) const;
   [[nodiscard]] const std::vector<std::string_view>& all() const { return all_; }
 
@@ -28,8 +28,8 @@ class Names {
   std::vector<std::string_view> all_;
 };
 
-// Names that are depended on and that no trial has. A thousand trials that misspell the same name are one
-// fault.
+// Collects dependencies on names that no trial has. A thousand dependencies on the same unknown name are one
+// error.
 class UnknownNames {
  public:
   explicit UnknownNames(const Names& names) : names_(names) {}

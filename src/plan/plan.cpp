@@ -11,14 +11,15 @@ namespace combu {
 
 namespace {
 
-// Whether the end of a service is waited for, which would come when nobody waits for it any more. One with a
-// `timeout` ends before.
+// True if a trial waits for the end of a service. combu stops the service only after that trial, so both
+// would wait for ever. A service with a `timeout` ends by itself.
 bool waits_for_ever(const Trial& needed, Condition condition) {
   return needed.service && needed.timeout == Seconds(0) &&
          (condition == Condition::succeeded || condition == Condition::finished);
 }
 
-// An edge for each pair and condition: the same said twice is one.
+// Adds the edges of all dependencies to `plan`: one for each pair of trials and condition, even if the file
+// repeats it. Dependencies on unknown names go to `unknown`; other faulty dependencies add an error.
 void join(Plan& plan, const Experiment& experiment, const plan::Names& names, plan::UnknownNames& unknown,
           std::vector<Error>& errors) {
   constexpr TrialIndex k_nobody = ~TrialIndex{0};
@@ -58,7 +59,8 @@ void join(Plan& plan, const Experiment& experiment, const plan::Names& names, pl
   }
 }
 
-// Kahn's order; gives how many trials it reached: all but those on a cycle and behind one.
+// Sets the waves in Kahn's topological order. Returns the number of trials that the order contains: all
+// except trials on a cycle and trials that depend on a cycle.
 std::size_t number_waves(Plan& plan) {
   std::vector<std::uint32_t> open(plan.nodes.size());
   std::vector<TrialIndex> ready;

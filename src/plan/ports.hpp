@@ -6,8 +6,8 @@
 
 namespace combu::plan {
 
-// One error for each port of the host that several trials, or one trial twice, want: linear, whatever the
-// addresses.
+// Adds one error for each host port that several trials publish, or that one trial publishes twice. Takes
+// linear time for any mix of addresses.
 void report_shared_ports(const Experiment& experiment, std::vector<Error>& errors);
 
 }  // namespace combu::plan

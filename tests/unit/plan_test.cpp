@@ -43,7 +43,7 @@ std::vector<std::uint32_t> waves(const Plan& plan) {
   return numbers;
 }
 
-TEST(MakePlan, OfNothingIsEmpty) {
+TEST(MakePlan, AnEmptyExperimentHasAnEmptyPlan) {
   const Planning planning = make_plan({});
   EXPECT_THAT(planning.errors, IsEmpty());
   EXPECT_EQ(planning.plan.wave_count, 0U);
@@ -61,7 +61,7 @@ TEST(MakePlan, AWaveIsTheLongestDistanceFromTheRoots) {
   EXPECT_THAT(planning.plan.nodes[2].needed_by, SizeIs(2));
 }
 
-TEST(MakePlan, MergesWhatIsSaidTwiceAndKeepsOtherConditions) {
+TEST(MakePlan, DuplicateDependenciesAreMergedAndOtherConditionsAreKept) {
   Experiment experiment;
   experiment.trials = {trial("user", {"base", "base"}), trial("base"), trial("other", {"base"})};
   experiment.trials[0].depends.push_back({"base", Condition::finished, ""});
@@ -72,7 +72,7 @@ TEST(MakePlan, MergesWhatIsSaidTwiceAndKeepsOtherConditions) {
   EXPECT_THAT(planning.plan.nodes[1].needed_by, SizeIs(3));
 }
 
-TEST(MakePlan, PlansALongChain) {
+TEST(MakePlan, ALongChainIsPlanned) {
   Experiment experiment;
   constexpr std::size_t k_length = 200'000;
   for (std::size_t i = 0; i < k_length; ++i) {
@@ -87,8 +87,9 @@ TEST(MakePlan, PlansALongChain) {
   EXPECT_EQ(planning.plan.nodes[0].wave, k_length - 1);
 }
 
-TEST(MakePlan, PlansALadder) {
-  // Two trials a rung, each depends on both of the rung before: as many paths as 2 to the power of the rungs.
+TEST(MakePlan, ALadderIsPlanned) {
+  // Each rung has two trials, and each depends on both trials of the previous rung. The number of paths is 2
+  // to the power of the number of rungs.
   Experiment experiment;
   constexpr std::size_t k_rungs = 25'000;
   for (std::size_t i = 0; i < k_rungs; ++i) {
@@ -106,14 +107,14 @@ TEST(MakePlan, PlansALadder) {
   EXPECT_EQ(planning.plan.wave_count, k_rungs);
 }
 
-TEST(MakePlan, NamesACycle) {
+TEST(MakePlan, TheErrorNamesACycle) {
   Experiment experiment;
   experiment.trials = {trial("behind", {"aa"}), trial("aa", {"bb"}), trial("bb", {"aa", "base"}),
                        trial("base")};
   EXPECT_THAT(messages(make_plan(experiment)), ElementsAre(HasSubstr("aa → bb → aa")));
 }
 
-TEST(MakePlan, NamesEachCycleOnce) {
+TEST(MakePlan, TheErrorsNameEachCycleOnce) {
   Experiment experiment;
   experiment.trials = {trial("aa", {"bb", "xx"}), trial("bb", {"aa"}), trial("xx", {"yy"}),
                        trial("yy", {"xx"})};
@@ -121,7 +122,7 @@ TEST(MakePlan, NamesEachCycleOnce) {
               ElementsAre(HasSubstr("aa → bb → aa"), HasSubstr("xx → yy → xx")));
 }
 
-TEST(MakePlan, ShortensACycleOfTenThousand) {
+TEST(MakePlan, ACycleOfTenThousandTrialsIsShortened) {
   Experiment experiment;
   constexpr std::size_t k_length = 10'000;
   for (std::size_t i = 0; i < k_length; ++i)
@@ -130,13 +131,13 @@ TEST(MakePlan, ShortensACycleOfTenThousand) {
               ElementsAre(HasSubstr("t0 → t1 → t2 → … (9,996 more) … → t9999 → t0")));
 }
 
-TEST(MakePlan, TellsATrialThatDependsOnItselfAndNothingElseOfIt) {
+TEST(MakePlan, ATrialThatDependsOnItselfIsOneError) {
   Experiment experiment;
   experiment.trials = {trial("aa", {"aa"}), trial("bb", {"aa"})};
   EXPECT_THAT(messages(make_plan(experiment)), ElementsAre("aa.depends: `aa` depends on itself"));
 }
 
-TEST(MakePlan, NamesBothPlacesOfARepeatedName) {
+TEST(MakePlan, TheErrorOfADuplicateNameNamesBothTrials) {
   Experiment experiment;
   experiment.trials = {trial("aa"), trial("bb"), trial("aa"), trial("user", {"aa"})};
   experiment.trials[0].path = "trials[0]";
@@ -145,7 +146,7 @@ TEST(MakePlan, NamesBothPlacesOfARepeatedName) {
               ElementsAre(StartsWith("trials[2].name: `aa` is the name of trials[0], too")));
 }
 
-TEST(MakePlan, SuggestsTheNearestName) {
+TEST(MakePlan, TheErrorOfAnUnknownNameSuggestsTheNearestName) {
   Experiment experiment;
   experiment.trials = {trial("loader"), trial("solver", {"laoder"}), trial("other", {"nothing-like-it"})};
   EXPECT_THAT(messages(make_plan(experiment)),
@@ -153,21 +154,21 @@ TEST(MakePlan, SuggestsTheNearestName) {
                           Not(HasSubstr("did you mean"))));
 }
 
-TEST(MakePlan, BoundsTheWorkOfSuggesting) {
+TEST(MakePlan, TheNumberOfSuggestionsIsLimited) {
   Experiment experiment;
   for (std::size_t i = 0; i < 50'000; ++i)
     experiment.trials.push_back(trial(name(i), {fmt::format("unknown-{}", i)}));
   EXPECT_THAT(make_plan(experiment).errors, SizeIs(50'000));
 }
 
-TEST(MakePlan, OneMisspeltNameIsOneFault) {
+TEST(MakePlan, OneMisspeltNameIsOneError) {
   Experiment experiment;
   experiment.trials.push_back(trial("loader"));
   for (std::size_t i = 0; i < 100; ++i) experiment.trials.push_back(trial(name(i), {"laoder"}));
   EXPECT_THAT(messages(make_plan(experiment)), ElementsAre(HasSubstr("(and 99 more like this)")));
 }
 
-TEST(MakePlan, PassesOverTrialsWithoutAName) {
+TEST(MakePlan, TrialsWithoutANameAreSkipped) {
   Experiment experiment;
   experiment.trials = {trial(""), trial(""), trial("aa")};
   EXPECT_THAT(make_plan(experiment).errors, IsEmpty());
@@ -187,7 +188,7 @@ std::size_t conflicts(const Port& one, const Port& other) {
   return make_plan(experiment).errors.size();
 }
 
-TEST(SharedPorts, AllAddressesMeetEachOne) {
+TEST(SharedPorts, AllAddressesConflictWithEachAddress) {
   for (const std::string ip : {"", "0.0.0.0", "127.0.0.1"}) {
     EXPECT_EQ(conflicts({"", 80, 80, "tcp"}, {ip, 80, 81, "tcp"}), 1U) << ip;
     EXPECT_EQ(conflicts({ip, 80, 81, "tcp"}, {"", 80, 80, "tcp"}), 1U) << ip;
@@ -198,14 +199,14 @@ TEST(SharedPorts, AllAddressesMeetEachOne) {
   EXPECT_EQ(conflicts({"", 80, 80, "tcp"}, {"::1", 80, 81, "tcp"}), 1U);
 }
 
-TEST(SharedPorts, OtherAddressesProtocolsAndNumbersAreApart) {
+TEST(SharedPorts, OtherAddressesProtocolsAndPortsDoNotConflict) {
   EXPECT_EQ(conflicts({"127.0.0.1", 80, 80, "tcp"}, {"127.0.0.2", 80, 80, "tcp"}), 0U);
   EXPECT_EQ(conflicts({"0.0.0.0", 80, 80, "tcp"}, {"::1", 80, 80, "tcp"}), 0U);
   EXPECT_EQ(conflicts({"", 80, 80, "tcp"}, {"", 80, 80, "udp"}), 0U);
   EXPECT_EQ(conflicts({"", 80, 80, "tcp"}, {"", 81, 80, "tcp"}), 0U);
 }
 
-TEST(SharedPorts, NamesBothTrialsAndThePort) {
+TEST(SharedPorts, TheErrorNamesBothTrialsAndThePort) {
   Experiment experiment;
   experiment.trials = {with_ports("aa", {{"", 8080, 80, "tcp"}}),
                        with_ports("bb", {{"127.0.0.1", 8080, 80, "tcp"}})};
@@ -214,14 +215,14 @@ TEST(SharedPorts, NamesBothTrialsAndThePort) {
                           "8080/tcp; give each its own"));
 }
 
-TEST(SharedPorts, OnePortOfManyTrialsIsOneFault) {
+TEST(SharedPorts, APortThatManyTrialsPublishIsOneError) {
   Experiment experiment;
   for (std::size_t i = 0; i < 10'000; ++i)
     experiment.trials.push_back(with_ports(name(i), {{"", 8080, 80, "tcp"}}));
   EXPECT_THAT(messages(make_plan(experiment)), ElementsAre(HasSubstr("(and 9998 more like this)")));
 }
 
-TEST(SharedPorts, ATrialCannotPublishTwice) {
+TEST(SharedPorts, ATrialCannotPublishAPortTwice) {
   Experiment experiment;
   experiment.trials = {with_ports("aa", {{"", 8080, 80, "tcp"}, {"", 8080, 81, "tcp"}})};
   EXPECT_THAT(messages(make_plan(experiment)),
