@@ -1,5 +1,6 @@
 #pragma once
-// What makes trials equal: all that goes into one, before it runs, as a JSON object and as its hash.
+// The cache key of a trial: everything that decides its outputs before it runs, as a JSON object and as its
+// hash. Trials with the same hash are equal.
 
 #include <string>
 #include <string_view>
@@ -12,19 +13,24 @@ namespace combu {
 
 struct CacheKey {
   std::string hash;   // SHA-256, in hexadecimal digits
-  std::string parts;  // a JSON object, in the order of its keys: "image", "cmd", "env", …
+  std::string parts;  // a JSON object with sorted keys: "image", "cmd", "env", …
 };
 
-// `inputs`: content_digest() of each of Trial::inputs.
-// The image (`digest`), the outputs, and with an empty Cache::key all that decides what comes out:
-// entrypoint, cmd, env, workdir, user, params, platform, volumes (not what is in them), networks, gpus,
-// inputs, metrics and the `docker` section. Not: name, labels, ports, what it depends on, and how much it
-// gets of the host, and for how long. The run's id counts nowhere, wherever it stands, unless it is so short
-// that other things may be called the same.
+// Returns the key of `trial` in `run`. `digest` is that of its image. `inputs` holds content_digest() of each
+// of Trial::inputs.
+//
+// The key always contains the image's digest and the list of outputs. With an empty Cache::key it also
+// contains these fields: entrypoint, cmd, env, workdir, user, params, platform, volumes, networks, gpus,
+// inputs, metrics and `docker`. The contents of volumes do not count. The key never contains labels, ports,
+// dependencies, the priority or time limits. Name, cpus and memory count only if Cache::key names them.
+//
+// If the run's id has at least 12 characters, the same placeholder replaces it wherever it occurs. A shorter
+// id may be part of an unrelated text.
 [[nodiscard]] CacheKey cache_key(const Trial& trial, const RunId& run, std::string_view digest,
                                  const std::vector<std::string>& inputs);
 
-// As people say it: "params.lr is 0.2, and was 0.1"; none: they are equal. Both are CacheKey::parts.
+// Returns the differences for users, each like "params.lr is 0.2, and was 0.1"; empty if equal. Both
+// arguments are CacheKey::parts.
 [[nodiscard]] std::vector<std::string> differences(std::string_view now, std::string_view before);
 
 }  // namespace combu

@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// As many as random ids have: what is shorter, a person's --run-id, may stand for something else, too.
+// Length of a random id. A shorter id (by --run-id) may occur in unrelated texts.
 constexpr std::size_t k_run_id_size = 12;
 constexpr std::string_view k_run_word = "UUID";
 constexpr std::string_view k_hash = "sha256:";
@@ -42,7 +42,8 @@ Json metrics_of(const Rare<Metrics>& metrics) {
   return parts;
 }
 
-// Which, as far as that may decide what comes out; not how large.
+// Includes the number and kind of the GPUs, but not their memory and ids, which should not change the
+// outputs.
 Json gpus_of(const GpuWish& gpus) {
   if (gpus.empty()) return {};
   return {{"count", gpus.all ? Json("all") : Json(gpus.count)}, {"kind", gpus.kind}};
@@ -57,7 +58,7 @@ Json inputs_of(const Trial& trial, const std::vector<std::string>& digests) {
 Json all_parts(const Trial& trial, const std::vector<std::string>& inputs) {
   const Process& process = trial.process;
   Json env = Json::object();
-  for (const auto& [name, value] : process.env) env[name] = value;  // hashed by hide_env()
+  for (const auto& [name, value] : process.env) env[name] = value;  // replaced by a hash in hide_env()
   return {{"name", trial.name},
           {"entrypoint", words(process.entrypoint)},
           {"cmd", words(process.cmd)},
@@ -81,13 +82,13 @@ bool is_empty(const Json& part) {
   return part.is_null() || (part.is_structured() && part.empty());
 }
 
-// "params.lr" is a part of its own.
+// Returns the parts that `key` names. "params.lr" selects one member of "params".
 Json chosen_parts(Json all, const std::vector<std::string>& key) {
   Json parts = Json::object();
   for (const std::string& wanted : key) {
     const std::size_t dot = wanted.find('.');
     const auto part = all.find(wanted.substr(0, dot));
-    if (part == all.end()) continue;  // the image and the outputs, which count anyway
+    if (part == all.end()) continue;  // the image and the outputs, which cache_key() always adds
     if (dot == std::string::npos) {
       parts[wanted] = *part;
     } else {
@@ -99,10 +100,10 @@ Json chosen_parts(Json all, const std::vector<std::string>& key) {
 
 Json default_parts(Json all) {
   for (const char* other : {"name", "cpus", "memory"}) all.erase(other);
-  // What is not given need not be told.
+  // A field that is not given has no entry.
   for (auto part = all.begin(); part != all.end();)
     part = is_empty(*part) ? all.erase(part) : std::next(part);
-  // They are in env as their texts: told once.
+  // `env` repeats each parameter as COMBU_PARAM_…: these entries are redundant.
   if (const auto env = all.find("env"); env != all.end()) {
     for (auto one = env->begin(); one != env->end();)
       one =
@@ -123,7 +124,7 @@ void forget_run(Json& json, const std::string& run) {
   }
 }
 
-// What is on record may not tell what an `env_file` holds, or the caller's environment.
+// The record must not contain secrets from an `env_file` or from the caller's environment.
 void hide_env(Json& parts) {
   const auto hide = [](Json& value) {
     if (value.is_string()) value = fmt::format("{}{}", k_hash, sha256_of(value.get<std::string>()));
@@ -151,7 +152,7 @@ std::string shown(const Json& value) {
   return shortened(unquoted_text(value));
 }
 
-// Down to what is no object.
+// Adds each difference to `found`. Compares objects member by member.
 void compare(const std::string& path, const Json& now, const Json& before, std::vector<std::string>& found) {
   if (now == before) return;
   const bool goes_down = (now.is_object() || now.is_null()) && (before.is_object() || before.is_null());

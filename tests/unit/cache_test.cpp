@@ -35,7 +35,7 @@ CacheKey changed(const std::function<void(Trial&)>& change) {
   return key(other);
 }
 
-TEST(CacheKey, IsTheSameWhateverDoesNotDecideWhatComesOut) {
+TEST(CacheKey, FieldsThatDoNotAffectOutputsDoNotChangeTheKey) {
   const std::string hash = key(trial()).hash;
   EXPECT_EQ(hash.size(), 64U);
   const std::vector<std::function<void(Trial&)>> changes{
@@ -55,7 +55,7 @@ TEST(CacheKey, IsTheSameWhateverDoesNotDecideWhatComesOut) {
   for (std::size_t i = 0; i < changes.size(); ++i) EXPECT_EQ(changed(changes[i]).hash, hash) << i;
 }
 
-TEST(CacheKey, DiffersByAllThatDecidesWhatComesOut) {
+TEST(CacheKey, FieldsThatAffectOutputsChangeTheKey) {
   const std::string hash = key(trial()).hash;
   const std::vector<std::function<void(Trial&)>> changes{
       [](Trial& it) { it.process.cmd->back() = "0.2"; },
@@ -70,7 +70,7 @@ TEST(CacheKey, DiffersByAllThatDecidesWhatComesOut) {
       [](Trial& it) { it.container.networks = {"none"}; },
       [](Trial& it) { it.gpus = GpuWish{.count = 2}; },
       [](Trial& it) { it.outputs[0].path = "/other"; },
-      [](Trial& it) { it.outputs[0].required = false; },  // what it has left may be less, or more
+      [](Trial& it) { it.outputs[0].required = false; },  // cached outputs may lack an optional output
       [](Trial& it) { it.outputs[0].size_max.count = 3; },
       [](Trial& it) { it.metrics = Metrics{.json = true}; },
       [](Trial& it) { it.metrics = Metrics{.step = "epoch"}; },
@@ -86,7 +86,7 @@ TEST(CacheKey, DiffersByAllThatDecidesWhatComesOut) {
   EXPECT_EQ(key(fed, k_run, {"sha256:1234"}).hash, one) << "what is in it counts, not where it was";
 }
 
-TEST(CacheKey, TheRunsIdCountsNowhere) {
+TEST(CacheKey, TheRunIdDoesNotChangeTheKey) {
   Trial one = trial();
   one.process.cmd->push_back("UUID=" + k_run.text());
   one.process.env[1].second = k_run.text() + "/x";
@@ -97,7 +97,7 @@ TEST(CacheKey, TheRunsIdCountsNowhere) {
   EXPECT_EQ(key(one).hash, key(other, other_run).hash);
 }
 
-TEST(CacheKey, AShortRunIdMayBeAnythingElse) {
+TEST(CacheKey, AShortRunIdIsNotReplaced) {
   Trial one = trial();
   one.process.cmd = {"solve", "1"};
   Trial other = trial();
@@ -105,7 +105,7 @@ TEST(CacheKey, AShortRunIdMayBeAnythingElse) {
   EXPECT_NE(key(one, RunId("1")).hash, key(other, RunId("2")).hash);
 }
 
-TEST(CacheKey, OnlyWhatIsNamedCounts) {
+TEST(CacheKey, OnlyTheNamedFieldsChangeTheKey) {
   Trial one = trial();
   one.cache = {.on = true, .key = {"params.lr"}};
   Trial other = one;
@@ -122,7 +122,7 @@ TEST(CacheKey, OnlyWhatIsNamedCounts) {
   EXPECT_NE(key(one).hash, key(other).hash);
 }
 
-TEST(CacheKey, TellsNothingOfWhatIsInTheEnvironment) {
+TEST(CacheKey, ThePartsDoNotRevealEnvironmentValues) {
   Trial secret = trial();
   secret.process.env[1].second = "hunter2";
   EXPECT_EQ(key(secret).parts.find("hunter2"), std::string::npos);
@@ -130,7 +130,7 @@ TEST(CacheKey, TellsNothingOfWhatIsInTheEnvironment) {
   EXPECT_EQ(key(secret).parts.find("hunter2"), std::string::npos);
 }
 
-TEST(CacheKey, DifferencesAreToldAsTheFileHasThem) {
+TEST(CacheKey, DifferencesNameTheFieldsAsInTheFile) {
   const CacheKey before = key(trial());
   EXPECT_THAT(differences(before.parts, before.parts), IsEmpty());
   const CacheKey now = changed([](Trial& it) {
