@@ -7,13 +7,13 @@
 
 namespace combu::schedule {
 
-// What the end of an attempt means for its trial, once its outputs are collected.
+// The end of an attempt, as the trial's next transition needs it after the outputs are collected.
 struct AttemptEnd {
-  TrialState as = TrialState::failed;  // succeeded, stopped, or failed; a failed one may be tried again
-  Cause cause = Cause::none;           // of a failure
+  TrialState as = TrialState::failed;  // succeeded, stopped or failed; a failed attempt may be retried
+  Cause cause = Cause::none;           // if failed
   std::optional<int> exit_code;
   std::string reason;
-  Stopper stopper = Stopper::none;  // as in EndDetails, like the next one
+  Stopper stopper = Stopper::none;  // like `outputs_fault`: as in EndDetails
   std::string outputs_fault = {};
   Break engine = Break::unknown;
   std::optional<Instant> at;  // by the engine's clock

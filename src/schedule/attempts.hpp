@@ -1,6 +1,6 @@
 #pragma once
-// The attempt of each trial that lives or comes next: what the engine reported of it, why it is being
-// stopped, and which starts and stops the engine has not answered.
+// The current attempt of each trial: the living one, or else the next one. Attempts holds the engine's
+// observations, the stop cause, and the starts and stops that the engine has not answered.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,16 +15,16 @@
 namespace combu::schedule {
 
 struct Attempt {
-  std::string id;                 // the engine's, once it runs
+  std::string id;                 // the engine's id; empty until it runs
   std::optional<Instant> ran_at;  // by the engine's clock
-  std::uint64_t listings = 0;     // that had begun when it was first seen to run
-  // The times of its end are being asked for; the value: what is known of the engine at that end.
+  std::uint64_t listings = 0;     // listings that had begun when combu first saw it run
+  // Set while an InspectCommand for its end is unanswered; holds Break of that end.
   std::optional<Break> inspected;
-  bool is_start_in_flight = false;          // of this attempt or an earlier one
-  Cause stop_cause = Cause::none;           // why it is being stopped; none: it is not, or its work is done
-  bool is_service_stop = false;             // a service whose work is done is being stopped
-  bool is_due = false;                      // the pause before it is over
-  Instant queued_at{};                      // when the trial last became ready
+  bool is_start_in_flight = false;  // a start of this attempt or an earlier one is unanswered
+  Cause stop_cause = Cause::none;   // why combu is stopping it; none: not being stopped, or is_service_stop
+  bool is_service_stop = false;     // combu is stopping a service whose work is done
+  bool is_due = false;              // the pause before this attempt is over
+  Instant queued_at{};              // when the trial last became ready
   std::optional<Instant> ready_since = {};  // Fact::ready_at of its start; nullopt: queued_at
 };
 
@@ -34,13 +34,14 @@ class Attempts {
 
   [[nodiscard]] Attempt& operator[](TrialIndex trial) { return attempts_[trial]; }
   [[nodiscard]] const Attempt& operator[](TrialIndex trial) const { return attempts_[trial]; }
-  // Begins the trial's next attempt. An unanswered start of the earlier one stays in flight.
+  // Begins the trial's next attempt. An unanswered start of the earlier attempt stays in flight.
   void renew(TrialIndex trial);
 
-  // A listing of the engine begins. It need not contain attempts that are first seen from here on.
+  // A listing of the engine begins. Attempts that are first seen after this call may be missing from the
+  // listing.
   void begin_listing() { ++listings_; }
   void first_seen(TrialIndex trial) { attempts_[trial].listings = listings_; }
-  // True if the listing that began last must contain the running attempt.
+  // True if the running attempt must be in the listing that began last.
   [[nodiscard]] bool must_be_listed(TrialIndex trial) const { return attempts_[trial].listings < listings_; }
 
   void start_sent(TrialIndex trial);
@@ -56,7 +57,7 @@ class Attempts {
   }
   void set_stop_cause(TrialIndex trial, Cause cause);
   void clear_stop_cause(TrialIndex trial);
-  // Attempts with a stop cause.
+  // Returns the number of attempts with a stop cause.
   [[nodiscard]] std::size_t stopping() const { return stopping_; }
 
  private:

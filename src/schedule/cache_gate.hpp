@@ -1,6 +1,6 @@
 #pragma once
-// Trials with `cache`: an equal trial that has succeeded before is looked up before they start, and services
-// wait for all lookups, since they may not be needed.
+// Cache lookups of trials with `cache`. Such a trial starts only after the lookup of an equal trial. Services
+// wait for all lookups, because the trials that need them may be skipped.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,30 +11,31 @@
 
 namespace combu::schedule {
 
-// The references outlive it.
+// The referenced objects must outlive this object.
 class CacheGate {
  public:
-  // `is_enabled`: false if no trial is looked up.
+  // If `is_enabled` is false, no trial is looked up.
   CacheGate(const TrialTable& trials, const Plan& plan, bool is_enabled);
 
-  // True if the trial has a lookup still to come. Trials whose end is not awaited have none.
+  // True if the trial's lookup has not been sent. False for trials whose end the run does not wait for: these
+  // are not looked up.
   [[nodiscard]] bool needs_lookup(TrialIndex trial) const;
-  // True if all that goes into the trial is known: the trials that it has inputs of have succeeded.
+  // True if all trials from which the trial gets inputs have succeeded.
   [[nodiscard]] bool are_inputs_known(TrialIndex trial) const;
-  // Waiting dependents of a succeeded trial whose lookup can begin.
+  // Returns the waiting dependents of `succeeded` that can be looked up.
   [[nodiscard]] std::vector<TrialIndex> next_lookups(TrialIndex succeeded) const;
-  // No lookup for this trial.
+  // The trial starts without a lookup.
   void skip_lookup(TrialIndex trial) { rows_[trial] = Lookup::done; }
-  // The trial begins as if there had been no attempt.
+  // Forgets the lookup: the trial begins as if there had been no attempt.
   void reset(TrialIndex trial) { rows_[trial] = Lookup::none; }
 
   void sent(TrialIndex trial);
-  // True if a lookup was in flight.
+  // The lookup is answered. Returns false if none was in flight.
   bool answered(TrialIndex trial);
   [[nodiscard]] bool is_in_flight(TrialIndex trial) const { return rows_[trial] == Lookup::in_flight; }
   [[nodiscard]] std::size_t in_flight() const { return in_flight_; }
 
-  // The trial is ready, but waits for all lookups.
+  // Keeps a ready trial until release(), which follows when no lookup is in flight.
   void hold(TrialIndex trial) { held_.push_back(trial); }
   [[nodiscard]] std::vector<TrialIndex> release();
 

@@ -1,5 +1,6 @@
 #pragma once
-// One trial of each shape goes first, and the others wait until it has succeeded (Experiment::canary).
+// Canaries (Experiment::canary): the first trial of each shape starts alone; the others wait until it has
+// succeeded.
 
 #include <cstdint>
 #include <functional>
@@ -13,28 +14,30 @@ namespace combu::schedule {
 
 class Canaries {
  public:
-  // `ends`: whether the end of a trial is waited for. Of one whose end is not, no success could be.
+  // `ends` returns true if the run waits for the trial's end. Other trials need no canary, because their
+  // success is never observed.
   Canaries(const Experiment& experiment, const std::function<bool(TrialIndex)>& ends);
 
-  // Whether a trial that is ready may start: as long as none of its shape has, and when one has succeeded.
-  // Others are kept until passed() or failed() gives them back.
+  // True if the ready trial may start: no trial of its shape has been started, or one has succeeded. While
+  // the canary is under way, other trials are kept until passed(), failed() or withdrawn() returns them.
   [[nodiscard]] bool admit(TrialIndex trial);
-  // The first trial of its shape that is started becomes its canary. Returns the trials that were admitted
-  // before, the canary among them; the others are kept from here on.
+  // A trial is started. If it is the first one of its shape, it becomes the canary, and the other trials of
+  // the shape are kept. Returns the trials admitted so far, including the canary; empty for later trials.
   [[nodiscard]] std::vector<TrialIndex> started(TrialIndex trial);
-  // The canary whose success the trial waits for.
+  // Returns the canary whose success the trial waits for; nullopt if the trial does not wait.
   [[nodiscard]] std::optional<TrialIndex> awaited_by(TrialIndex trial) const;
-  // The failed canary of the trial's shape.
+  // Returns the failed canary of the trial's shape; nullopt if there is none.
   [[nodiscard]] std::optional<TrialIndex> failed_of(TrialIndex trial) const;
 
-  // A trial has succeeded that need not have been its shape's canary: there need be none any more. Gives
-  // those that waited for it.
+  // A trial succeeded, which need not be the canary. Its shape needs no canary; returns the trials that
+  // waited.
   std::vector<TrialIndex> pass(TrialIndex trial);
 
-  // A trial has succeeded, or failed for good. Gives those that waited for it when it was a canary.
+  // A trial succeeded, or failed for good. If it was a canary, returns the trials that waited for it.
   [[nodiscard]] std::vector<TrialIndex> passed(TrialIndex trial);
   [[nodiscard]] std::vector<TrialIndex> failed(TrialIndex trial);
-  // A trial is over by what says nothing of its shape: another is to be the canary.
+  // A trial ended for a reason unrelated to its shape. If it was a canary, returns the trials that waited.
+  // After this call, the next trial that starts becomes the canary.
   [[nodiscard]] std::vector<TrialIndex> withdrawn(TrialIndex trial);
 
  private:
@@ -42,9 +45,10 @@ class Canaries {
   struct Shape {
     Stand stand = Stand::unknown;
     TrialIndex canary = 0;
-    std::vector<TrialIndex> kept;  // of an unknown one: those that were admitted
+    std::vector<TrialIndex> kept;  // trials that wait; if `unknown`: the admitted trials
   };
-  // Nothing, unless the trial is the canary of its shape.
+  // Sets the state of the trial's shape and returns the kept trials. Does nothing if the trial is not the
+  // canary.
   [[nodiscard]] std::vector<TrialIndex> settle(TrialIndex trial, Stand stand);
 
   std::vector<Shape> shapes_;

@@ -18,7 +18,8 @@ namespace combu {
 
 namespace {
 
-// What of a kind there is to give; where none is left of one that is asked for, that is said.
+// Returns the CPUs and memory of `capacity` for a message. Also names a requested resource of which there is
+// none.
 std::string given_text(const Slots& asked, const Slots& capacity) {
   std::string text;
   if (capacity.cpus > Cpus{}) {
@@ -36,7 +37,8 @@ std::string given_text(const Slots& asked, const Slots& capacity) {
   return text.empty() ? "nothing" : text;
 }
 
-// A UUID that is not known may be of any of them.
+// Returns the GPUs for a message. If no GPU has a requested id and no UUIDs are known, the text says so: the
+// id may be a UUID of any GPU.
 std::string given_text(const GpuWish& asked, std::span<const Gpu> gpus) {
   const bool all_called = std::ranges::all_of(asked.ids, [&](const std::string& id) {
     return std::ranges::any_of(gpus, [&](const Gpu& gpu) { return is_called(gpu, id); });
@@ -46,7 +48,7 @@ std::string given_text(const GpuWish& asked, std::span<const Gpu> gpus) {
          (all_called || any_uuid || gpus.empty() ? "" : ", whose UUIDs are not known,");
 }
 
-// Those with slots, as they run beside trials.
+// The services that need slots, and which of them run beside a trial.
 class Services {
  public:
   explicit Services(const Experiment& experiment) {
@@ -64,14 +66,15 @@ class Services {
   [[nodiscard]] bool none() const { return all_.empty(); }
   [[nodiscard]] const std::vector<const Trial*>& all() const { return all_; }
 
-  // As they all run when none is stopped.
+  // Returns the services beside `trial` if no service is ever stopped.
   [[nodiscard]] std::vector<const Trial*> all_beside(const Trial& trial) const {
     std::vector<const Trial*> company = all_;
     std::erase(company, &trial);
     return company;
   }
 
-  // What it depends on, what that depends on, and what stands as long as the run does.
+  // Returns the services beside `trial`: its dependencies, the dependencies of those, and the services that
+  // run as long as the run.
   [[nodiscard]] std::vector<const Trial*> beside(const Trial& trial) const {
     if (services_.empty()) return {};
     std::vector<const Trial*> company;
@@ -98,7 +101,7 @@ class Services {
   std::vector<const Trial*> all_;
 };
 
-// All of them together.
+// The slots of several trials, added up.
 struct Together {
   Slots slots;
   std::vector<const GpuWish*> gpus;
@@ -134,7 +137,7 @@ std::vector<Error> check_slots(const Experiment& experiment, const Slots& capaci
     const Trial* first;
     std::size_t more;
   };
-  std::map<std::string, std::size_t> place_of;  // by its words: thousands may want the same
+  std::map<std::string, std::size_t> place_of;  // by message: thousands of trials may have the same one
   std::vector<std::pair<std::string, Refusal>> refusals;
   const auto refuse = [&](const Trial& trial, const std::string& wanted, const std::string& given,
                           std::string_view remedy = "") {
@@ -168,7 +171,7 @@ std::vector<Error> check_slots(const Experiment& experiment, const Slots& capaci
     const Together together(all);
     return together.slots.fit(capacity) && schedule::can_match(together.gpus, gpus, capacity.gpus);
   };
-  // What it needs to run beside it must fit, too.
+  // The services that run beside the trial must fit, too.
   const auto check_with_services = [&](const Trial& trial) {
     const std::vector<const Trial*> company = services.beside(trial);
     if (!company.empty() && !fits_beside(trial, company)) return refuse_together(trial, company);

@@ -1,5 +1,5 @@
 #pragma once
-// Which dependencies of the trials are met, and which trials are blocked.
+// Tracks which dependencies are met, and which trials are blocked.
 
 #include <cstdint>
 #include <optional>
@@ -12,49 +12,49 @@
 
 namespace combu::schedule {
 
-// `trials` and `plan` outlive it.
+// `trials` and `plan` must outlive this object.
 class DependencyTracker {
  public:
   DependencyTracker(const TrialTable& trials, const Plan& plan);
 
   // ---- Conditions of one trial
 
-  // An attempt has run. True for the first time.
+  // An attempt has run. Returns true on the first call.
   bool set_started(TrialIndex trial);
-  // It has been healthy. True for the first time.
+  // The trial was healthy. Returns true on the first call.
   bool set_healthy(TrialIndex trial);
-  // Its health check failed before it ever passed.
+  // The health check failed before it ever passed.
   void set_unhealthy(TrialIndex trial) { rows_[trial].is_unhealthy = true; }
   [[nodiscard]] bool was_started(TrialIndex trial) const { return rows_[trial].was_started; }
   [[nodiscard]] bool was_healthy(TrialIndex trial) const { return rows_[trial].was_healthy; }
-  // Its next attempt begins as if there had been none.
+  // Forgets the conditions that earlier attempts met: the next attempt begins as if there had been none.
   void forget_attempts(TrialIndex trial);
 
   // ---- Its dependents
 
   // The condition of `trial` is met. Returns the waiting trials whose last unmet dependency this was.
   [[nodiscard]] std::vector<TrialIndex> meet(TrialIndex trial, Condition condition);
-  // Waiting trials that depend on this condition of `trial`.
+  // Returns the waiting trials that depend on this condition of `trial`.
   [[nodiscard]] std::vector<TrialIndex> waiting_for(TrialIndex trial, Condition condition) const;
-  // True if every trial that depends on it is over, also if there is none.
+  // True if every trial that depends on `trial` is over, or if there is none.
   [[nodiscard]] bool is_unused(TrialIndex trial) const { return rows_[trial].users == 0; }
 
   // ---- Its dependencies
 
   [[nodiscard]] bool are_met(TrialIndex trial) const { return rows_[trial].unmet == 0; }
-  // Those that are not met.
+  // Returns the dependencies that are not met.
   [[nodiscard]] std::vector<Edge> unmet(TrialIndex trial) const;
-  // The first of its dependencies that can never be met.
+  // Returns the first dependency that can never be met; nullopt if there is none.
   [[nodiscard]] std::optional<Edge> unreachable(TrialIndex trial) const;
   // The trial is over. Returns its dependencies that no other trial uses.
   [[nodiscard]] std::vector<TrialIndex> release(TrialIndex trial);
 
   // ---- Blocked trials
 
-  // `trial` is blocked by `need`. Returns the root: the trial at the head of the chain of causes.
+  // `trial` is blocked by `need`. Returns the root: the trial that started the chain of blocked trials.
   TrialIndex block(TrialIndex trial, TrialIndex need);
   void set_root(TrialIndex trial, TrialIndex root) { roots_.emplace(trial, root); }
-  // For a person: why a trial is blocked whose dependency can never be met.
+  // Returns the reason, for users, of a trial that is blocked because the dependency can never be met.
   [[nodiscard]] std::string reason(const Edge& need) const;
 
  private:

@@ -1,4 +1,4 @@
-// Why a trial does not start.
+// Explains why a trial does not start.
 
 #include <algorithm>
 #include <utility>
@@ -30,7 +30,7 @@ namespace combu {
 
 namespace {
 
-// False for kinds that depend on what only the process that drives the run knows.
+// False for obstacles that only the process that drives the run can know.
 bool is_known_obstacle(Explanation::Kind kind) {
   using Kind = Explanation::Kind;
   return kind == Kind::dependencies || kind == Kind::canary || kind == Kind::paused || kind == Kind::place ||
@@ -48,7 +48,7 @@ bool are_starts_at_limit(const RunSituation& situation) {
 
 }  // namespace
 
-// The planner starts nothing: no start may be in flight.
+// `starts_in_flight_max` is 0, so that this planner starts nothing.
 Explanation explain(const RunSituation& situation, TrialIndex trial) {
   PlannerOptions options{
       .capacity = situation.capacity, .restored = situation.restored, .began_at = situation.now};
@@ -66,7 +66,7 @@ Explanation explain(const RunSituation& situation, TrialIndex trial) {
   if (is_known_obstacle(why.kind)) return why;
   const bool wants = wants_slots(situation.experiment.trials[trial]);
   if (wants && !situation.capacity) return {.kind = Explanation::Kind::slots};
-  // Without slots only another start can be in a trial's way.
+  // Only the limit of starts in flight can delay a trial without slots.
   if (!wants || are_starts_at_limit(situation)) return {.kind = Explanation::Kind::starts};
   return why;
 }

@@ -30,7 +30,7 @@ void FailurePolicy::count(TrialIndex trial, Cause cause) {
 }
 
 Seconds FailurePolicy::pause(TrialIndex trial, Cause cause) const {
-  // A host that is back is tried at once.
+  // The host is back, so the next attempt starts at once.
   if (cause == Cause::host_lost) return Seconds(0);
   return pause_after(trials_.trial(trial).retries, rows_[trial].failures);
 }

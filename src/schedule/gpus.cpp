@@ -32,7 +32,8 @@ std::size_t count_of(const GpuWish& wish, const std::vector<const Gpu*>& meant) 
   return wish.all ? std::max<std::size_t>(meant.size(), 1) : wish.count;
 }
 
-// So many places out of `size`, in the order of words; false after the last.
+// Advances `places` to the next combination of indices below `size`, in lexicographic order. Returns false
+// after the last one.
 bool next_choice(std::vector<std::size_t>& places, std::size_t size) {
   for (std::size_t i = places.size(); i-- > 0;) {
     if (places[i] + places.size() - i == size) continue;
@@ -70,10 +71,10 @@ std::optional<std::vector<std::string>> choose(const GpuWish& wish, std::span<co
   return std::nullopt;
 }
 
-// By augmenting paths: whoever comes later makes those before move on to others of theirs.
+// Bipartite matching by augmenting paths: a later seeker may move earlier ones to other GPUs.
 bool can_match(const std::vector<const GpuWish*>& wishes, std::span<const Gpu> gpus,
                const std::vector<std::string>& free) {
-  std::vector<const GpuWish*> seekers;  // one for each GPU that is wished for
+  std::vector<const GpuWish*> seekers;  // one for each requested GPU
   for (const GpuWish* wish : wishes) {
     const std::size_t count = wish->empty() ? 0 : count_of(*wish, all_meant(*wish, gpus));
     if (count + seekers.size() > free.size()) return false;

@@ -1,5 +1,5 @@
 #pragma once
-// Which GPUs a trial may have.
+// Chooses the GPUs of a trial.
 
 #include <functional>
 #include <optional>
@@ -12,22 +12,22 @@
 
 namespace combu::schedule {
 
-// Whether the trial could do with this one.
+// True if the GPU fulfils the wish.
 [[nodiscard]] bool is_meant(const GpuWish& wish, const Gpu& gpu);
 
-// The ids of those that fulfil the wish out of `free`: the ones with the least memory, so that the larger are
-// left for who needs them; among equals the first of `gpus`. Those that `spared` could do with come last.
-// Of such choices the first that `suits`. nullopt when there are not enough.
+// Returns the ids of GPUs out of `free` that fulfil the wish; nullopt if there are too few or `suits` accepts
+// no choice. GPUs that `spared` could use come last. Then the least memory comes first, to keep large GPUs
+// free; then the order of `gpus`. If `suits` is given, returns the first choice for which it returns true.
 using Suits = std::function<bool(const std::vector<std::string>&)>;
 [[nodiscard]] std::optional<std::vector<std::string>> choose(const GpuWish& wish, std::span<const Gpu> gpus,
                                                              const std::vector<std::string>& free,
                                                              const GpuWish& spared, const Suits& suits = {});
 
-// Whether each of the wishes can have its own out of `free`.
+// True if all wishes can be fulfilled at once out of `free`.
 [[nodiscard]] bool can_match(const std::vector<const GpuWish*>& wishes, std::span<const Gpu> gpus,
                              const std::vector<std::string>& free);
 
-// "2 GPUs (0: NVIDIA H100, 80 GiB; 1: of unknown kind and memory)", for a message.
+// Returns text for a message: "2 GPUs (0: NVIDIA H100, 80 GiB; 1: of unknown kind, memory unknown)".
 [[nodiscard]] std::string gpus_text(std::span<const Gpu> gpus);
 
 }  // namespace combu::schedule

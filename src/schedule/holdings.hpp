@@ -1,5 +1,5 @@
 #pragma once
-// Who holds what of the engine's slots, and what is left.
+// Tracks which attempts hold the engine's slots, and which slots are free.
 
 #include <deque>
 #include <optional>
@@ -18,7 +18,7 @@ namespace combu::schedule {
 
 class Holdings {
  public:
-  // `capacity`: nullopt when slots are not counted: then everything is free.
+  // `capacity`: nullopt if slots are not counted; all slots then count as free.
   Holdings(std::optional<Slots> capacity, std::vector<Gpu> gpus)
       : capacity_(std::move(capacity)), gpus_(std::move(gpus)) {
     count_free();
@@ -26,40 +26,43 @@ class Holdings {
 
   // ---- This run's attempts
 
-  // Until give_back(). `may_stay`: it need not end when the run's work is done.
+  // The trial holds `slots` until give_back(). `may_stay`: it may run on when the run's work is done.
   void take(TrialIndex trial, Slots slots, bool may_stay);
   void give_back(TrialIndex trial);
-  // It turns out to have these.
+  // Replaces the GPUs that the trial holds by the GPUs that the engine reports.
   void correct_gpus(TrialIndex trial, const std::vector<std::string>& gpus, bool may_stay);
   [[nodiscard]] const Slots& held() const { return held_; }
   [[nodiscard]] Slots held_by(TrialIndex trial) const;
 
   // ---- Other runs' attempts
 
-  // From here on only those count that are seen. Until then nobody takes slots.
+  // A listing begins: slots of other runs' attempts are counted anew. Before the first listing no slots are
+  // free.
   void begin_listing();
-  // Of a listing, which is the truth.
+  // Counts an attempt of another run in a listing. A listing overrides earlier events.
   void see_listed(const Observation& observation);
-  // What it holds is not free. One that has ended never runs again, whatever is told late.
+  // Counts an attempt of another run. Its slots are held while it runs. Late events do not revive an attempt
+  // that has ended.
   void see_other(const Observation& observation);
-  // Its slots are not free, whether it runs or not; false when that is known. Is called off by
-  // forget_claim(), the oldest first, unless it has been seen to run.
+  // Counts the slots of an attempt that has claimed GPUs, even if it does not run yet. Returns false if they
+  // are counted already, or if the attempt is over. forget_claim() ends the oldest claim, unless its attempt
+  // has been seen to run.
   [[nodiscard]] bool see_claim(const Observation& claimant);
   void forget_claim();
   [[nodiscard]] const Slots& held_by_others() const { return held_by_others_; }
 
-  // ---- What is left
+  // ---- Free slots
 
   [[nodiscard]] bool are_counted() const { return capacity_.has_value(); }
-  // Whether the head of a line may have what it wants.
+  // True if the slots of the line are free.
   [[nodiscard]] bool is_free(const ReadyLines::Line& line) const;
-  // Whether it could when this run's trials are over, but for those that may stay.
+  // True if the slots of the line will be free when only the trials of this run that may stay are left.
   [[nodiscard]] bool is_free_in_time(const ReadyLines::Line& line) const;
-  // Whether `first`, which does not fit now, would wait longer after a start from `line`.
+  // True if a start from `line` would delay `first`, whose slots are not free.
   [[nodiscard]] bool holds_up(const ReadyLines::Line& line, const ReadyLines::Line& first) const;
-  // What is free when this run's trials are over, but for those that may stay.
+  // Returns the slots that are free when only the trials of this run that may stay are left.
   [[nodiscard]] Slots left_in_time() const;
-  // Out of what is free, as choose() has it.
+  // Chooses GPUs out of the free ones; see choose().
   [[nodiscard]] std::optional<std::vector<std::string>> choose_gpus(const GpuWish& wish,
                                                                     const GpuWish& spared,
                                                                     const Suits& suits) const;
@@ -73,7 +76,7 @@ class Holdings {
     Slots slots;
     bool is_claim = false;  // it has not been seen to run
     bool is_over = false;
-    bool was_listed = false;  // there has been a listing since it was over
+    bool was_listed = false;  // a listing has begun since it was over
   };
   void count(const Own& own);
   void discount(const Own& own);
@@ -83,11 +86,11 @@ class Holdings {
 
   std::optional<Slots> capacity_;
   std::vector<Gpu> gpus_;
-  std::unordered_map<TrialIndex, Own> own_;  // of those that hold any
+  std::unordered_map<TrialIndex, Own> own_;  // trials that hold slots
   Slots held_;
   Slots held_by_stayers_;
   std::unordered_map<std::string, Other> others_;  // by the engine's id
-  std::deque<std::string> claims_;                 // the oldest first
+  std::deque<std::string> claims_;                 // oldest first
   Slots held_by_others_;
   Slots free_;
   bool others_known_ = false;

@@ -1,4 +1,4 @@
-// The end of a run whose containers a person has removed.
+// Ends the trials of a run whose containers a person has removed.
 
 #include <utility>
 #include <vector>
@@ -12,14 +12,14 @@ void Lifecycle::kill(const std::vector<TrialIndex>& kept) {
   failures.halt("the run was killed");
   std::vector<bool> is_kept(trials.size());
   for (const TrialIndex trial : kept) is_kept[trial] = true;
-  // All of them before the effects on others, so that each has the kill as its reason.
+  // All trials end before the effects on others, so that each gets the kill as its reason.
   defer_spreading();
   for (TrialIndex trial = 0; trial < trials.size(); ++trial)
     if (!is_kept[trial] && !is_over(trials.state(trial))) end_killed(trial);
   spread_all();
 }
 
-// A trial whose last attempt failed by itself keeps this end and its reason.
+// A trial whose last attempt failed by itself keeps the cause and reason of that failure.
 void Lifecycle::end_killed(TrialIndex trial) {
   const TrialState state = trials.state(trial);
   if (const Fact* failure = failures.last(trial)) {
@@ -41,7 +41,7 @@ void Lifecycle::end_killed(TrialIndex trial) {
   } else if (is_alive(state)) {
     finish(
         {.trial = trial, .state = TrialState::stopped, .cause = Cause::stopped, .reason = "removed by kill"});
-  } else {  // it retries, and the end of its last attempt is not known
+  } else {  // retrying, and the end of the last attempt is not known
     finish({.trial = trial, .state = TrialState::stopped});
   }
 }

@@ -10,11 +10,12 @@
 namespace combu::schedule {
 namespace {
 
-// Tries to collect outputs, with pauses of ten minutes in all. After so many nobody stays for them alone.
+// Number of tries to collect outputs; their pauses add up to ten minutes. After the last one, the run's owner
+// does not stay only for outputs.
 constexpr int k_collect_tries_max = 15;
 
 // An engine that shuts down stops its containers within ten to fifteen seconds (moby: daemon/config,
-// DefaultShutdownTimeout), and a run bears its absence for a minute (RetryPolicy::give_up).
+// DefaultShutdownTimeout). A run tolerates an unreachable engine for one minute (RetryPolicy::give_up).
 constexpr Seconds k_verdict_after{75};
 
 void set_reason(AttemptEnd& end, EndReason reason) {
@@ -168,7 +169,7 @@ void Lifecycle::fail_attempt(TrialIndex trial, AttemptEnd end) {
   settle(trial, std::move(end));
 }
 
-// Nothing is collected from an attempt that never ran, or whose container was removed.
+// Collects nothing from an attempt that never ran, or whose container was removed.
 void Lifecycle::settle(TrialIndex trial, AttemptEnd end) {
   const bool can_collect = trials.state(trial) == TrialState::running && end.exit_code;
   const bool failed = end.as == TrialState::failed;
@@ -199,7 +200,7 @@ void Lifecycle::vanish(TrialIndex trial, std::string reason) {
   if (attempts[trial].is_service_stop) {
     finish({.trial = trial, .state = TrialState::stopped});
   } else {
-    // A reason that is given says more than that the run's deadline has passed.
+    // A given reason is more specific than the run's deadline.
     if (!reason.empty() && !departs(trial) && attempts[trial].stop_cause == Cause::stopped)
       attempts.clear_stop_cause(trial);
     fail_attempt(trial, {.cause = Cause::stopped, .exit_code = std::nullopt, .reason = std::move(reason)});
@@ -220,7 +221,7 @@ void Lifecycle::depart(TrialIndex trial, std::optional<int> exit_code) {
   }
 }
 
-// The trial waits as if it had never been started. `end`: of its attempt.
+// The trial waits as if it had never been started. `end` is the end of its attempt.
 void Lifecycle::begin_anew(Fact end) {
   const TrialIndex trial = end.trial;
   give_back_slots(trial);
@@ -251,7 +252,7 @@ void Lifecycle::collect_trial_outputs(TrialIndex trial, AttemptEnd end) {
   const bool failed = end.as == TrialState::failed;
   give_back_slots(trial);
   report_collecting(trial, end, "");
-  end.at.reset();  // the next fact is of the time when the outputs are collected
+  end.at.reset();  // the next fact has the time at which the outputs are collected
   collect({.trial = trial, .tail = failed, .outputs = true, .failed = failed});
   outputs.begin(trial, std::move(end));
 }
@@ -310,7 +311,8 @@ void Lifecycle::retry(TrialIndex trial, const AttemptEnd& end) {
   next_attempt(trial, pause);
 }
 
-// Its verdict comes with the next break of the engine's connection, or when there is none.
+// The verdict comes with the next break of the connection to the engine, or after k_verdict_after without
+// one.
 void Lifecycle::await_verdict(TrialIndex trial, const AttemptEnd& end) {
   give_back_slots(trial);
   report_retrying(trial, end, Next::verdict, Seconds(0));
@@ -388,7 +390,7 @@ void Lifecycle::fail(Fact fact) {
   halt_after_failures();
 }
 
-// The trial is over. The effects on others are queued, not done by recursion: a chain may be long.
+// The trial is over. The effects on others are queued instead of using recursion, because chains may be long.
 void Lifecycle::finish(Fact fact) {
   const TrialIndex trial = fact.trial;
   give_back_slots(trial);
@@ -413,11 +415,11 @@ void Lifecycle::spread_all() {
   spreading_ = false;
 }
 
-// The effects of a trial's end on its dependents and its dependencies.
+// Applies the effects of a trial's end to its dependents and its dependencies.
 void Lifecycle::spread(const Over& end) {
   const TrialIndex trial = end.trial;
   const TrialState state = trials.state(trial);
-  // Also if it never ran: a trial that waits for the end of others works with what there is.
+  // `finished` is met even if the trial never ran. Its dependents use the outputs that exist.
   meet(trial, Condition::finished);
   if (has_succeeded(state)) {
     meet(trial, Condition::succeeded);
@@ -433,7 +435,8 @@ void Lifecycle::spread(const Over& end) {
   for (const TrialIndex need : dependencies.release(trial)) stop_when_unused(need);
 }
 
-// A condition that no attempt has met: a skipped trial meets it, any other end never will.
+// Handles a condition that no attempt has met. A skipped trial meets it; after any other end it can never be
+// met.
 void Lifecycle::spread_unmet(TrialIndex trial, Condition condition, bool is_met) {
   if (is_met) return;
   if (trials.state(trial) == TrialState::skipped) {
@@ -443,7 +446,7 @@ void Lifecycle::spread_unmet(TrialIndex trial, Condition condition, bool is_met)
   }
 }
 
-// The effects of a canary's end on the trials that waited for it.
+// Applies the effects of a canary's end to the trials that waited for it.
 void Lifecycle::spread_to_shape(const Over& end) {
   const TrialIndex trial = end.trial;
   const TrialState state = trials.state(trial);
@@ -498,7 +501,7 @@ void Lifecycle::begin_lookups() {
   }
 }
 
-// Services that no trial needs any more are not started.
+// Services that no trial needs are not started.
 void Lifecycle::release_held() {
   for (const TrialIndex trial : lookups.release()) {
     if (trials.state(trial) != TrialState::waiting || !dependencies.are_met(trial)) continue;

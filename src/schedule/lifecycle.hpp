@@ -1,7 +1,7 @@
 #pragma once
-// The transitions of the trials: from ready to started, to the end of an attempt, to a retry or the end of
-// the trial, and what each means for other trials. The mediator of the planner: each part owns its state and
-// knows no other part; Planner::Impl, which handles the events, calls transitions here and reads the parts.
+// The transitions of the trials: start, end of an attempt, retry, end of the trial, and the effects on other
+// trials. Lifecycle is the planner's mediator: each part owns its state and does not know the other parts.
+// Planner::Impl handles the events, calls these transitions and reads the parts.
 
 #include <optional>
 #include <string>
@@ -26,7 +26,7 @@
 
 namespace combu::schedule {
 
-// `experiment` and `plan` outlive it.
+// `experiment` and `plan` must outlive this object.
 class Lifecycle {
  public:
   Lifecycle(const Experiment& experiment, const Plan& plan, PlannerOptions options);
@@ -40,7 +40,8 @@ class Lifecycle {
   void start_ready_trials(const Settings& settings);
   // The engine has answered a start.
   void answer_start(TrialIndex trial);
-  // Nothing has been started. Returns false if the attempt was to be stopped, and has failed by this.
+  // Nothing has been started: frees the slots and reports `ready`. Returns false if the trial is not
+  // `starting`, or if a pending stop makes the attempt fail.
   bool take_back_slots(TrialIndex trial);
   void take_back_start(TrialIndex trial);
   void take_slots(TrialIndex trial, const Slots& slots);
@@ -51,18 +52,18 @@ class Lifecycle {
   void begin_to_run(TrialIndex trial);
   void become_healthy(TrialIndex trial);
   void become_unhealthy(TrialIndex trial);
-  // A condition of the trial is met for its dependents.
+  // The trial meets the condition for its dependents.
   void meet(TrialIndex trial, Condition condition);
 
   // ---- The end of an attempt
 
-  // `end.reason`: empty for that of the cause.
+  // If `end.reason` is empty, the cause determines the reason.
   void fail_attempt(TrialIndex trial, AttemptEnd end);
-  // Collects the outputs if there are any, and then goes on with the trial.
+  // Collects the outputs if there are any, and then concludes the attempt.
   void settle(TrialIndex trial, AttemptEnd end);
-  // The attempt's container was removed. `reason`: empty for that of a stop.
+  // The attempt's container was removed. If `reason` is empty, the stop cause determines it.
   void vanish(TrialIndex trial, std::string reason);
-  // The attempt that was stopped for the edited file is over.
+  // The attempt that was stopped after an edit of the file is over.
   void depart(TrialIndex trial, std::optional<int> exit_code);
   [[nodiscard]] bool departs(TrialIndex trial) const { return departures.contains(trial); }
 
@@ -70,8 +71,8 @@ class Lifecycle {
 
   void collect_trial_outputs(TrialIndex trial, AttemptEnd end);
   void finish_collecting(TrialIndex trial, const std::string& fault);
-  // The outputs could not be collected, for a reason that may pass. Returns false if nobody should stay for
-  // further tries.
+  // The outputs could not be collected, for a reason that may pass. Returns false if the owner should not
+  // stay for further tries.
   [[nodiscard]] bool collect_again(TrialIndex trial, const std::string& fault);
   void retry_collecting(TrialIndex trial);
 
@@ -80,9 +81,9 @@ class Lifecycle {
   void count_failure(TrialIndex trial, Cause cause);
   void next_attempt(TrialIndex trial, Seconds pause);
   void retry_when_possible(TrialIndex trial);
-  // The engine was away: it stopped the attempts that ended just before.
+  // The engine was unreachable: attempts that ended just before count as stopped by it.
   void blame_engine();
-  // A retry that does not start at once is reported as ready, for a later process.
+  // Reports retries that do not start in this step as `ready`, for a later process.
   void report_waiting_retries();
 
   // ---- Stops
@@ -101,30 +102,30 @@ class Lifecycle {
 
   void fail(TrialIndex trial, const AttemptEnd& end, Next next = Next::none);
   void fail(Fact fact);
-  // The last failure is final: no other attempt follows.
+  // The last failure is final: no attempt follows.
   void fail_finally(TrialIndex trial, const std::string& why);
   void finish(Fact fact);
-  // Ends of trials take effect on others only at the next spread_all().
+  // Delays the effects of ended trials on others until spread_all().
   void defer_spreading() { spreading_ = true; }
   void spread_all();
 
   // ---- Cache lookups
 
   void begin_lookups();
-  // No lookup is in flight any more: held services are started, unless no trial needs them.
+  // No lookup is in flight: starts the held services, except services that no trial needs.
   void release_held();
 
   // ---- Kill
 
-  // The run's containers are gone, but for those of `kept`.
+  // A person has removed the run's containers, except those of `kept`.
   void kill(const std::vector<TrialIndex>& kept);
 
   // ---- Explanations
 
-  // Why the next start_ready_trials() would not start the trial.
+  // Returns why the next start_ready_trials() would not start the trial.
   [[nodiscard]] Explanation explain(TrialIndex trial, const Settings& settings) const;
 
-  // True if nothing will end soon and free slots.
+  // True if nothing is under way whose end could free slots.
   [[nodiscard]] bool is_idle() const;
   void set_timer(Timer::Kind kind, TrialIndex trial, Seconds after, std::optional<Instant> since = {});
 
@@ -146,21 +147,21 @@ class Lifecycle {
   CacheGate lookups;
   Restoration restoration;
   Timers timers;
-  std::unordered_map<TrialIndex, Departure> departures;  // attempts that are stopped for the edited file
-  std::vector<Command> commands;                         // of the step
-  bool interrupted = false;                              // nothing starts, and no outputs are waited for
+  std::unordered_map<TrialIndex, Departure> departures;  // stopped after an edit of the file
+  std::vector<Command> commands;                         // commands of this step
+  bool interrupted = false;  // nothing starts, and the run does not wait for outputs
 
  private:
   struct Over {
     TrialIndex trial = 0;
-    bool is_of_shape = false;  // it failed as others of its shape would
+    bool is_of_shape = false;  // the failure may concern all trials of its shape
   };
 
   void start(TrialIndex trial, Slots slots);
   void conclude(TrialIndex trial, const AttemptEnd& end);
   void begin_anew(Fact end);
   void collect(CollectCommand command);
-  // `fault`: why its outputs could not be collected so far.
+  // `fault`: why the outputs could not be collected; empty before the first failed try.
   void report_collecting(TrialIndex trial, const AttemptEnd& end, const std::string& fault);
   void retry(TrialIndex trial, const AttemptEnd& end);
   void await_verdict(TrialIndex trial, const AttemptEnd& end);
@@ -168,7 +169,7 @@ class Lifecycle {
   void report_ready(TrialIndex trial);
   void block_dependents(TrialIndex trial, Condition condition);
   void block(TrialIndex trial, TrialIndex cause, std::string why);
-  // Nothing starts any more.
+  // Blocks the trial because nothing may start.
   void block_halted(TrialIndex trial);
   [[nodiscard]] std::string canary_text(TrialIndex canary) const;
   void spread(const Over& end);
@@ -182,8 +183,8 @@ class Lifecycle {
   void stop_service(TrialIndex trial);
   void end_killed(TrialIndex trial);
 
-  std::vector<TrialIndex> retried_;  // queued for a further attempt in this step
-  std::vector<Over> over_;           // trials whose end has not taken effect on others yet
+  std::vector<TrialIndex> retried_;  // trials queued for a retry in this step
+  std::vector<Over> over_;           // ended trials whose effects on others are pending
   bool spreading_ = false;
 };
 

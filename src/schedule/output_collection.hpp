@@ -1,6 +1,5 @@
 #pragma once
-// The outputs and logs that are being collected from ended attempts, and the trials that wait for their
-// outputs.
+// Tracks CollectCommands in flight, and the trials that wait for their outputs.
 
 #include <cstddef>
 #include <string>
@@ -13,7 +12,7 @@
 
 namespace combu::schedule {
 
-// `trials` outlives it.
+// `trials` must outlive this object.
 class OutputCollection {
  public:
   explicit OutputCollection(const TrialTable& trials) : trials_(trials) {}
@@ -21,7 +20,7 @@ class OutputCollection {
   // ---- CollectCommands
 
   void sent(TrialIndex trial) { in_flight_.insert(trial); }
-  // True if one was in flight.
+  // The command is answered. Returns false if none was in flight.
   bool answered(TrialIndex trial) { return in_flight_.erase(trial) != 0; }
   [[nodiscard]] bool is_in_flight(TrialIndex trial) const { return in_flight_.contains(trial); }
   [[nodiscard]] std::size_t in_flight() const { return in_flight_.size(); }
@@ -30,20 +29,20 @@ class OutputCollection {
 
   void begin(TrialIndex trial, AttemptEnd end) { ends_.insert_or_assign(trial, Waiting{std::move(end)}); }
   [[nodiscard]] const AttemptEnd& end_of(TrialIndex trial) const { return ends_.at(trial).end; }
-  // The outputs are collected, or cannot be, by a fault of the attempt (empty: none). Returns what the end of
-  // the attempt means now.
+  // The outputs are collected, or are missing by a fault of the attempt (empty: no fault). Returns the
+  // attempt's end, which the fault may turn into a failure.
   [[nodiscard]] AttemptEnd finish(TrialIndex trial, const std::string& fault);
-  // The outputs are collected no more. Returns the attempt's end.
+  // Gives up the outputs. Returns the attempt's end.
   [[nodiscard]] AttemptEnd abandon(TrialIndex trial);
-  // The outputs could not be collected, for a reason that may pass: a full disk, an engine that is away.
+  // The outputs could not be collected, for a reason that may pass: a full disk, or an unreachable engine.
   // Returns the pause before the next try.
   [[nodiscard]] Seconds retry(TrialIndex trial, const std::string& fault);
-  // Tries that failed.
+  // Returns the number of failed tries.
   [[nodiscard]] int tries(TrialIndex trial) const { return ends_.at(trial).tries; }
-  // The reason of the last failed try, as long as trials are collecting; empty if there is none.
+  // Returns the reason of the last failed try while trials are collecting; empty if no try failed.
   [[nodiscard]] const std::string& undelivered() const { return undelivered_; }
 
-  // The engine was away: attempts that were stopped just before were lost with it.
+  // The engine was unreachable: attempts that were stopped just before count as lost with it.
   void mark_lost();
 
  private:

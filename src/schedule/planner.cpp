@@ -1,4 +1,4 @@
-// The planner's events. lifecycle.hpp has the transitions that follow from them.
+// Handles the planner's events. Lifecycle has the transitions that follow from them.
 
 #include <fmt/format.h>
 
@@ -20,9 +20,10 @@ using schedule::AttemptEnd;
 using schedule::Restoration;
 using schedule::Timer;
 
-// Another run that holds a claim begins to run within a moment, or is dead.
+// Time for which another run's claim counts. Within this time its attempt begins to run, or its process is
+// dead.
 constexpr Seconds k_claim_believed{10};
-// Before a trial asks for slots again that it has lost to an attempt whose slots are known.
+// Pause before a trial asks again for slots that it lost to an attempt whose slots are counted already.
 constexpr Seconds k_place_after{1};
 
 }  // namespace
@@ -67,20 +68,21 @@ struct Planner::Impl {
     if (const auto* taken = std::get_if<TakenByOther>(&event.result))
       return lose_claim(event.trial, taken->holder);
     const Observation& seen = std::get<Running>(event.result).observation;
-    // An attempt that has ended already was started by an earlier call, whose answer was lost.
+    // If the attempt has ended already, an earlier call started it, and the answer to that call was lost.
     see(event.trial, seen, seen.phase == Phase::ended ? Break::was : Break::unknown);
     if (attempts.is_stopping(event.trial)) life.send_stop(event.trial);
   }
 
   void on(const StartFailed& event) {
     life.answer_start(event.trial);
-    // The engine's events may have shown that it runs although the answer was lost.
+    // The engine's events may have shown that the attempt runs although the answer was lost.
     const bool is_starting = trials.state(event.trial) == TrialState::starting;
-    // Given up since the run was interrupted: it stays `starting`, and the next process starts it again.
+    // combu gave up this start because of the interrupt. The trial stays `starting`, and the next process
+    // starts it again.
     if (is_starting && life.interrupted && !attempts.is_stopping(event.trial) &&
         event.error.kind() == ErrorKind::cancelled)
       return;
-    // It may begin to run yet.
+    // The attempt may still begin to run.
     if (attempts.is_stopping(event.trial)) life.send_stop(event.trial);
     if (is_starting)
       life.fail_attempt(event.trial,
@@ -93,7 +95,7 @@ struct Planner::Impl {
     attempts.stop_answered();
     const schedule::Attempt& attempt = attempts[event.trial];
     const bool is_meant = trials.attempt(event.trial) == event.attempt && attempts.is_stopping(event.trial);
-    // No event follows the stop of an attempt that the engine had not begun to run.
+    // The engine sends no event for the stop of an attempt that has not begun to run.
     if (trials.state(event.trial) == TrialState::starting && is_meant && !attempt.is_start_in_flight)
       life.fail_attempt(event.trial, {.cause = attempt.stop_cause, .exit_code = std::nullopt, .reason = {}});
   }
@@ -101,7 +103,7 @@ struct Planner::Impl {
   void on(const StopFailed& event) {
     attempts.stop_answered();
     if (trials.attempt(event.trial) != event.attempt || !is_alive(trials.state(event.trial))) return;
-    // It may live on: there must be no other attempt.
+    // The attempt may still run, so no other attempt may follow.
     schedule::EndReason end{fmt::format("could not be stopped: {}", event.error.message())};
     if (attempts.is_stopping(event.trial)) {
       const schedule::EndReason cause = life.stop_cause_reason(event.trial);
@@ -214,7 +216,7 @@ struct Planner::Impl {
                    .reason = std::string(reason_of(Departure::removed))});
   }
 
-  // Attempts alive beyond a lower limit live on.
+  // Attempts above a lowered limit keep running.
   void on(const Adjust& event) {
     settings.take(event);
     for (const std::string& name : event.stopping) {
@@ -226,30 +228,31 @@ struct Planner::Impl {
     }
   }
 
-  // ---- What an earlier process has left
+  // ---- Trials restored from an earlier process
 
-  // A trial that has begun is the canary of its shape, unless one has succeeded.
+  // A trial that has begun becomes the canary of its shape, unless another trial has succeeded.
   void restore_canaries() {
     if (!restoration.is_needed()) return;
     for (TrialIndex trial = 0; trial < trials.size(); ++trial)
       if (has_succeeded(restoration.restored(trial).state)) life.canaries.pass(trial);
     for (TrialIndex trial = 0; trial < trials.size(); ++trial) {
       const RestoredTrial& restored = restoration.restored(trial);
-      // A failed trial says nothing of one that a person retries, or that has been edited since.
+      // A failed trial does not become a failed canary. Trials of its shape may have been edited or reopened
+      // since.
       const bool is_tried = restoration.has_begun(trial) && !is_over(restored.state);
       if (is_tried && restored.departure == Departure::no) (void)life.canaries.started(trial);
     }
   }
 
   void restore_all() {
-    // The ends of trials take effect on others only when all states are restored.
+    // All states must be restored before ends of trials take effect on others.
     life.defer_spreading();
     for (TrialIndex trial = 0; trial < trials.size(); ++trial) restore(trial);
     life.spread_all();
     life.halt_after_failures();
   }
 
-  // Removes the facts of the restored trials that the record has.
+  // Removes the facts of restored trials that are on record.
   void end_restoring(std::vector<Fact>& facts) {
     std::erase_if(facts, [this](const Fact& fact) { return restoration.is_recorded(fact); });
     restoration.end();
@@ -275,7 +278,7 @@ struct Planner::Impl {
       }
       case Restoration::Way::fails: {
         schedule::EndReason end = life.failures.stop_reason(trial, restored.exit_code);
-        // No fail(): a halt would block the trials that are not restored yet.
+        // Not fail(): a halt would block the trials that are not restored yet.
         return life.finish({.trial = trial,
                             .state = TrialState::stopped,
                             .cause = Cause::stopped,
@@ -300,7 +303,7 @@ struct Planner::Impl {
     if (restored.was_healthy && life.dependencies.set_healthy(trial)) life.meet(trial, Condition::healthy);
   }
 
-  // The conditions that the departing attempt met say nothing of the next one.
+  // Conditions that the departing attempt met do not count for the next attempt.
   void restore_departure(TrialIndex trial, const RestoredTrial& restored) {
     if (restored.was_started) life.dependencies.set_started(trial);
     life.departures.emplace(trial, restored.departure);
@@ -323,7 +326,8 @@ struct Planner::Impl {
     }
   }
 
-  // The record may lack the facts of the last commands: the engine knows how far the trial has come.
+  // Facts of the last commands may be missing from the record. The engine's attempt shows how far the trial
+  // has come.
   void catch_up(TrialIndex trial, const Observation& observation) {
     if (!restoration.awaits_listing() || !is_alive(trials.state(trial)) ||
         observation.key.attempt <= trials.attempt(trial))
@@ -347,7 +351,7 @@ struct Planner::Impl {
 
   // ---- Observations
 
-  // The trial whose present attempt this is.
+  // Returns the trial whose current attempt the observation describes.
   [[nodiscard]] std::optional<TrialIndex> find(const Observation& observation) {
     const auto found = trials.find(observation.key.trial);
     if (!found) return std::nullopt;
@@ -355,34 +359,35 @@ struct Planner::Impl {
     return trials.attempt(*found) == observation.key.attempt ? found : std::nullopt;
   }
 
-  // The trial leaves its slots to `winner`, and waits for others, or for these to be free again.
+  // The trial lost its slots to `winner`, and waits for other slots or for the same ones.
   void lose_claim(TrialIndex trial, const Observation& winner) {
     if (trials.state(trial) != TrialState::starting) return;
     if (life.holdings.see_claim(winner)) {
       life.set_timer(Timer::Kind::claim, trial, k_claim_believed);
       life.take_back_start(trial);
     } else if (life.take_back_slots(trial)) {
-      // The engine's counts are not known here yet: at once the same slots would be chosen.
+      // The claim changed nothing in the holdings. An immediate retry would choose the same slots again.
       attempts[trial].queued_at = trials.now();
       life.set_timer(Timer::Kind::place, trial, k_place_after);
     }
   }
 
-  // `is_listed`: the sighting may be older than the last change.
+  // `is_listed`: the observation comes from a listing, and may be older than the last change.
   void see(TrialIndex trial, const Observation& observation, Break engine, bool is_listed = false) {
     const TrialState state = trials.state(trial);
     schedule::Attempt& attempt = attempts[trial];
     if (!is_alive(state)) return;
     if (observation.phase == Phase::created || attempt.inspected) return;
-    // A container that the engine could not start is made anew, and a late event may be of the first one.
+    // The engine creates a new container if the first one could not start. A late event may be about the
+    // first one.
     if (state == TrialState::running && !attempt.id.empty() && attempt.id != observation.id) return;
     if (observation.phase == Phase::gone) {
-      // While the start is in flight the engine may be removing the container of a lost call.
+      // While the start is in flight, the engine may be removing the container of a lost call.
       if (state == TrialState::running) life.vanish(trial, {});
       return;
     }
     attempt.id = observation.id;
-    // An attempt that an earlier process has started has its GPUs already.
+    // An attempt that an earlier process started has its GPUs already.
     if (!observation.slots.gpus.empty()) {
       life.holdings.correct_gpus(trial, observation.slots.gpus, !trials.is_awaited(trial));
       if (trials.trial(trial).service) life.room.started(trial, life.holdings.held_by(trial));
@@ -407,7 +412,7 @@ struct Planner::Impl {
 
   // ---- Ends of attempts
 
-  // An attempt with an unknown exit code has not been seen to succeed.
+  // An unknown exit code does not count as success.
   void end_attempt(TrialIndex trial, const Observation& observation, Break engine) {
     if (life.departs(trial)) return life.depart(trial, observation.exit_code);
     if (is_not_by_stop(trial, observation, engine)) attempts.clear_stop_cause(trial);
@@ -437,7 +442,8 @@ struct Planner::Impl {
     life.fail_attempt(trial, std::move(end));
   }
 
-  // True if the attempt ended by itself, or with its host, before its time was over: this may be learnt late.
+  // True if the attempt ended by itself or with its host before its time was over. The end may be observed
+  // after combu decided to stop the attempt.
   [[nodiscard]] bool is_not_by_stop(TrialIndex trial, const Observation& ended, Break engine) const {
     const schedule::Attempt& attempt = attempts[trial];
     if (engine == Break::was && ended.exit_code == schedule::k_exit_unknown) return true;
@@ -505,7 +511,7 @@ struct Planner::Impl {
     return life.until == Until::started || (trials.unfinished() == 0 && !is_any_service_to_stop());
   }
 
-  // A service that serves only trials that are left to run is left with them.
+  // A service that serves only trials that keep running keeps running with them.
   [[nodiscard]] bool is_any_service_to_stop() const {
     return std::ranges::any_of(trials.services(), [this](TrialIndex trial) {
       return trials.state(trial) == TrialState::running && life.dependencies.is_unused(trial);
@@ -524,7 +530,7 @@ struct Planner::Impl {
     trials.begin_step(time);
     if (!began_at) began_at = time;
     std::visit([this](const auto& one) { on(one); }, event);
-    // Attempts that ended in time while nothing watched are handled before their timers.
+    // Timers wait for the listing, so that attempts that ended in time while nothing watched come first.
     while (!restoration.awaits_listing()) {
       const auto timer = life.timers.take(time);
       if (!timer) break;
@@ -540,7 +546,7 @@ struct Planner::Impl {
   }
 
   RunId run;
-  std::optional<Instant> began_at;  // of the run; set by the first step
+  std::optional<Instant> began_at;  // start of the run; set by the first step
   Settings settings;
   schedule::Lifecycle life;
   schedule::TrialTable& trials = life.trials;

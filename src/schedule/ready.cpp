@@ -7,8 +7,8 @@
 namespace combu::schedule {
 namespace {
 
-// Fisher and Yates's, by hand: the library's shuffle may differ from one library to the next, and a seed is a
-// promise.
+// Fisher-Yates shuffle. std::shuffle is not used because its result differs between standard libraries, and a
+// seed must give the same order everywhere.
 std::vector<std::uint32_t> shuffled(std::size_t count, std::uint64_t seed) {
   std::vector<std::uint32_t> ranks(count);
   std::iota(ranks.begin(), ranks.end(), 0);

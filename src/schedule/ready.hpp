@@ -1,5 +1,5 @@
 #pragma once
-// The trials that are ready, in the order in which they may start.
+// The ready trials, in the order in which they may start.
 
 #include <compare>
 #include <cstddef>
@@ -17,16 +17,16 @@
 
 namespace combu::schedule {
 
-// All that want the same slots stand in one line, so that a look for one that fits costs as many steps as
-// there are different wishes, however many trials are ready.
+// Ready trials that need the same slots share one line. Finding a trial that fits therefore takes as many
+// steps as there are different needs, independent of the number of ready trials.
 class ReadyLines {
  public:
   explicit ReadyLines(const Experiment& experiment);
 
-  // `slots`: those of its next attempt, but for GPUs.
+  // `slots` of the trial's next attempt, without GPUs.
   void push(TrialIndex trial, const Slots& slots);
 
-  // The place of a trial among those that are ready: the least is the first.
+  // A trial's position among the ready trials. The least position starts first.
   struct Place {
     int priority = 0;
     std::uint32_t rank = 0;
@@ -34,7 +34,7 @@ class ReadyLines {
     [[nodiscard]] bool is_before(const Place& other) const {
       return priority != other.priority ? priority > other.priority : rank < other.rank;
     }
-    // For a queue that gives the greatest first.
+    // Reversed, because std::priority_queue returns the greatest element first.
     bool operator<(const Place& other) const { return other.is_before(*this); }
   };
   [[nodiscard]] Place place_of(TrialIndex trial) const;
@@ -43,11 +43,11 @@ class ReadyLines {
     GpuWish gpus;
     bool service = false;
     std::priority_queue<Place> places;
-    std::optional<TrialIndex> overtaken = {};  // its head when it was passed over last, and how many have
-    std::size_t overtakes = 0;                 // started in its stead
+    std::optional<TrialIndex> overtaken = {};  // the head for which `overtakes` counts
+    std::size_t overtakes = 0;                 // starts in place of this head
   };
 
-  // Lines in the order of their heads.
+  // Orders the lines by their heads.
   struct HeadBefore {
     bool operator()(const std::pair<Place, std::size_t>& one,
                     const std::pair<Place, std::size_t>& other) const {
@@ -61,17 +61,17 @@ class ReadyLines {
   [[nodiscard]] Cursor begin() const { return order_.begin(); }
   [[nodiscard]] Cursor end() const { return order_.end(); }
   [[nodiscard]] Line& at(Cursor cursor) { return lines_[cursor->second]; }
-  // Takes the line's head off. Returns the line that comes next in the order, which may be the same line with
+  // Removes the line's head. Returns the line that comes next in the order, which may be the same line with
   // its next head.
   Cursor drop_head(Cursor cursor);
-  // Takes the line's head off, and returns it.
+  // Removes the line's head and returns it.
   TrialIndex pop(Line& line);
 
  private:
   using Wish = std::tuple<Cpus, Bytes, GpuWish, bool>;
 
   const Experiment& experiment_;
-  std::vector<std::uint32_t> ranks_;  // empty: the file's order
+  std::vector<std::uint32_t> ranks_;  // by trial; empty: the file's order
   std::vector<Line> lines_;
   std::map<Wish, std::size_t> line_of_;
   ByHead order_;

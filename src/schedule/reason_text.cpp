@@ -1,4 +1,4 @@
-// The text of an end for a person, made of its parts.
+// Builds the text of an end for users from its parts.
 
 #include <fmt/format.h>
 

@@ -25,10 +25,10 @@ std::vector<TrialIndex> company_of(TrialIndex trial, const Plan& plan,
   return company;
 }
 
-// One way through what is left to do, in thought.
+// Simulates one order in which the remaining groups can run.
 class ServiceRoom::Trying {
  public:
-  // Those that stand as long as the work does are up from the beginning, and so is `first`, with `gpus`.
+  // The standing services (see standing_) and `first`, which gets `gpus`, run from the beginning.
   Trying(const ServiceRoom& room, Slots left, std::optional<TrialIndex> first,
          const std::vector<std::string>& gpus)
       : room_(room), left_(std::move(left)) {
@@ -39,8 +39,8 @@ class ServiceRoom::Trying {
 
   void add_need(std::size_t group, Need need) { more_.emplace(group, std::move(need)); }
 
-  // Whether all of them come to their end. First in, first out, but for those that need nobody new: these
-  // only make room.
+  // True if all groups can finish. Groups run first in, first out. But groups that need no further service
+  // come first, because they only free slots.
   bool serve(std::vector<std::size_t> groups) {
     open_ = std::move(groups);
     std::size_t before = 0;
@@ -71,7 +71,8 @@ class ServiceRoom::Trying {
     return *room_.experiment_.trials[service].gpus;
   }
 
-  // `gpus`: empty for those that leave what it serves its own.
+  // Starts the service. If `gpus` is empty, chooses GPUs that leave enough for the groups that the service
+  // serves.
   bool bring(TrialIndex service, std::vector<std::string> gpus) {
     Slots slots = room_.slots_of(service);
     if (!slots.fit(left_)) return false;
@@ -116,7 +117,7 @@ class ServiceRoom::Trying {
     return brought == brought_.end() ? room_.up_.at(service) : brought->second;
   }
 
-  // Nobody needs it any more.
+  // No group needs the service: frees its slots.
   void drop(TrialIndex service) {
     if (!room_.are_stopped_ || !is_up(service)) return;
     left_ += slots_of_up(service);
@@ -213,7 +214,7 @@ ServiceRoom::ServiceRoom(const Experiment& experiment, const Plan& plan, const s
   for (const auto& [service, groups] : serves_) groups_left_[service] = groups.size();
 }
 
-// Those that nobody depends on, and whom these need.
+// Finds the services on which no trial depends, and the services that these need.
 void ServiceRoom::find_standing(const Plan& plan) {
   const auto is_service = [&](TrialIndex trial) { return experiment_.trials[trial].service; };
   for (TrialIndex trial = 0; trial < experiment_.trials.size(); ++trial) {
@@ -237,8 +238,8 @@ Slots ServiceRoom::slots_of(TrialIndex service) const {
   return grown == grown_.end() ? experiment_.trials[service].slots : grown->second;
 }
 
-// The groups that these serve, that others serve whom these need, and so on. Those that are up are not gone
-// beyond with Horizon::now.
+// Returns the groups that `services` serve, the groups of all further services that these groups need, and so
+// on. With Horizon::now the search does not go beyond running services.
 std::vector<std::size_t> ServiceRoom::reached_from(std::vector<TrialIndex> services, Horizon horizon) const {
   std::unordered_set<TrialIndex> seen(services.begin(), services.end());
   std::unordered_set<std::size_t> reached;

@@ -1,6 +1,6 @@
 #pragma once
-// Keeps room for those that services serve: services alone could take all slots, and wait for ever for
-// somebody to serve.
+// Keeps slots free for the trials that services serve. Without this, services could take all slots, and wait
+// for ever for trials that cannot start.
 
 #include <cstddef>
 #include <functional>
@@ -19,36 +19,38 @@
 
 namespace combu::schedule {
 
-// Those that must run beside a trial, those that must run beside these, and so on; sorted. `stays`: whether
-// one runs on when it has been started.
+// Returns the company of `trial`, sorted: the trials that must run beside it. These are its dependencies for
+// which `stays` returns true, their dependencies of the same kind, and so on. `stays` returns true if a trial
+// keeps running once it has been started.
 [[nodiscard]] std::vector<TrialIndex> company_of(TrialIndex trial, const Plan& plan,
                                                  const std::function<bool(TrialIndex)>& stays);
 
 class ServiceRoom {
  public:
-  // How far a look goes: with all that is up as it is, or until those have ended that nobody needs then.
+  // `now`: running services keep their slots. `in_turn`: running services free their slots when no trial
+  // needs them.
   enum class Horizon { now, in_turn };
 
-  // `capacity`: nullopt where slots are not counted. `until`: started when no service is ever stopped.
+  // `capacity`: nullopt if slots are not counted. `until`: with Until::started no service is ever stopped.
   ServiceRoom(const Experiment& experiment, const Plan& plan, const std::optional<Slots>& capacity,
               std::span<const Gpu> gpus, Until until);
 
-  // Whether all that services serve can still run, in some order, when this one runs, too. `left`: what is
-  // free when the work that runs has ended. `gpus`: those that it would get; empty: any.
+  // True if all trials that services serve can still run, in some order, if this service starts. `left`:
+  // slots that are free when the running work has ended. `gpus`: GPUs that the service would get; empty: any.
   [[nodiscard]] bool may_start(TrialIndex service, const Slots& left, Horizon horizon,
                                const std::vector<std::string>& gpus = {}) const;
-  // Whether they can when this trial wants so much.
+  // True if all trials that services serve can still run if `trial` requests `slots`.
   [[nodiscard]] bool may_want(TrialIndex trial, const Slots& slots, const Slots& left) const;
 
   void started(TrialIndex service, const Slots& slots);
   void ended(TrialIndex service);
   void over(TrialIndex trial);
   void wants(TrialIndex trial, const Slots& slots);
-  // Rises when there may be more room.
+  // Returns a number that rises when more slots may be available.
   [[nodiscard]] std::size_t changes() const { return changes_; }
 
-  // A trial for which there is no room beside services that others still need, in whatever order; before
-  // anything has been started.
+  // A trial that can never run: in any order, other trials still need services that leave too few slots for
+  // it. Assumes that nothing has been started.
   struct Stuck {
     TrialIndex trial;
     std::vector<TrialIndex> beside;
@@ -62,11 +64,11 @@ class ServiceRoom {
     GpuWish gpus;
     TrialIndex trial;
   };
-  // The trials that have the same company.
+  // Trials with the same company: the services that must run beside them.
   struct Group {
     std::vector<TrialIndex> company;
-    std::vector<Need> needs;  // of which none holds another
-    std::size_t left = 0;     // trials that are not over
+    std::vector<Need> needs;  // without needs that another need covers
+    std::size_t left = 0;     // number of trials that are not over
   };
   static constexpr std::size_t k_none = static_cast<std::size_t>(-1);
 
@@ -83,12 +85,12 @@ class ServiceRoom {
   bool are_stopped_;
   std::vector<Group> groups_;
   std::vector<std::size_t> group_of_;                                // by trial; empty: there are no services
-  std::unordered_map<TrialIndex, std::vector<std::size_t>> serves_;  // the groups of a service
-  std::unordered_map<TrialIndex, std::size_t> groups_left_;          // of a service, that are not over
-  std::unordered_set<TrialIndex> standing_;                          // they run as long as the work does
-  std::map<TrialIndex, Slots> up_;                                   // services that run, and what they hold
-  std::unordered_set<TrialIndex> over_;                              // services that never run again
-  std::unordered_map<TrialIndex, Slots> grown_;                      // what services want by now
+  std::unordered_map<TrialIndex, std::vector<std::size_t>> serves_;  // by service: the groups that need it
+  std::unordered_map<TrialIndex, std::size_t> groups_left_;          // by service: groups that are not over
+  std::unordered_set<TrialIndex> standing_;      // services that run as long as the run has work
+  std::map<TrialIndex, Slots> up_;               // services that run, and the slots that they hold
+  std::unordered_set<TrialIndex> over_;          // services that will not run again
+  std::unordered_map<TrialIndex, Slots> grown_;  // requests of services that are above the file's
   std::size_t changes_ = 0;
 };
 

@@ -28,7 +28,7 @@ void SlotRequests::grow_memory(TrialIndex trial, bool is_listed) {
       static_cast<std::int64_t>(static_cast<double>(before.count) * trials_.trial(trial).retries.grow_memory);
   if (capacity_) {
     grown.memory = std::min(grown.memory, memory_in_time(trial));
-    // Other trials that stay may keep the memory from this trial and its company for ever.
+    // Other trials that may stay could keep the memory from this trial and its company for ever.
     if (is_listed && !room_.may_want(trial, grown, holdings_.left_in_time()))
       grown.memory = std::min(grown.memory, memory_now(trial));
   }
@@ -42,8 +42,8 @@ std::vector<TrialIndex> SlotRequests::company(TrialIndex trial) const {
   });
 }
 
-// The memory that the trial's company leaves, and the services that run as long as the work does: all of
-// them if nothing stops them.
+// Returns the memory that remains beside the trial's company and beside the services that run as long as the
+// run. If combu stops no services, these are all services.
 Bytes SlotRequests::memory_in_time(TrialIndex trial) const {
   Bytes left = capacity_->memory;
   const std::vector<TrialIndex> beside = company(trial);
@@ -56,7 +56,8 @@ Bytes SlotRequests::memory_in_time(TrialIndex trial) const {
   return left;
 }
 
-// The memory that running trials that stay leave, and those of its company that do not run yet.
+// Returns the memory that remains beside the running trials that may stay, and beside the company that does
+// not run yet.
 Bytes SlotRequests::memory_now(TrialIndex trial) const {
   Bytes left = holdings_.left_in_time().memory;
   for (const TrialIndex one : company(trial))

@@ -11,7 +11,8 @@
 namespace combu::schedule {
 namespace {
 
-// Bounds of one look at the queue, while something will end: lines, and services that were set aside.
+// Limits of one scan of the queue while running attempts will still free slots: lines, and services that were
+// set aside.
 constexpr std::size_t k_lines_looked_at_max = 1000;
 constexpr std::size_t k_set_aside_looked_at_max = 100;
 
@@ -105,7 +106,7 @@ StartQueue::Obstacle StartQueue::judge(const Line& line, Scan& scan) const {
   return {};
 }
 
-// The line before this one that has been overtaken too often, and waits for slots that this one would take;
+// Returns an earlier line that has been overtaken too often, and waits for slots that `line` would take;
 // nullptr if there is none.
 const StartQueue::Line* StartQueue::holding_back(const Line& line, const Scan& scan) const {
   const auto first = std::ranges::find_if(scan.waiting, [&](const Line* one) {
@@ -128,8 +129,8 @@ void StartQueue::count_overtakes(const std::vector<Line*>& waiting, const Line* 
   }
 }
 
-// GPUs that suit the first waiting line are the last choice. A trial that may stay leaves the GPUs that its
-// dependents need beside it.
+// GPUs that the first waiting line could use are chosen last. A trial that may stay leaves the GPUs that its
+// dependents need.
 std::optional<std::vector<std::string>> StartQueue::choose_gpus(const Line& line, const Scan& scan) const {
   const GpuWish spared = scan.waiting.empty() ? GpuWish{} : scan.waiting.front()->gpus;
   const TrialIndex head = line.places.top().trial;
@@ -154,13 +155,13 @@ bool StartQueue::lacks_room(const Line& line, Horizon horizon) const {
          !room_.may_start(line.places.top().trial, holdings_.left_in_time(), horizon);
 }
 
-// It leaves its line, so that it holds up no other service.
+// The service leaves its line, so that it does not delay other services.
 void StartQueue::set_aside(TrialIndex trial, Horizon horizon) {
   set_aside_.insert(lines_.place_of(trial));
   if (horizon == Horizon::now) room_seen_in_turn_.reset();
 }
 
-// If there is other room than at the last look, there may be room for them.
+// If the free slots have changed since the last scan, services that were set aside may start.
 void StartQueue::return_set_aside(Horizon horizon) {
   if (set_aside_.empty()) return;
   std::optional<Room>& seen = horizon == Horizon::now ? room_seen_ : room_seen_in_turn_;

@@ -19,34 +19,34 @@
 
 namespace combu::schedule {
 
-// The references outlive it.
+// The referenced objects must outlive this object.
 class StartQueue {
  public:
   StartQueue(const Experiment& experiment, const Plan& plan, const TrialTable& trials,
              const SlotRequests& requests, const Holdings& holdings, const ServiceRoom& room,
              std::span<const Gpu> gpus);
 
-  // The trial is ready, with the slots that it requests now. One that is not ready any more when its turn
-  // comes, or requests others, leaves the queue by itself.
+  // Adds a ready trial with the slots that it requests now. An entry becomes invalid if the trial is not
+  // ready, or requests other slots, when its turn comes; pop() drops invalid entries.
   void push(TrialIndex trial);
 
   struct Start {
     TrialIndex trial = 0;
     Slots slots;
   };
-  // Removes the trial that starts next: the first one whose slots are free, with the GPUs that it gets;
-  // nullopt if there is none. `parallel_max`: attempts alive that are no services; 0: no limit.
-  // `is_idle`: no attempt will end and free anything, so that every trial is looked at.
+  // Removes and returns the trial that starts next: the first one whose slots are free, with its GPUs.
+  // Returns nullopt if there is none. `parallel_max`: limit of living attempts, services not counted; 0: no
+  // limit. `is_idle`: no attempt will end and free slots, so that the scan has no limit.
   [[nodiscard]] std::optional<Start> pop(std::size_t parallel_max, bool is_idle);
-  // How often lines have been overtaken is not known: they count as overtaken often enough.
+  // Numbers of overtakes are not known: every line counts as overtaken often enough.
   void forget_overtakes() { are_overtakes_known_ = false; }
-  // Why the next pop() would not return this ready trial; Kind::nothing: it would.
+  // Returns why the next pop() would not return this ready trial; Kind::nothing: pop() would return it.
   [[nodiscard]] Explanation explain(TrialIndex trial, std::size_t parallel_max, bool is_idle) const;
 
  private:
   using Line = ReadyLines::Line;
   using Horizon = ServiceRoom::Horizon;
-  // Why a line's head does not start.
+  // Why the head of a line does not start.
   struct Obstacle {
     Explanation::Kind kind = Explanation::Kind::nothing;
     std::optional<TrialIndex> first = std::nullopt;
@@ -54,22 +54,22 @@ class StartQueue {
   struct Scan {
     Horizon horizon;
     std::size_t parallel_max;
-    std::vector<Line*> waiting = {};  // whose slots are not free; lines that start before them overtake them
-    std::vector<std::string> gpus = {};  // for the line that starts
+    std::vector<Line*> waiting = {};  // lines whose slots are not free; later lines that start overtake them
+    std::vector<std::string> gpus = {};  // chosen for the line that starts
   };
-  // What a scan finds for one trial; nullopt: it has not come so far.
+  // The result of a scan for one trial; nullopt: the scan ended before the trial.
   struct Asked {
     TrialIndex trial;
     std::optional<Obstacle> found = std::nullopt;
   };
-  // What there was at the last look at services that were set aside.
+  // The free slots and ServiceRoom::changes() when services that were set aside were last tried.
   struct Room {
     Slots left;
     std::size_t changes = 0;
     bool operator==(const Room&) const = default;
   };
 
-  // `asked`: nullptr if nobody wants to know.
+  // `asked`: nullptr if the caller needs no explanation.
   [[nodiscard]] std::optional<Start> pop(std::size_t parallel_max, bool is_idle, Asked* asked);
   [[nodiscard]] std::optional<Start> scan(std::size_t parallel_max, Horizon horizon, Asked* asked);
   [[nodiscard]] Obstacle judge(const Line& line, Scan& scan) const;
@@ -91,7 +91,7 @@ class StartQueue {
   std::vector<Gpu> gpus_;
   ReadyLines lines_;
   bool are_overtakes_known_ = true;
-  std::set<ReadyLines::Place> set_aside_;  // services that there was no room for, the first one last
+  std::set<ReadyLines::Place> set_aside_;  // services without room; the first one is last
   std::optional<Room> room_seen_;
   std::optional<Room> room_seen_in_turn_;
 };

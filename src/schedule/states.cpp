@@ -1,4 +1,4 @@
-// Names of states, and small rules of the public types.
+// Names of states, and short functions of the public types.
 
 #include <fmt/format.h>
 

@@ -1,5 +1,4 @@
-// Stops: of an attempt whose time is over, of a run that starts nothing more, and of services whose work is
-// done.
+// Stops attempts whose time is over and services whose work is done, and halts runs.
 
 #include <fmt/format.h>
 
@@ -21,10 +20,11 @@ void Lifecycle::stop(TrialIndex trial, Cause cause) {
   const Attempt& attempt = attempts[trial];
   if (attempts.is_stopping(trial) || attempt.is_service_stop) return;
   attempts.set_stop_cause(trial, cause);
-  // A later process must know why it ends.
+  // A later process must know why the attempt ends.
   trials.report(
       {.trial = trial, .state = trials.state(trial), .cause = cause, .ran = dependencies.was_started(trial)});
-  // An attempt whose start is in flight is stopped when the engine has answered, if it answers in time.
+  // If the start is in flight, the stop follows the engine's answer. After a start_deadline, combu gives up a
+  // start that stays unanswered.
   if (!attempt.is_start_in_flight) send_stop(trial);
   if (attempt.is_start_in_flight && cause == Cause::start_deadline)
     set_timer(Timer::Kind::give_up, trial, answer_after);
@@ -39,7 +39,7 @@ void Lifecycle::send_stop(TrialIndex trial) {
 void Lifecycle::halt(std::string why) {
   if (!failures.halted().empty()) return;
   failures.halt(std::move(why));
-  // All of them before the effects on others, so that each has this reason.
+  // All trials end before the effects on others, so that each gets this reason.
   const bool is_nested = std::exchange(spreading_, true);
   for (TrialIndex trial = 0; trial < trials.size(); ++trial) {
     const TrialState state = trials.state(trial);
@@ -80,7 +80,7 @@ void Lifecycle::pass_deadline() {
 // ---- Services
 
 void Lifecycle::stop_when_unused(TrialIndex trial) {
-  // A service without dependents serves all: it runs until the work is done.
+  // A service without dependents serves all trials: it runs until the run's work is done.
   const bool serves_all = plan.nodes[trial].needed_by.empty();
   if (until == Until::ended && dependencies.is_unused(trial) && (!serves_all || trials.unfinished() == 0))
     stop_service(trial);
@@ -96,7 +96,7 @@ void Lifecycle::stop_unused_services() {
   }
 }
 
-// A service that is not started (again), since its work is done.
+// Ends a service that is not started (again), because its work is done.
 void Lifecycle::finish_unstarted(TrialIndex trial) {
   Fact end{.trial = trial, .state = TrialState::stopped};
   if (const Fact* failure = failures.last(trial)) {

@@ -1,5 +1,5 @@
 #pragma once
-// What the planner wants to be woken for.
+// Timers that wake the planner.
 
 #include <cstdint>
 #include <functional>
@@ -14,15 +14,15 @@ namespace combu::schedule {
 
 struct Timer {
   enum class Kind : std::uint8_t {
-    deadline,        // of the run; trial and attempt mean nothing
-    start_deadline,  // of an attempt
-    give_up,         // a start whose deadline has passed is not answered
-    timeout,         // of an attempt
+    deadline,        // of the run; trial and attempt are not used
+    start_deadline,  // start_deadline of an attempt
+    give_up,         // a start whose deadline has passed is still unanswered
+    timeout,         // timeout of an attempt
     retry,           // the pause before an attempt is over
-    collect,         // its outputs are tried again
-    place,           // one that has lost its slots to another stands in line again
-    verdict,         // what was stopped was not stopped by an engine that goes away
-    claim,           // another's claim on a GPU is not believed any longer; trial and attempt mean nothing
+    collect,         // collecting the outputs is tried again
+    place,           // a trial that lost its slots to another attempt enters the queue again
+    verdict,         // the engine stayed reachable, so that a stop was not caused by its shutdown
+    claim,           // a claim of another run on GPUs expires; trial and attempt are not used
   };
   Instant at{};
   Kind kind = Kind::deadline;
@@ -31,12 +31,12 @@ struct Timer {
   bool operator>(const Timer& other) const { return at > other.at; }
 };
 
-// A timer is never taken back: whoever is woken looks whether it still means something.
+// Timers are never removed: the handler checks if the timer still applies.
 class Timers {
  public:
   void set(Timer timer) { queue_.push(timer); }
 
-  // Takes one that is due.
+  // Removes and returns a timer that is due; nullopt if there is none.
   std::optional<Timer> take(Instant now) {
     if (queue_.empty() || queue_.top().at > now) return std::nullopt;
     const Timer timer = queue_.top();

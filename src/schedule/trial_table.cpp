@@ -57,7 +57,7 @@ void TrialTable::count(TrialIndex trial, std::ptrdiff_t by) {
   if (row.state != TrialState::running) return;
   if (row.is_awaited) running_awaited_ += add;
   if (it.retries.max > 0) retriable_ += add;
-  // A service that ends is tried again only while there is something else to stay for.
+  // The owner does not stay only to retry a service.
   const bool has_limit = it.timeout > Seconds(0) || experiment_.deadline > Seconds(0);
   if (it.service ? has_limit : is_monitored(experiment_, it)) monitored_ += add;
 }
@@ -67,7 +67,7 @@ void TrialTable::report(Fact fact) {
   if (row.state != fact.state) set_state(fact.trial, fact.state);
   fact.attempt = row.attempt;
   if (fact.at == Instant{}) fact.at = now_;
-  // An attempt that is being stopped may have ended already, at an earlier time.
+  // The attempt may have ended earlier than this: the fact of its end may have an earlier time.
   if (!tells_of_stop(fact)) row.reported_at = fact.at;
   facts_.push_back(std::move(fact));
 }

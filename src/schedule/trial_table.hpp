@@ -1,6 +1,6 @@
 #pragma once
-// The states of the trials, the facts of their changes, and the counts that follow from the states. Only this
-// table changes a state: Lifecycle and Planner ask for it, and the other parts have a const table.
+// The states of the trials, the facts of their changes, and counts of trials by state. Only this table
+// changes a state: Lifecycle and Planner call it, and the other parts have a const table.
 
 #include <array>
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace combu::schedule {
 
-// `experiment` and `plan` outlive it.
+// `experiment` and `plan` must outlive this object.
 class TrialTable {
  public:
   TrialTable(const Experiment& experiment, const Plan& plan);
@@ -26,37 +26,38 @@ class TrialTable {
   [[nodiscard]] const Trial& trial(TrialIndex trial) const { return experiment_.trials[trial]; }
   [[nodiscard]] const std::string& name(TrialIndex trial) const { return experiment_.trials[trial].name; }
   [[nodiscard]] std::optional<TrialIndex> find(std::string_view name) const;
-  // True if the run waits for the trial's end. It waits neither for services nor for trials that only have
-  // to run or be healthy for others: those serve like a service.
+  // True if the run waits for the trial's end. False for services, and for trials that only have to run or be
+  // healthy for others.
   [[nodiscard]] bool is_awaited(TrialIndex trial) const { return rows_[trial].is_awaited; }
   [[nodiscard]] const std::vector<TrialIndex>& services() const { return services_; }
 
   [[nodiscard]] TrialState state(TrialIndex trial) const { return rows_[trial].state; }
-  // The attempt that lives, or comes next.
+  // The living attempt, or the next one.
   [[nodiscard]] int attempt(TrialIndex trial) const { return rows_[trial].attempt; }
   void set_attempt(TrialIndex trial, int attempt) { rows_[trial].attempt = attempt; }
 
-  // ---- Changes that are not reported: the record need not know them
+  // ---- Changes without a fact: the record does not need them
 
-  // A trial that waits or retries takes its place in the start queue.
+  // A waiting or retrying trial enters the start queue.
   void set_ready(TrialIndex trial) { set_state(trial, TrialState::ready); }
-  // A trial leaves the start queue for the sake of others, or begins anew after a reset.
+  // A trial leaves the start queue in favour of others, or begins anew after a reset.
   void set_waiting(TrialIndex trial) { set_state(trial, TrialState::waiting); }
-  // Goes on from where an earlier process has left the trial. One that collects or is over waits until its
-  // end is reported again.
+  // Restores the state that an earlier process left. Trials that were collecting or over stay `waiting` until
+  // their end is reported again.
   void restore(TrialIndex trial, const RestoredTrial& restored);
 
-  // ---- Changes that are reported: facts
+  // ---- Changes with a fact
 
-  // Facts are of this time until the next call.
+  // Facts get this time until the next call.
   void begin_step(Instant now) { now_ = now; }
   [[nodiscard]] Instant now() const { return now_; }
-  // Moves the trial to the fact's state, and adds the fact to facts(), with its attempt and, unless it has
-  // one, its time. The fact does not change afterwards.
+  // Moves the trial to the fact's state and adds the fact to facts(). Sets the fact's attempt and, if it has
+  // none, its time. The fact does not change afterwards.
   void report(Fact fact);
-  // The time of a change: that of the engine's clock, limited to the time since the trial's last fact.
+  // Returns the time of a change: the engine's time, limited to the interval from the trial's last fact to
+  // now().
   [[nodiscard]] Instant time_of(TrialIndex trial, std::optional<Instant> by_engine) const;
-  // The facts since the last take_facts(), in the order of their reports.
+  // Returns the facts since the last take_facts(), in the order of report().
   [[nodiscard]] const std::vector<Fact>& facts() const { return facts_; }
   [[nodiscard]] std::vector<Fact> take_facts() { return std::exchange(facts_, {}); }
 
@@ -64,17 +65,17 @@ class TrialTable {
 
   [[nodiscard]] const std::array<std::size_t, k_trial_state_count>& counts() const { return counts_; }
   [[nodiscard]] std::size_t count(TrialState state) const { return counts_[static_cast<std::size_t>(state)]; }
-  // Neither started nor over.
+  // Trials that do not run yet: waiting, ready, starting or retrying.
   [[nodiscard]] std::size_t to_start() const;
-  // Starting and running trials that are no services.
+  // Starting and running trials, services not counted.
   [[nodiscard]] std::size_t alive() const { return alive_; }
-  // Awaited and not over.
+  // Awaited trials that are not over.
   [[nodiscard]] std::size_t unfinished() const { return unfinished_; }
-  // Running and awaited.
+  // Awaited trials that are running.
   [[nodiscard]] std::size_t running_awaited() const { return running_awaited_; }
-  // Running, with retries.
+  // Running trials with retries.
   [[nodiscard]] std::size_t retriable() const { return retriable_; }
-  // Running, and the run's owner must stay for them (is_monitored()).
+  // Running trials for which the run's owner must stay (is_monitored()).
   [[nodiscard]] std::size_t monitored() const { return monitored_; }
 
  private:

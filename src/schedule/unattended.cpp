@@ -1,5 +1,5 @@
-// Changes of a run that no process drives. A planner goes on from the record and is given the change as an
-// event; its facts are what the record lacks.
+// Changes of a run that no process drives. A planner continues from the record and gets the change as an
+// event. The planner's facts are the facts that the record lacks.
 
 #include <algorithm>
 #include <cstddef>
@@ -25,7 +25,7 @@ std::vector<Fact> facts_after(Planner& planner, const std::vector<Event>& events
   return facts;
 }
 
-// The trials have no dependencies and no slots; before the engine's listing no attempt starts.
+// Uses trials without dependencies and slots. No attempt starts, because a restored run waits for a listing.
 std::vector<Fact> facts_of_events(const RunId& run, std::vector<RestoredTrial> restored,
                                   std::vector<Event> events, Instant now) {
   Experiment experiment;
@@ -75,7 +75,7 @@ std::vector<Fact> facts_of_edits(const RunId& run, std::vector<RestoredTrial> re
 
 std::vector<Fact> reconcile(const RunId& run, const Experiment& experiment, const Plan& plan,
                             std::vector<RestoredTrial> restored, const Unattended& seen, Instant now) {
-  // `began_at`: a deadline that has passed is for the process that goes on with the run.
+  // `began_at = now`: the process that continues the run handles a deadline that has passed.
   Planner planner(run, experiment, plan,
                   {.until = Until::ended,
                    .restored = restored,

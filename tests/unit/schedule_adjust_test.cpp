@@ -1,4 +1,4 @@
-// The planner: changes while a run goes on.
+// The planner: changes of settings during a run.
 #include <gtest/gtest.h>
 
 #include <utility>
@@ -8,7 +8,7 @@
 namespace combu::test {
 namespace {
 
-TEST(Planner, PausedStartsNothingAndLetsTheRestGoOn) {
+TEST(Planner, APausedRunStartsNothingAndRunningTrialsGoOn) {
   Planned it("a b<-a c<-b:succeeded", k_wait);
   (void)it.begin();
   EXPECT_EQ(it.pause(), " | ");
@@ -20,7 +20,7 @@ TEST(Planner, PausedStartsNothingAndLetsTheRestGoOn) {
   EXPECT_FALSE(it.settings().paused);
 }
 
-TEST(Planner, PausedIsNotDoneWhileSomethingWaits) {
+TEST(Planner, APausedRunIsNotDoneWhileTrialsWait) {
   Planned it("a b<-a");
   (void)it.begin();
   (void)it.pause();
@@ -33,14 +33,14 @@ TEST(Planner, PausedIsNotDoneWhileSomethingWaits) {
   EXPECT_TRUE(it.done());
 }
 
-TEST(Planner, PausedBeforeItBegins) {
+TEST(Planner, ARunCanBePausedBeforeItBegins) {
   Planned it("a b");
   EXPECT_EQ(it.pause(), " | ");
   EXPECT_EQ(it.begin(), " | ");
   EXPECT_EQ(it.resume(), "start a, start b | a starting, b starting");
 }
 
-TEST(Planner, PausedAndInterruptedIsDone) {
+TEST(Planner, APausedAndInterruptedRunIsDone) {
   Planned it("a b");
   (void)it.pause();
   (void)it.begin();
@@ -48,7 +48,7 @@ TEST(Planner, PausedAndInterruptedIsDone) {
   EXPECT_TRUE(it.done());
 }
 
-TEST(Planner, ARetryWaitsForAPausedRun) {
+TEST(Planner, ARetryWaitsWhileTheRunIsPaused) {
   Planned it(with_retries("a", {.max = 1}), k_wait);
   (void)it.begin();
   (void)it.started("a");
@@ -60,7 +60,7 @@ TEST(Planner, ARetryWaitsForAPausedRun) {
   EXPECT_EQ(it.resume(), "start a#2 | a starting");
 }
 
-TEST(Planner, ADeadlinePassesWhilePaused) {
+TEST(Planner, TheDeadlinePassesWhileTheRunIsPaused) {
   Experiment experiment = test::experiment("a b<-a:succeeded");
   experiment.deadline = Seconds(60);
   Planned it(std::move(experiment), k_wait);
@@ -71,7 +71,7 @@ TEST(Planner, ADeadlinePassesWhilePaused) {
             "stop a | b blocked (not started: the run's deadline of 1m00s has passed), a running (stopped)");
 }
 
-TEST(Planner, ParallelIsRaisedLoweredAndLifted) {
+TEST(Planner, ParallelMaxCanBeRaisedLoweredAndLifted) {
   Experiment experiment = test::experiment("a b c d e f");
   experiment.parallel_max = 2;
   Planned it(std::move(experiment), k_wait);
@@ -80,7 +80,7 @@ TEST(Planner, ParallelIsRaisedLoweredAndLifted) {
   (void)it.started("a");
   (void)it.started("b");
   (void)it.started("c");
-  // What is alive beyond the limit lives on.
+  // Attempts above a lowered limit keep running.
   EXPECT_EQ(it.adjust({.parallel_max = 1}), " | ");
   EXPECT_EQ(it.ended("a", 0), " | a succeeded");
   EXPECT_EQ(it.ended("b", 0), " | b succeeded");
@@ -88,7 +88,7 @@ TEST(Planner, ParallelIsRaisedLoweredAndLifted) {
   EXPECT_EQ(it.adjust({.parallel_max = 0}), "start e, start f | e starting, f starting");
 }
 
-TEST(Planner, StartsInFlightAreRaisedAndLowered) {
+TEST(Planner, StartsInFlightMaxCanBeRaisedAndLowered) {
   Planned it("a b c d", {.starts_in_flight_max = 1});
   EXPECT_EQ(it.begin(), "start a | a starting");
   EXPECT_EQ(it.adjust({.starts_in_flight_max = 3}), "start b, start c | b starting, c starting");
@@ -98,7 +98,7 @@ TEST(Planner, StartsInFlightAreRaisedAndLowered) {
   EXPECT_EQ(it.started("c"), "start d | c running, d starting");
 }
 
-TEST(Planner, WhatIsNotNamedStaysAsItIs) {
+TEST(Planner, OmittedSettingsDoNotChange) {
   Planned it("a", {.starts_in_flight_max = 5});
   (void)it.adjust({.parallel_max = 7});
   (void)it.pause();

@@ -1,4 +1,4 @@
-// The planner: cache lookups before a trial is started.
+// The planner: cache lookups before trials start.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -8,7 +8,7 @@
 namespace combu::test {
 namespace {
 
-// What is not a service has `cache`.
+// All trials except services have `cache`.
 Experiment with_cache(const std::string& text) {
   Experiment experiment = test::experiment(text);
   for (Trial& trial : experiment.trials) trial.cache.on = !trial.service;
@@ -17,7 +17,7 @@ Experiment with_cache(const std::string& text) {
 
 constexpr PlannerOptions k_recall{.until = Until::ended, .looks_up_cache = true};
 
-TEST(CacheUse, WhatHasBeenDoneIsNotStarted) {
+TEST(CacheUse, ATrialWithACacheHitIsSkipped) {
   Planned it(with_cache("a b"), k_recall);
   EXPECT_EQ(it.begin(), "recall a, recall b | ");
   EXPECT_FALSE(it.done());
@@ -28,14 +28,14 @@ TEST(CacheUse, WhatHasBeenDoneIsNotStarted) {
   EXPECT_TRUE(it.done());
 }
 
-TEST(CacheUse, NothingIsAskedForUnlessItIsWanted) {
+TEST(CacheUse, OnlyTrialsWithCacheAreLookedUp) {
   Planned it(with_cache("a"), k_wait);
   EXPECT_EQ(it.begin(), "start a | a starting");
   Planned without(test::experiment("a"), k_recall);
   EXPECT_EQ(without.begin(), "start a | a starting");
 }
 
-TEST(CacheUse, IsAsGoodAsASuccessToOthers) {
+TEST(CacheUse, ASkippedTrialCountsAsASuccessForItsDependents) {
   Planned it(with_cache("a b<-a:succeeded c<-a:finished d<-a"), k_recall);
   EXPECT_EQ(it.begin(), "recall a, recall b, recall c, recall d | ");
   for (const char* other : {"b", "c", "d"}) EXPECT_EQ(it.looked_up(other), " | ") << other;
@@ -43,7 +43,7 @@ TEST(CacheUse, IsAsGoodAsASuccessToOthers) {
             "start b, start c, start d | a skipped (before), b starting, c starting, d starting");
 }
 
-TEST(CacheUse, WhatIsDoneNeedsNothingOfOthers) {
+TEST(CacheUse, ASkippedTrialDoesNotNeedItsDependencies) {
   Planned it(with_cache("a b<-a:succeeded"), k_recall);
   (void)it.begin();
   EXPECT_EQ(it.looked_up("b", "before"), " | b skipped (before)");
@@ -53,14 +53,14 @@ TEST(CacheUse, WhatIsDoneNeedsNothingOfOthers) {
   EXPECT_EQ(it.state("b"), TrialState::skipped);
 }
 
-TEST(CacheUse, AServiceWaitsUntilItIsKnownWhetherItIsNeeded) {
+TEST(CacheUse, AServiceWaitsForAllLookups) {
   Planned it(with_cache("!s a<-s b<-s"), k_recall);
   EXPECT_EQ(it.begin(), "recall a, recall b | ");
   EXPECT_EQ(it.looked_up("a", "before"), " | a skipped (before)");
   EXPECT_EQ(it.looked_up("b"), "start s | s starting");
 }
 
-TEST(CacheUse, AServiceThatNobodyNeedsIsNotStarted) {
+TEST(CacheUse, AServiceOfSkippedTrialsIsNotStarted) {
   Planned it(with_cache("!s !all a<-s b"), k_recall);
   (void)it.begin();
   (void)it.looked_up("a", "before");
@@ -71,13 +71,13 @@ TEST(CacheUse, AServiceThatNobodyNeedsIsNotStarted) {
   EXPECT_TRUE(none.done());
 }
 
-TEST(CacheUse, WhatOthersNeedOnlyToRunIsStarted) {
+TEST(CacheUse, ATrialThatOnlyHasToRunForOthersIsNotLookedUp) {
   Planned it(with_cache("loader a<-loader"), k_recall);
   EXPECT_EQ(it.begin(), "recall a | ");
   EXPECT_EQ(it.looked_up("a"), "start loader | loader starting");
 }
 
-TEST(CacheUse, WhatGoesInFromOthersIsKnownWhenTheyHaveSucceeded) {
+TEST(CacheUse, ALookupWaitsForTheTrialsOfTheInputs) {
   Experiment experiment = with_cache("a b<-a:succeeded");
   experiment.trials[0].outputs = {{.path = "/out"}};
   experiment.trials[1].inputs = {{.from = "/out", .trial = "a", .to = "/in"}};
@@ -94,7 +94,7 @@ TEST(CacheUse, WhatGoesInFromOthersIsKnownWhenTheyHaveSucceeded) {
   EXPECT_EQ(anew.looked_up("b"), "start b | b starting");
 }
 
-TEST(CacheUse, WhatAPersonWantsAgainIsStarted) {
+TEST(CacheUse, ATrialThatAPersonRunsAgainIsNotLookedUp) {
   Planned it(with_cache("a b"),
              {.until = Until::ended,
               .looks_up_cache = true,
@@ -104,14 +104,14 @@ TEST(CacheUse, WhatAPersonWantsAgainIsStarted) {
   EXPECT_EQ(it.state("b"), TrialState::skipped);
 }
 
-TEST(CacheUse, ASkippedOneFromBeforeLetsOthersStart) {
+TEST(CacheUse, ATrialSkippedByAnEarlierProcessLetsItsDependentsStart) {
   Planned it(with_cache("a b<-a:succeeded c<-a"),
              {.until = Until::ended, .restored = {{.state = TrialState::skipped}, {}, {}}});
   EXPECT_EQ(it.begin(), " | ");
   EXPECT_EQ(it.listed({}), "start b, start c | b starting, c starting");
 }
 
-TEST(CacheUse, AnswersThatComeTooLateChangeNothing) {
+TEST(CacheUse, LateAnswersHaveNoEffect) {
   Experiment experiment = with_cache("a b");
   experiment.trials[1].cache.on = false;
   experiment.failures_max = 1;
@@ -124,7 +124,7 @@ TEST(CacheUse, AnswersThatComeTooLateChangeNothing) {
   EXPECT_TRUE(it.done());
 }
 
-TEST(CacheUse, OneThatIsSkippedIsItsShapesCanary) {
+TEST(CacheUse, ASkippedTrialReplacesTheCanaryOfItsShape) {
   Experiment experiment = with_canary("a b c");
   for (TrialIndex trial : {1U, 2U}) experiment.trials[trial].cache.on = true;
   Planned it(experiment, k_recall);
@@ -135,14 +135,14 @@ TEST(CacheUse, OneThatIsSkippedIsItsShapesCanary) {
   EXPECT_EQ(it.ended("a", 0), " | a succeeded");
 }
 
-TEST(CacheUse, IsAsGoodAsHealthToOthers) {
+TEST(CacheUse, ASkippedTrialCountsAsHealthyForItsDependents) {
   Planned it(with_cache("a b<-a:healthy,a:succeeded"), k_recall);
   (void)it.begin();
   EXPECT_EQ(it.looked_up("b"), " | ");
   EXPECT_EQ(it.looked_up("a", "before"), "start b | a skipped (before), b starting");
 }
 
-TEST(CacheUse, OneThatIsSkippedIsTheCanaryOfThoseThatComeLater) {
+TEST(CacheUse, ASkippedTrialIsTheCanaryOfLaterTrials) {
   Experiment experiment = with_canary("a b<-a:succeeded c<-a:succeeded");
   experiment.trials[0].cache.on = true;
   Planned it(experiment, k_recall);
@@ -150,8 +150,8 @@ TEST(CacheUse, OneThatIsSkippedIsTheCanaryOfThoseThatComeLater) {
   EXPECT_EQ(it.looked_up("a", "before"), "start b, start c | a skipped (before), b starting, c starting");
 }
 
-// As soon as its inputs are known, whatever else it waits for.
-TEST(CacheUse, WhatGoesInIsKnownBeforeTheOtherConditionsAreMet) {
+// Conditions on other trials do not delay the lookup.
+TEST(CacheUse, ALookupWaitsOnlyForTheInputs) {
   Experiment experiment = with_cache("a b<-a:succeeded,c:succeeded c d<-c:succeeded");
   experiment.trials[0].outputs = {{.path = "/out"}};
   experiment.trials[1].inputs = {{.from = "/out", .trial = "a", .to = "/in"}};
@@ -167,7 +167,7 @@ TEST(CacheUse, WhatGoesInIsKnownBeforeTheOtherConditionsAreMet) {
   EXPECT_EQ(later.begin(), "recall c, recall d, recall b | ");
 }
 
-TEST(CacheUse, WhatRunsAlreadyIsNotAskedFor) {
+TEST(CacheUse, ARunningTrialIsNotLookedUp) {
   Experiment experiment = with_cache("a b<-a:succeeded");
   experiment.trials[0].outputs = {{.path = "/out"}};
   experiment.trials[1].inputs = {{.from = "/out", .trial = "a", .to = "/in"}};

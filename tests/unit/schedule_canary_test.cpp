@@ -1,4 +1,4 @@
-// The planner: one trial of each shape goes first.
+// The planner: one trial of each shape starts first.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,14 +10,14 @@
 namespace combu::test {
 namespace {
 
-TEST(Canary, TheOthersOfItsShapeWaitForItsSuccess) {
+TEST(Canary, OtherTrialsOfItsShapeWaitForItsSuccess) {
   Planned it(with_canary("a b c"));
   EXPECT_EQ(it.begin(), "start a | a starting");
   (void)it.started("a");
   EXPECT_EQ(it.ended("a", 0), "start b, start c | a succeeded, b starting, c starting");
 }
 
-TEST(Canary, ItsFailureBlocksThem) {
+TEST(Canary, ItsFailureBlocksTheOtherTrials) {
   Planned it(with_canary("a b c<-b:succeeded"));
   (void)it.begin();
   (void)it.started("a");
@@ -26,7 +26,7 @@ TEST(Canary, ItsFailureBlocksThem) {
             "(depends on `b`, which is blocked by `a`)");
 }
 
-TEST(Canary, EachShapeHasItsOwn) {
+TEST(Canary, EachShapeHasACanary) {
   Experiment experiment = with_canary("a b c d");
   experiment.trials[2].process.cmd = {"solve", "--file=x"};
   experiment.trials[3].image = "other";
@@ -34,7 +34,7 @@ TEST(Canary, EachShapeHasItsOwn) {
   EXPECT_EQ(it.begin(), "start a, start c, start d | a starting, c starting, d starting");
 }
 
-TEST(Canary, IsTheFirstByPriorityAndOrder) {
+TEST(Canary, TheCanaryIsTheFirstTrialByPriorityAndOrder) {
   Experiment experiment = with_canary("a b c d<-a:succeeded");
   experiment.trials[2].priority = 1;
   Planned it(experiment);
@@ -44,7 +44,7 @@ TEST(Canary, IsTheFirstByPriorityAndOrder) {
   EXPECT_EQ(it.ended("c", 0), "start a, start b | c succeeded, a starting, b starting");
 }
 
-TEST(Canary, OneThatComesBeforeTheFirstHasStartedIsIt) {
+TEST(Canary, ATrialThatStartsBeforeTheFirstOneIsTheCanary) {
   Experiment experiment = with_canary("a b c");
   experiment.trials[0].image = "other";
   experiment.trials[2].priority = 1;
@@ -56,20 +56,20 @@ TEST(Canary, OneThatComesBeforeTheFirstHasStartedIsIt) {
   EXPECT_EQ(it.ended("a", 0), "start c | a succeeded, c starting");
 }
 
-TEST(Canary, WhatAnEditHasEndedSaysNothingOfItsShape) {
+TEST(Canary, ATrialRemovedByAnEditIsNotTheCanary) {
   Planned it(with_canary("a b c"),
              {.restored = {{.state = TrialState::stopped, .was_started = true}, {}, {}}});
   (void)it.begin();
   EXPECT_EQ(it.listed({}), "start b | b starting");
 }
 
-TEST(Canary, WhatIsBlockedSaysNothingOfItsShape) {
+TEST(Canary, ABlockedTrialIsNotTheCanary) {
   Planned it(with_canary("a b c"), {.restored = {{.state = TrialState::blocked}, {}, {}}});
   (void)it.begin();
   EXPECT_EQ(it.listed({}), "start b | b starting");
 }
 
-TEST(Canary, IsTriedAgainLikeAnyTrial) {
+TEST(Canary, TheCanaryIsRetriedLikeAnyTrial) {
   Experiment experiment = with_canary("a b");
   experiment.trials[0].retries.max = 1;
   experiment.trials[0].retries.on.set();
@@ -83,13 +83,13 @@ TEST(Canary, IsTriedAgainLikeAnyTrial) {
   EXPECT_EQ(it.ended("a", 0), "start b | a succeeded, b starting");
 }
 
-TEST(Canary, WhatServesOthersIsNone) {
+TEST(Canary, ATrialThatServesOthersIsNotACanary) {
   Planned it(with_canary("server client<-server"));
   EXPECT_EQ(it.begin(), "start server | server starting");
   EXPECT_EQ(it.started("server"), "start client | server running, client starting");
 }
 
-TEST(Canary, ThatWasLostOrStoppedLeavesItToTheNext) {
+TEST(Canary, AfterALostOrStoppedCanaryTheNextTrialIsTheCanary) {
   for (const bool was_away : {true, false}) {
     Experiment experiment = test::experiment("a b c");
     experiment.canary = true;
@@ -107,7 +107,7 @@ TEST(Canary, ThatWasLostOrStoppedLeavesItToTheNext) {
   }
 }
 
-TEST(Canary, ThatFailedOnceIsNoReasonAgainstWhatIsTriedAgain) {
+TEST(Canary, AnEarlierFailedCanaryDoesNotBlockReopenedTrials) {
   Experiment experiment = test::experiment("a b c");
   experiment.canary = true;
   PlannerOptions options;
@@ -120,7 +120,7 @@ TEST(Canary, ThatFailedOnceIsNoReasonAgainstWhatIsTriedAgain) {
   EXPECT_EQ(it.listed({}), "start b | b starting") << "the canary of those that are left";
 }
 
-TEST(Canary, ThatRanAlreadyIsOneForTheNextProcess) {
+TEST(Canary, ARunningTrialIsTheCanaryForTheNextProcess) {
   Experiment experiment = test::experiment("a b c");
   experiment.canary = true;
   PlannerOptions options;
@@ -133,7 +133,7 @@ TEST(Canary, ThatRanAlreadyIsOneForTheNextProcess) {
   EXPECT_EQ(it.ended("b", 0), "start a, start c | b succeeded, a starting, c starting");
 }
 
-TEST(Canary, ThatHasFailedBlocksThoseThatComeLater) {
+TEST(Canary, AFailedCanaryBlocksLaterTrials) {
   Experiment experiment = with_canary("a x b<-x:succeeded");
   experiment.trials[1].image = "other";
   Planned it(std::move(experiment));
@@ -144,7 +144,7 @@ TEST(Canary, ThatHasFailedBlocksThoseThatComeLater) {
   EXPECT_EQ(it.ended("x", 0), " | x succeeded, b blocked (`a`, the canary of its shape, failed)");
 }
 
-TEST(Canary, ThatSucceededBeforeIsOneForTheNextProcess) {
+TEST(Canary, ASucceededTrialIsTheCanaryForTheNextProcess) {
   Planned it(with_canary("a b c"),
              {.restored = {{.state = TrialState::succeeded, .was_started = true}, {}, {}}});
   (void)it.begin();

@@ -1,4 +1,4 @@
-// check_slots(): trials that could never start.
+// check_slots(): trials that can never start.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 namespace combu::test {
 namespace {
 
-// The first message of check_slots(); empty if there is none.
+// Returns the first message of check_slots(); empty if there is none.
 std::string refusal(const Experiment& experiment, Slots capacity, const std::vector<Gpu>& gpus = {},
                     Until until = Until::ended) {
   for (const Gpu& gpu : gpus) capacity.gpus.push_back(gpu.id);
@@ -18,7 +18,7 @@ std::string refusal(const Experiment& experiment, Slots capacity, const std::vec
   return errors.empty() ? "" : errors.front().what();
 }
 
-TEST(Gpus, WhatCannotRunBesideItsServiceIsToldBefore) {
+TEST(Gpus, ATrialThatDoesNotFitBesideItsServiceIsRefused) {
   Experiment experiment = wanting({2, 2, 1});
   experiment.trials[0].service = true;
   experiment.trials[1].depends.push_back({.trial = "a"});
@@ -30,7 +30,7 @@ TEST(Gpus, WhatCannotRunBesideItsServiceIsToldBefore) {
               testing::StartsWith("b: wants 4 GPUs together with `a`, which runs beside it, but"));
 }
 
-TEST(Gpus, WhatNoHostHasIsToldBefore) {
+TEST(Gpus, MoreGpusThanTheEngineHasAreRefused) {
   Experiment experiment = wanting({1, 4, 1});
   experiment.trials[2].gpus = GpuWish{.count = 1, .memory = parse_bytes("100g")};
   const PlannerOptions options = with_gpus();
@@ -42,7 +42,7 @@ TEST(Gpus, WhatNoHostHasIsToldBefore) {
   EXPECT_THAT(errors[1].what(), testing::HasSubstr("c: wants 1 GPU with 100 GiB or more, but"));
 }
 
-TEST(Gpus, OfWhichTheUuidsAreNotKnownThatIsTold) {
+TEST(Gpus, TheErrorSaysThatUuidsAreNotKnown) {
   std::vector<Gpu> gpus = three_gpus();
   for (Gpu& gpu : gpus) {
     gpu.id = "nvidia.com/gpu=" + gpu.id;
@@ -58,13 +58,13 @@ TEST(Gpus, OfWhichTheUuidsAreNotKnownThatIsTold) {
   EXPECT_TRUE(check_slots(experiment, capacity, gpus).empty());
 }
 
-TEST(Slots, WhatNoHostHasIsToldBefore) {
+TEST(Slots, MoreCpusThanTheEngineHasAreRefused) {
   const auto errors = check_slots(test::experiment("a=3 b=4.5 c"), Planned::cpus("4"), {});
   ASSERT_EQ(errors.size(), 1U);
   EXPECT_STREQ(errors[0].what(), "b: wants 4.5 CPUs, but the engine has 4 CPUs to give");
 }
 
-TEST(Slots, MemoryThatReadsAlikeIsToldInBytes) {
+TEST(Slots, MemorySizesThatLookEqualAreShownInBytes) {
   Experiment experiment = test::experiment("a b");
   experiment.trials[0].slots.memory = parse_bytes("16.0001g");
   experiment.trials[1].slots.memory = parse_bytes("17g");
@@ -76,14 +76,14 @@ TEST(Slots, MemoryThatReadsAlikeIsToldInBytes) {
   EXPECT_STREQ(errors[1].what(), "b: wants 17 GiB of memory, but the engine has 16 GiB of memory to give");
 }
 
-TEST(Slots, ThatNothingIsLeftIsToldByKind) {
+TEST(Slots, TheErrorNamesAMissingKindOfSlots) {
   const Slots capacity{.cpus = {}, .memory = parse_bytes("4g"), .gpus = {"0"}};
   const auto errors = check_slots(test::experiment("a=0.1"), capacity, {});
   ASSERT_EQ(errors.size(), 1U);
   EXPECT_STREQ(errors[0].what(), "a: wants 0.1 CPUs, but the engine has no CPUs, 4 GiB of memory to give");
 }
 
-TEST(CheckSlots, CountsAllThatRunsBesideATrial) {
+TEST(CheckSlots, AllServicesBesideATrialCount) {
   const auto refusal = [](const Experiment& experiment, std::vector<Gpu> gpus = {}) {
     Slots capacity = Planned::cpus("2");
     for (const Gpu& gpu : gpus) capacity.gpus.push_back(gpu.id);
@@ -104,21 +104,21 @@ TEST(CheckSlots, CountsAllThatRunsBesideATrial) {
   EXPECT_THAT(refusal(experiment, {zero, one}), testing::HasSubstr("2 GPUs together with `s`"));
 }
 
-TEST(CheckSlots, WhatFitsInSomeOrderOfGpusIsNotRefused) {
+TEST(CheckSlots, AnExperimentThatFitsWithSomeChoiceOfGpusIsAccepted) {
   const PlannerOptions options = with_gpus();
   const Experiment experiment =
       with_wishes("!d s<-d", {{"d", {.count = 1}}, {"s", {.count = 2, .kind = "t4"}}});
   EXPECT_TRUE(check_slots(experiment, *options.capacity, options.gpus).empty());
 }
 
-TEST(CheckSlots, TellsThatThereIsNoMemory) {
+TEST(CheckSlots, TheErrorSaysThatThereIsNoMemory) {
   Experiment experiment = test::experiment("a");
   experiment.trials[0].slots.memory = parse_bytes("1g");
   EXPECT_EQ(refusal(experiment, Planned::cpus("4")),
             "a: wants 1 GiB of memory, but the engine has 4 CPUs, no memory to give");
 }
 
-TEST(CheckSlots, SpeaksOfUuidsOnlyWhereTheyAreInQuestion) {
+TEST(CheckSlots, TheErrorMentionsUuidsOnlyIfAnUnknownIdMayBeOne) {
   std::vector<Gpu> gpus = three_gpus();
   Experiment experiment = wanting({1});
   experiment.trials[0].gpus = GpuWish{.count = 1, .ids = {"GPU-x"}};
@@ -129,7 +129,7 @@ TEST(CheckSlots, SpeaksOfUuidsOnlyWhereTheyAreInQuestion) {
   EXPECT_THAT(refusal(experiment, {}, gpus), testing::EndsWith("80 GiB) to give")) << "the id is no UUID";
 }
 
-TEST(CheckSlots, NamesWhatRunsBesideATrial) {
+TEST(CheckSlots, TheErrorNamesTheServicesBesideATrial) {
   const Slots two = Planned::cpus("2");
   EXPECT_EQ(refusal(test::experiment("!board=2 w=1"), two),
             "w: wants 3 CPUs together with `board`, which runs beside it, but the engine has 2 CPUs to give");
@@ -147,7 +147,7 @@ TEST(CheckSlots, NamesWhatRunsBesideATrial) {
       "has 7 CPUs to give");
 }
 
-TEST(CheckSlots, NamesTheGpusThatAreWantedTogether) {
+TEST(CheckSlots, TheErrorCountsTheGpusOfAllTrialsTogether) {
   const std::vector<Gpu> gpus{{.id = "0", .uuid = {}, .kind = {}, .memory = {}}};
   const GpuWish one{.count = 1};
   const Experiment experiment = with_wishes("!s w<-s", {{"s", one}, {"w", one}});

@@ -1,6 +1,5 @@
 #pragma once
-// The transitions of an experiment's trials, which tests call one by one: no event of the planner leads to
-// them.
+// A Lifecycle whose transitions tests call one by one, without events of the planner.
 
 #include <initializer_list>
 #include <string>
@@ -19,7 +18,7 @@ struct Driven {
   explicit Driven(const std::string& text, PlannerOptions options = {})
       : Driven(test::experiment(text), std::move(options)) {}
 
-  // The commands and facts since the last call: "start a | a starting".
+  // Returns the commands and facts since the last call: "start a | a starting".
   std::string news() {
     return test::step_text(
         experiment,
@@ -29,7 +28,7 @@ struct Driven {
     life.start_ready_trials(settings);
     return news();
   }
-  // Of trials that wait or are ready.
+  // Runs trials that wait or are ready.
   void run(std::initializer_list<TrialIndex> trials) {
     for (const TrialIndex trial : trials) {
       if (state(trial) == TrialState::waiting) life.make_ready(trial);
@@ -47,12 +46,12 @@ struct Driven {
     }
     return news();
   }
-  // An engine that goes away may have stopped it.
+  // Ends the attempt by a signal, which an engine may have sent during its shutdown.
   std::string end_by_signal(TrialIndex trial) {
     life.fail_attempt(trial, {.cause = Cause::stopped, .exit_code = 143, .reason = {}});
     return news();
   }
-  // The pause before the trial's next attempt is over.
+  // Ends the pause before the trial's next attempt.
   void become_due(TrialIndex trial) {
     life.attempts[trial].is_due = true;
     life.retry_when_possible(trial);

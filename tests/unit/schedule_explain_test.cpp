@@ -1,4 +1,4 @@
-// Why a trial does not start: it is what the planner does.
+// Explanations why a trial does not start. They must agree with the planner's decisions.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ PlannerOptions with_capacity(const char* text, std::size_t starts_in_flight_max 
   return options;
 }
 
-// A planner, and an engine that does what the test says.
+// A planner, and an engine whose answers the test decides.
 class Scene {
  public:
   explicit Scene(Experiment experiment, PlannerOptions options = {})
@@ -51,7 +51,7 @@ class Scene {
   explicit Scene(const std::string& text, PlannerOptions options = {})
       : Scene(test::experiment(text), std::move(options)) {}
 
-  // The trials that are started.
+  // Returns the trials that the step starts.
   std::vector<std::string> step(const Event& event) {
     std::vector<std::string> started;
     for (const Fact& fact : planner_->step(event, now_).facts) {
@@ -98,14 +98,14 @@ class Scene {
   [[nodiscard]] std::size_t starts_in_flight() const { return planner_->starts_in_flight(); }
   [[nodiscard]] std::size_t size() const { return experiment_.trials.size(); }
   [[nodiscard]] const std::string& name(TrialIndex trial) const { return experiment_.trials[trial].name; }
-  // Those that nothing keeps from starting.
+  // Returns the trials without an obstacle.
   [[nodiscard]] std::vector<std::string> unhindered() const {
     std::vector<std::string> names;
     for (TrialIndex trial = 0; trial < size(); ++trial)
       if (kind(trial) == Kind::nothing) names.push_back(name(trial));
     return names;
   }
-  // The explanation of another process, which reads the trials from the record.
+  // Returns the explanation of another process, which reads the trials from the record.
   [[nodiscard]] Explanation explain_from_record(TrialIndex trial, const PlannerOptions& options,
                                                 const Slots& held_by_others, const Settings& settings) {
     states_.resize(size());
@@ -126,10 +126,10 @@ class Scene {
   Plan plan_;
   std::unique_ptr<Planner> planner_;
   Instant now_{std::chrono::seconds(1'800'000'000)};
-  std::vector<RestoredTrial> states_;  // as a record has them
+  std::vector<RestoredTrial> states_;  // as the record has them
 };
 
-TEST(Explain, ATrialWaitsForWhatItDependsOn) {
+TEST(Explain, ATrialWaitsForItsDependencies) {
   Scene scene("a b<-a:healthy,a:finished c");
   EXPECT_THAT(scene.begin(), ElementsAre("a", "c"));
   EXPECT_EQ(scene.kind(0), Kind::none);
@@ -147,7 +147,7 @@ TEST(Explain, ATrialWaitsForWhatItDependsOn) {
   EXPECT_EQ(scene.kind(0), Kind::none);
 }
 
-TEST(Explain, APlaceAPauseAndSlotsAreInTheWay) {
+TEST(Explain, ALimitAPauseAndSlotsAreObstacles) {
   Experiment experiment = test::experiment("a=2 b=2 c=2 d");
   Scene scene(experiment, with_capacity("3"));
   EXPECT_THAT(scene.begin(), UnorderedElementsAre("a", "d"));
@@ -161,7 +161,7 @@ TEST(Explain, APlaceAPauseAndSlotsAreInTheWay) {
   EXPECT_EQ(scene.kind(1), Kind::interrupted);
 }
 
-TEST(Explain, NothingButTheStartsInFlightKeepsTheFirstInLine) {
+TEST(Explain, TheFirstTrialInLineWaitsOnlyForStartsInFlight) {
   Scene scene("a b^1 c", with_capacity("4", 1));
   EXPECT_THAT(scene.begin(), ElementsAre("b"));
   EXPECT_EQ(scene.kind(0), Kind::nothing);
@@ -170,7 +170,7 @@ TEST(Explain, NothingButTheStartsInFlightKeepsTheFirstInLine) {
   EXPECT_EQ(scene.kind(2), Kind::nothing);
 }
 
-TEST(Explain, TheCanaryOfItsShapeComesFirst) {
+TEST(Explain, ATrialWaitsForTheCanaryOfItsShape) {
   Experiment experiment = test::experiment("a b");
   experiment.canary = true;
   Scene scene(experiment);
@@ -178,7 +178,7 @@ TEST(Explain, TheCanaryOfItsShapeComesFirst) {
   EXPECT_EQ(scene.explain(1), (Explanation{.kind = Kind::canary, .first = TrialIndex{0}}));
 }
 
-TEST(Explain, ATrialThatWasOvertakenOftenEnoughIsWaitedFor) {
+TEST(Explain, ATrialWaitsForOneThatWasOvertakenOftenEnough) {
   std::string text = "first=1 large=3^1<-first:finished";
   for (std::size_t i = 0; i < Planner::k_overtakes_max + 5; ++i) text += " small" + std::to_string(i) + "=1";
   Scene scene(text, with_capacity("3"));
@@ -199,8 +199,9 @@ TEST(Explain, ATrialThatWasOvertakenOftenEnoughIsWaitedFor) {
   EXPECT_EQ(scene.explain(scene.size() - 1), (Explanation{.kind = Kind::overtaken, .first = TrialIndex{1}}));
 }
 
-// How often a trial was overtaken is not on record: what could start, and was not, has been held back.
-TEST(Explain, AnotherProcessNamesTheTrialThatAnotherIsHeldBackFor) {
+// The record does not have the number of overtakes. If a trial fits and was not started, it waits for the
+// overtaken one.
+TEST(Explain, AnotherProcessNamesTheTrialThatATrialMustNotOvertake) {
   const PlannerOptions options = with_capacity("3", 1);
   Scene scene("first=1 large=3^1<-first:finished running=1 small=1 other=1", options);
   (void)scene.begin();
@@ -212,7 +213,7 @@ TEST(Explain, AnotherProcessNamesTheTrialThatAnotherIsHeldBackFor) {
             (Explanation{.kind = Kind::overtaken, .first = TrialIndex{1}}));
 }
 
-TEST(Explain, AnotherProcessSeesThePauseThePlacesAndTheSlots) {
+TEST(Explain, AnotherProcessSeesThePauseTheLimitAndTheSlots) {
   const PlannerOptions options = with_capacity("3");
   Scene scene("a=2 b=2 c<-b", options);
   EXPECT_THAT(scene.begin(), ElementsAre("a"));
@@ -236,20 +237,20 @@ TEST(Explain, AnotherProcessKnowsTheSlotsOfOtherRuns) {
   EXPECT_EQ(scene.explain_from_record(0, options, cpus("2"), {}).kind, Kind::slots);
 }
 
-TEST(Explain, WithoutAKnownCapacityTheSlotsAreInTheWay) {
+TEST(Explain, WithoutAKnownCapacityATrialWaitsForSlots) {
   Scene scene("a=2 b=2 c", with_capacity("3"));
   (void)scene.begin();
   EXPECT_EQ(scene.explain_from_record(1, {}, {}, {}).kind, Kind::slots);
 }
 
-TEST(Explain, AServiceLeavesRoomForThoseThatServicesServe) {
+TEST(Explain, AServiceWaitsForRoomForTheTrialsThatServicesServe) {
   Scene scene("!one=1 !two=1 a=1<-one:started,two:started !three=2 b=1<-three:started", with_capacity("3"));
   (void)scene.begin();
   EXPECT_EQ(scene.state(3), TrialState::ready);
   EXPECT_EQ(scene.kind(3), Kind::room);
 }
 
-TEST(Explain, APauseBeforeTheNextAttemptIsNoObstacle) {
+TEST(Explain, ARetryWaitsForItsPause) {
   Experiment experiment = test::experiment("a");
   experiment.trials[0].retries = {.max = 1};
   experiment.trials[0].retries.on.set();
@@ -261,7 +262,7 @@ TEST(Explain, APauseBeforeTheNextAttemptIsNoObstacle) {
   EXPECT_EQ(scene.kind(0), Kind::retry);
 }
 
-// ---- By chance
+// ---- Random runs
 
 class Chance {
  public:
@@ -273,7 +274,7 @@ class Chance {
   std::mt19937_64 random_;
 };
 
-// A service is stopped only when nothing depends on it any more.
+// A service is stopped only when all of its dependents are over.
 Condition random_condition(Chance& chance, const Experiment& experiment, const std::string& name) {
   const auto need = std::ranges::find(experiment.trials, name, &Trial::name);
   if (chance.one_in(3)) return Condition::started;
@@ -303,7 +304,7 @@ Experiment random_experiment(Chance& chance) {
   return experiment;
 }
 
-// Something happens to one of the trials, or to another run.
+// Applies a random event to one of the trials, or to another run.
 std::vector<std::string> happen(Scene& scene, Chance& chance, Slots& others) {
   const TrialIndex trial = chance.below(scene.size());
   if (chance.one_in(8)) {
@@ -326,7 +327,7 @@ std::vector<std::string> happen(Scene& scene, Chance& chance, Slots& others) {
   return {};
 }
 
-TEST(Explain, SaysThatNothingIsInTheWayOfThoseAndOnlyThoseThatAreStarted) {
+TEST(Explain, ExactlyTheTrialsWithoutAnObstacleAreStarted) {
   std::size_t starts = 0;
   std::vector<std::size_t> seen(static_cast<std::size_t>(Kind::nothing) + 1);
   for (std::uint64_t seed = 1; seed <= 120; ++seed) {
@@ -344,11 +345,11 @@ TEST(Explain, SaysThatNothingIsInTheWayOfThoseAndOnlyThoseThatAreStarted) {
       for (TrialIndex trial = 0; trial < scene.size(); ++trial)
         ++seen[static_cast<std::size_t>(scene.kind(trial))];
       for (TrialIndex trial = 0; trial < scene.size(); ++trial) {
-        if ((trial + static_cast<std::size_t>(i)) % 3 != 0) continue;  // each takes a planner of its own
+        if ((trial + static_cast<std::size_t>(i)) % 3 != 0) continue;  // each explanation creates a planner
         const Explanation here = scene.explain(trial);
         const Explanation there =
             scene.explain_from_record(trial, options, others, {.parallel_max = parallel_max});
-        // How often a trial was overtaken is not on record.
+        // The record does not have the numbers of overtakes.
         const bool by_order = here.kind >= Kind::overtaken || there.kind >= Kind::overtaken;
         if (by_order) continue;
         EXPECT_EQ(here, there) << seed << " " << i << " " << scene.name(trial);

@@ -36,17 +36,17 @@ Observation perhaps_out_of_memory(Observation observation) {
 
 // ---- cause_of
 
-TEST(CauseOf, IsAnErrorUnlessTheEngineKnowsMore) {
+TEST(CauseOf, TheCauseIsAnErrorUnlessTheEngineKnowsMore) {
   for (const int code : {1, 137, 143, 255}) EXPECT_EQ(cause_of(ended(code), false), Cause::error) << code;
   EXPECT_EQ(cause_of(ended(std::nullopt), false), Cause::error);
 }
 
-TEST(CauseOf, IsStoppedByASignalThroughTheEngine) {
+TEST(CauseOf, ASignalThroughTheEngineIsAStop) {
   EXPECT_EQ(cause_of(stopped(137), false), Cause::stopped);
   EXPECT_EQ(cause_of(stopped(1), false), Cause::stopped);
 }
 
-TEST(CauseOf, IsMemoryEvenAfterABreak) {
+TEST(CauseOf, OutOfMemoryIsTheCauseEvenAfterABreak) {
   for (const bool after_break : {false, true}) {
     EXPECT_EQ(cause_of(out_of_memory(ended(137)), after_break), Cause::oom);
     EXPECT_EQ(cause_of(out_of_memory(ended(1)), after_break), Cause::oom);
@@ -66,7 +66,7 @@ TEST(CauseOf, ASignalAfterABreakIsALostHost) {
   EXPECT_EQ(cause_of(ended(std::nullopt), true), Cause::error);
 }
 
-TEST(CauseOf, LikelyMemoryIsBelievedUnlessTheHostWasLost) {
+TEST(CauseOf, LikelyOutOfMemoryIsTheCauseUnlessTheHostWasLost) {
   EXPECT_EQ(cause_of(perhaps_out_of_memory(ended(137)), false), Cause::oom);
   EXPECT_EQ(cause_of(perhaps_out_of_memory(stopped(137)), false), Cause::oom);
   EXPECT_EQ(cause_of(perhaps_out_of_memory(ended(137)), true), Cause::host_lost);
@@ -75,13 +75,13 @@ TEST(CauseOf, LikelyMemoryIsBelievedUnlessTheHostWasLost) {
 
 // ---- break_since
 
-TEST(BreakSince, IsARestartAfterTheAttemptBegan) {
+TEST(BreakSince, ARestartAfterTheBeginningOfTheAttemptIsABreak) {
   EXPECT_EQ(break_since(k_now, k_later), Break::was);
   EXPECT_EQ(break_since(k_now, k_now), Break::was_not);
   EXPECT_EQ(break_since(k_later, k_now), Break::was_not);
 }
 
-TEST(BreakSince, IsAssumedIfATimeIsNotKnown) {
+TEST(BreakSince, ABreakIsAssumedIfATimeIsNotKnown) {
   EXPECT_EQ(break_since(std::nullopt, k_now), Break::was);
   EXPECT_EQ(break_since(k_now, std::nullopt), Break::was);
   EXPECT_EQ(break_since(std::nullopt, std::nullopt), Break::was);
@@ -89,7 +89,7 @@ TEST(BreakSince, IsAssumedIfATimeIsNotKnown) {
 
 // ---- state_after
 
-TEST(StateAfter, IsFailedUnlessItWasStopped) {
+TEST(StateAfter, TheStateIsFailedUnlessTheAttemptWasStopped) {
   EXPECT_EQ(state_after(Cause::stopped), TrialState::stopped);
   for (const Cause cause : {Cause::error, Cause::oom, Cause::timeout, Cause::start_deadline, Cause::host_lost,
                             Cause::start, Cause::outputs})
@@ -107,7 +107,7 @@ std::string reason_of(Cause cause, std::optional<int> exit_code, Bytes memory = 
   return end.reason;
 }
 
-TEST(FailureReason, NamesTheExitCodeAndItsSignal) {
+TEST(FailureReason, TheReasonNamesTheExitCodeAndItsSignal) {
   EXPECT_EQ(reason_of(Cause::error, 1), "exit code 1");
   EXPECT_EQ(reason_of(Cause::error, 139), "exit code 139, SIGSEGV");
   EXPECT_EQ(reason_of(Cause::error, 128), "exit code 128");
@@ -115,14 +115,14 @@ TEST(FailureReason, NamesTheExitCodeAndItsSignal) {
   EXPECT_EQ(reason_of(Cause::none, std::nullopt), "exit code not known");
 }
 
-TEST(FailureReason, NamesTheLimitThatWasExceeded) {
+TEST(FailureReason, TheReasonNamesTheLimitThatWasExceeded) {
   EXPECT_EQ(reason_of(Cause::oom, 137, {512LL << 20}), "out of memory at 512 MiB (exit code 137, SIGKILL)");
   EXPECT_EQ(reason_of(Cause::oom, 1), "out of memory (exit code 1)");
   EXPECT_EQ(reason_of(Cause::timeout, 143), "took longer than its timeout of 1m30s");
   EXPECT_EQ(reason_of(Cause::start_deadline, std::nullopt), "did not run within its start_deadline of 1h00m");
 }
 
-TEST(FailureReason, NamesWhatElseEndedTheAttempt) {
+TEST(FailureReason, TheReasonNamesOtherCausesOfTheEnd) {
   EXPECT_EQ(reason_of(Cause::host_lost, 255), "lost with its host or engine (exit code 255)");
   EXPECT_EQ(reason_of(Cause::host_lost, std::nullopt), "lost with its host or engine (exit code not known)");
   EXPECT_EQ(reason_of(Cause::start, std::nullopt), "could not be started");
@@ -133,13 +133,13 @@ TEST(FailureReason, NamesWhatElseEndedTheAttempt) {
 
 // ---- stopped_by, text_of
 
-TEST(StoppedBy, NamesThePerson) {
+TEST(StoppedBy, TheReasonNamesThePerson) {
   const EndReason end = stopped_by("ada");
   EXPECT_EQ(end.reason, "by ada with `combu stop`");
   EXPECT_EQ(end.stopper, Stopper::person);
 }
 
-TEST(TextOfAnEnd, LeadsWithWhoStoppedIt) {
+TEST(TextOfAnEnd, TheTextBeginsWithWhoStoppedTheAttempt) {
   EXPECT_EQ(text_of(stopped_by("ada")), "stopped by ada with `combu stop`");
   EXPECT_EQ(text_of({"from outside (exit code 137, SIGKILL)", Stopper::outside}),
             "stopped from outside (exit code 137, SIGKILL)");
@@ -149,7 +149,7 @@ TEST(TextOfAnEnd, LeadsWithWhoStoppedIt) {
 
 // ---- pause_after
 
-TEST(PauseAfter, GrowsByItsFactorUpToItsMaximum) {
+TEST(PauseAfter, ThePauseGrowsByItsFactorUpToItsMaximum) {
   const Retries retries{.pause = Seconds(2), .factor = 3, .pause_max = Seconds(50)};
   EXPECT_EQ(pause_after(retries, 1), Seconds(2));
   EXPECT_EQ(pause_after(retries, 2), Seconds(6));
@@ -159,13 +159,13 @@ TEST(PauseAfter, GrowsByItsFactorUpToItsMaximum) {
   EXPECT_EQ(pause_after(retries, 0), Seconds(2)) << "after a lost host, which does not count";
 }
 
-TEST(PauseAfter, StaysTheSameWithAFactorOfOne) {
+TEST(PauseAfter, ThePauseStaysTheSameWithAFactorOfOne) {
   const Retries retries{.pause = Seconds(5), .factor = 1};
   EXPECT_EQ(pause_after(retries, 1), Seconds(5));
   EXPECT_EQ(pause_after(retries, 9), Seconds(5));
 }
 
-TEST(PauseAfter, IsNoneIfNoneIsGiven) {
+TEST(PauseAfter, ThePauseIsZeroIfNoneIsGiven) {
   EXPECT_EQ(pause_after({.pause = Seconds(0)}, 100'000), Seconds(0)) << "and not 0 times an infinite power";
 }
 

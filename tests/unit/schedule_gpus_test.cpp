@@ -1,4 +1,4 @@
-// The planner: GPUs of a run and of other runs.
+// The planner: GPUs of the run and of other runs.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 namespace combu::test {
 namespace {
 
-TEST(Gpus, AreGivenByNameAndToOneAtATime) {
+TEST(Gpus, EachGpuIsAssignedByIdToOneAttemptAtATime) {
   Planned it(wanting({1, 1, 2, 1}), with_gpus());
   EXPECT_EQ(it.begin(), "start a, start b, start d | a starting, b starting, d starting");
   EXPECT_THAT(it.held().gpus, testing::ElementsAre("0", "1", "2"));
@@ -25,7 +25,7 @@ TEST(Gpus, AreGivenByNameAndToOneAtATime) {
   EXPECT_THAT(it.held().gpus, testing::ElementsAre("2", "0", "1"));
 }
 
-TEST(Gpus, ThatOthersHoldAreNotGiven) {
+TEST(Gpus, GpusThatOtherRunsHoldAreNotAssigned) {
   Planned it(wanting({1, 1}), with_gpus());
   (void)it.seen(holder_of("x", {"0", "2"}, Phase::running));
   EXPECT_EQ(it.begin(), "start a | a starting");
@@ -33,7 +33,7 @@ TEST(Gpus, ThatOthersHoldAreNotGiven) {
   EXPECT_EQ(it.seen(holder_of("x", {"0", "2"}, Phase::ended)), "start b | b starting");
 }
 
-TEST(Gpus, OneThatSomebodyWasFasterToTakeIsLeftToThem) {
+TEST(Gpus, AGpuThatAnotherRunClaimedFirstIsLeftToIt) {
   Planned it(wanting({1}), with_gpus());
   (void)it.begin();
   EXPECT_THAT(it.held().gpus, testing::ElementsAre("0"));
@@ -41,7 +41,7 @@ TEST(Gpus, OneThatSomebodyWasFasterToTakeIsLeftToThem) {
   EXPECT_THAT(it.held().gpus, testing::ElementsAre("1"));
 }
 
-TEST(Gpus, AClaimThatComesToNothingIsForgotten) {
+TEST(Gpus, AClaimWhoseAttemptDoesNotRunExpires) {
   Planned it(wanting({3}), with_gpus());
   (void)it.begin();
   EXPECT_EQ(it.lost_to("a", holder_of("x", {"0"}, Phase::created)), " | a ready");
@@ -49,14 +49,14 @@ TEST(Gpus, AClaimThatComesToNothingIsForgotten) {
   EXPECT_EQ(it.pass(1), "start a | a starting");
 }
 
-TEST(Gpus, AClaimThatIsLetGoIsFreeAtOnce) {
+TEST(Gpus, AReleasedClaimIsFreeAtOnce) {
   Planned it(wanting({3}), with_gpus());
   (void)it.begin();
   (void)it.lost_to("a", holder_of("x", {"0"}, Phase::created));
   EXPECT_EQ(it.seen(holder_of("x", {"0"}, Phase::gone)), "start a | a starting");
 }
 
-TEST(Gpus, AClaimThatWasLetGoBeforeAListingHoldsNothing) {
+TEST(Gpus, AClaimReleasedBeforeAListingHoldsNothing) {
   Planned it(wanting({2}), with_gpus());
   (void)it.begin();
   (void)it.seen(holder_of("x1", {"0", "1"}, Phase::gone));
@@ -65,7 +65,7 @@ TEST(Gpus, AClaimThatWasLetGoBeforeAListingHoldsNothing) {
   EXPECT_EQ(it.pass(1), "start a | a starting");
 }
 
-TEST(Gpus, AClaimThatRunsIsNotForgotten) {
+TEST(Gpus, AClaimWhoseAttemptRunsDoesNotExpire) {
   Planned it(wanting({3}), with_gpus());
   (void)it.begin();
   (void)it.lost_to("a", holder_of("x", {"0"}, Phase::created));
@@ -74,7 +74,7 @@ TEST(Gpus, AClaimThatRunsIsNotForgotten) {
   EXPECT_EQ(it.seen(holder_of("x", {"0"}, Phase::ended)), "start a | a starting");
 }
 
-TEST(Gpus, WhatAnEarlierProcessHasStartedKeepsItsOwn) {
+TEST(Gpus, AnAttemptOfAnEarlierProcessKeepsItsGpus) {
   PlannerOptions options = with_gpus();
   options.restored.resize(2);
   options.restored[0].state = TrialState::running;
@@ -87,8 +87,8 @@ TEST(Gpus, WhatAnEarlierProcessHasStartedKeepsItsOwn) {
   EXPECT_THAT(it.held().gpus, testing::ElementsAre("0", "1"));
 }
 
-// A line of trials that want processors goes on while one waits for a GPU that is long in use.
-TEST(Gpus, WhoWaitsForOneHoldsUpOnlyWhoWouldTakeIt) {
+// Trials that need only CPUs keep starting while another trial waits for a GPU that is in use for long.
+TEST(Gpus, ATrialThatWaitsForAGpuDelaysOnlyTrialsThatWouldUseIt) {
   Experiment experiment = wanting({3, 3});
   for (std::size_t i = 0; i < Planner::k_overtakes_max + 3; ++i) {
     Trial trial;
@@ -103,8 +103,8 @@ TEST(Gpus, WhoWaitsForOneHoldsUpOnlyWhoWouldTakeIt) {
               fmt::format("start s{1} | s{0} running, s{0} succeeded, s{1} starting", i, i + 1));
 }
 
-// Others get what the one that waits could do with only where there is nothing else.
-TEST(Gpus, WhoWaitsForOneDeviceDoesNotHoldUpThoseThatTakeOthers) {
+// The other trials get the GPU that the waiting trial needs only if no other GPU is free.
+TEST(Gpus, ATrialThatWaitsForAGpuDoesNotDelayTrialsThatGetOtherGpus) {
   Experiment experiment = wanting({1, 1});
   experiment.trials[0].gpus = GpuWish{.count = 1, .ids = {"2"}};
   experiment.trials[1].gpus = GpuWish{.count = 1, .ids = {"2"}};
@@ -121,7 +121,7 @@ TEST(Gpus, WhoWaitsForOneDeviceDoesNotHoldUpThoseThatTakeOthers) {
               fmt::format("start s{1} | s{0} running, s{0} succeeded, s{1} starting", i, i + 2));
 }
 
-TEST(Gpus, WhatHasBeenStartedAgainByHandHoldsItsOwn) {
+TEST(Gpus, AnAttemptRestartedByHandHoldsItsGpus) {
   Planned it(wanting({3}), with_gpus());
   (void)it.seen(holder_of("x", {"0"}, Phase::ended));
   EXPECT_EQ(it.begin(), "start a | a starting");
@@ -129,7 +129,7 @@ TEST(Gpus, WhatHasBeenStartedAgainByHandHoldsItsOwn) {
   EXPECT_EQ(it.pass(9), " | ");
 }
 
-TEST(Gpus, TheLeastThatWillDoIsChosen) {
+TEST(Gpus, TheSmallestSufficientGpusAreChosen) {
   const std::vector<Gpu> gpus = three_gpus();
   const std::vector<std::string> all{"0", "1", "2"};
   using Ids = std::optional<std::vector<std::string>>;
@@ -144,7 +144,7 @@ TEST(Gpus, TheLeastThatWillDoIsChosen) {
   EXPECT_EQ(schedule::choose({.all = true}, {}, {}, {}), std::nullopt);
 }
 
-TEST(Gpus, WishesAreMatched) {
+TEST(Gpus, AllWishesAreMatchedTogether) {
   const std::vector<Gpu> gpus = three_gpus();
   const std::vector<std::string> all{"0", "1", "2"};
   const GpuWish any{.count = 1};
@@ -159,13 +159,13 @@ TEST(Gpus, WishesAreMatched) {
   EXPECT_TRUE(schedule::can_match({}, gpus, {}));
 }
 
-TEST(Gpus, WithoutACapacityNoneIsGiven) {
+TEST(Gpus, WithoutACapacityNoGpuIsAssigned) {
   Planned it(wanting({1, 1}), {});
   EXPECT_EQ(it.begin(), "start a, start b | a starting, b starting");
   EXPECT_TRUE(it.held().gpus.empty());
 }
 
-TEST(Gpus, WhatAnEarlierProcessHasStartedHoldsItsCpusOnce) {
+TEST(Gpus, AnAttemptOfAnEarlierProcessHoldsItsCpusOnce) {
   PlannerOptions options = with_gpus();
   options.restored.resize(1);
   options.restored[0] = {.state = TrialState::running, .was_started = true};
@@ -181,7 +181,7 @@ TEST(Gpus, WhatAnEarlierProcessHasStartedHoldsItsCpusOnce) {
   EXPECT_EQ(it.held(), Slots{});
 }
 
-TEST(Gpus, EachClaimIsForgottenInItsTime) {
+TEST(Gpus, EachClaimExpiresAtItsOwnTime) {
   Planned it(wanting({2, 3}), with_gpus());
   EXPECT_EQ(it.begin(), "start a | a starting");
   EXPECT_EQ(it.lost_to("a", holder_of("x", {"0"}, Phase::created)), "start a | a ready, a starting");
@@ -193,7 +193,7 @@ TEST(Gpus, EachClaimIsForgottenInItsTime) {
   EXPECT_EQ(it.pass(1), "start b | b starting") << "y is forgotten";
 }
 
-TEST(Gpus, AClaimThatWasLetGoTwoListingsAgoIsAClaimAgain) {
+TEST(Gpus, AClaimReleasedTwoListingsAgoCountsAgain) {
   Planned it(wanting({3}), with_gpus());
   (void)it.begin();
   (void)it.seen(holder_of("x", {"0"}, Phase::gone));
@@ -204,7 +204,7 @@ TEST(Gpus, AClaimThatWasLetGoTwoListingsAgoIsAClaimAgain) {
   EXPECT_EQ(it.pass(1), "start a | a starting");
 }
 
-TEST(Gpus, TheFirstChoiceThatSuitsIsMade) {
+TEST(Gpus, ChoicesAreTriedInOrder) {
   std::vector<Gpu> gpus = three_gpus();
   gpus.push_back({.id = "3", .uuid = {}, .kind = {}, .memory = parse_bytes("90g")});
   const std::vector<std::string> all{"0", "1", "2", "3"};
@@ -217,7 +217,7 @@ TEST(Gpus, TheFirstChoiceThatSuitsIsMade) {
   EXPECT_THAT(tried, testing::ElementsAre("01", "02", "03", "12", "13", "23"));
 }
 
-TEST(Gpus, TheSmallestIsChosenAndTheOneThatIsSparedLast) {
+TEST(Gpus, TheSmallestGpusComeFirstAndSparedGpusLast) {
   std::vector<Gpu> gpus = three_gpus();
   std::ranges::reverse(gpus);
   const std::vector<std::string> all{"2", "1", "0"};
@@ -226,7 +226,7 @@ TEST(Gpus, TheSmallestIsChosenAndTheOneThatIsSparedLast) {
   EXPECT_EQ(schedule::choose({.count = 2}, gpus, all, {.count = 1, .kind = "t4"}), Ids({"2", "1"}));
 }
 
-TEST(Gpus, AreDescribedAsFarAsTheyAreKnown) {
+TEST(Gpus, TheTextOfGpusContainsTheKnownProperties) {
   EXPECT_EQ(schedule::gpus_text({}), "no GPU that it or combu's config.json knows of");
   const std::vector<Gpu> gpus{{.id = "0", .uuid = {}, .kind = {}, .memory = {}}};
   EXPECT_EQ(schedule::gpus_text(gpus), "1 GPU (0: of unknown kind, memory unknown)");

@@ -35,7 +35,7 @@ TEST(Lifecycle, AReadyTrialIsStarted) {
   EXPECT_EQ(it.life.attempts.starts_in_flight(), 0U);
 }
 
-TEST(Lifecycle, NoMoreStartsAreInFlightThanMayBe) {
+TEST(Lifecycle, TheLimitOfStartsInFlightIsKept) {
   Driven it("a b");
   it.life.make_ready(0);
   it.life.make_ready(1);
@@ -55,7 +55,7 @@ TEST(Lifecycle, NothingStartsInAPauseOrAfterAnInterrupt) {
   EXPECT_EQ(it.obstacle(0), Explanation::Kind::interrupted);
 }
 
-TEST(Lifecycle, AStartThatIsTakenBackIsReadyAgain) {
+TEST(Lifecycle, ATrialWhoseStartIsRolledBackIsReadyAgain) {
   Driven it("a=2", test::with_cpus("2"));
   it.life.holdings.begin_listing();
   it.life.make_ready(0);
@@ -67,7 +67,7 @@ TEST(Lifecycle, AStartThatIsTakenBackIsReadyAgain) {
   EXPECT_EQ(it.start(), "start a | a starting");
 }
 
-TEST(Lifecycle, AStartThatIsTakenBackWhileItIsStoppedHasFailed) {
+TEST(Lifecycle, ATrialWhoseStartIsRolledBackDuringAStopHasFailed) {
   Driven it(test::with_start_deadline(test::experiment("a"), Seconds(5)));
   it.life.make_ready(0);
   (void)it.start();
@@ -89,7 +89,7 @@ TEST(Lifecycle, TrialsWaitForTheCanaryOfTheirShape) {
   EXPECT_EQ(it.start(), "start b, start c | b starting, c starting");
 }
 
-TEST(Lifecycle, AFailedCanaryBlocksItsShapeAndOneThatIsLostDoesNot) {
+TEST(Lifecycle, AFailedCanaryBlocksItsShapeAndALostCanaryDoesNot) {
   Driven failed(test::with_canary("a b"));
   for (const TrialIndex trial : {0, 1}) failed.life.make_ready(trial);
   failed.run({0});
@@ -105,7 +105,7 @@ TEST(Lifecycle, AFailedCanaryBlocksItsShapeAndOneThatIsLostDoesNot) {
 
 // ---- While an attempt runs
 
-TEST(Lifecycle, ARunningTrialMeetsTheConditionsOfOthersOnce) {
+TEST(Lifecycle, ARunningTrialMeetsConditionsOnce) {
   Driven it("a b<-a:started c<-a:healthy d<-a:started,a:healthy");
   it.life.make_ready(0);
   (void)it.start();
@@ -124,7 +124,7 @@ TEST(Lifecycle, ARunningTrialMeetsTheConditionsOfOthersOnce) {
   EXPECT_EQ(it.news(), " | ");
 }
 
-TEST(Lifecycle, AnUnhealthyTrialBlocksThoseThatWaitForItsHealth) {
+TEST(Lifecycle, AnUnhealthyTrialBlocksDependentsThatWaitForItsHealth) {
   Driven it("a b<-a:healthy c<-a:started");
   it.run({0});
   it.life.become_unhealthy(0);
@@ -167,7 +167,7 @@ TEST(Lifecycle, AFailedAttemptIsFollowedByTheNextAfterAPause) {
       "succeed)");
 }
 
-TEST(Lifecycle, ARetryMeetsTheConditionsOfOthersNoSecondTime) {
+TEST(Lifecycle, ARetryDoesNotMeetConditionsASecondTime) {
   Driven it(test::with_retries("a b c<-a:started,b", {.max = 1, .on = {}}));
   it.run({0});
   (void)it.end(0, 3);
@@ -177,7 +177,7 @@ TEST(Lifecycle, ARetryMeetsTheConditionsOfOthersNoSecondTime) {
   EXPECT_EQ(it.state(2), TrialState::waiting) << "b does not run";
 }
 
-TEST(Lifecycle, ARetryWhoseStartIsTakenBackHasBeenReadyForAsLong) {
+TEST(Lifecycle, ARetryWhoseStartIsRolledBackKeepsItsReadyTime) {
   Driven it(test::with_retries("a", {.max = 1, .on = {}}));
   it.run({0});
   it.life.fail_attempt(0, {.cause = Cause::error, .exit_code = std::nullopt, .reason = "lost"});
@@ -204,7 +204,7 @@ TEST(Lifecycle, ARetryThatHasToWaitIsReported) {
   EXPECT_EQ(it.news(), " | ");
 }
 
-TEST(Lifecycle, ARetryThatANextProcessStartsIsNotReported) {
+TEST(Lifecycle, ARetryThatTheNextProcessStartsIsNotReported) {
   Driven it(test::with_retries("a", {.max = 1, .on = {}}));
   it.run({0});
   it.life.fail_attempt(0, {.cause = Cause::error, .exit_code = std::nullopt, .reason = "lost"});
@@ -215,7 +215,7 @@ TEST(Lifecycle, ARetryThatANextProcessStartsIsNotReported) {
   EXPECT_EQ(it.news(), " | ");
 }
 
-TEST(Lifecycle, WhoStoppedAnAttemptIsForgottenWithTheNext) {
+TEST(Lifecycle, TheStopperOfAnAttemptIsForgottenWhenTheNextBegins) {
   Driven it(test::with_retries("a", {.max = 1, .on = {}}));
   it.run({0});
   it.life.failures.set_stopper(0, "alice");
@@ -235,7 +235,7 @@ TEST(Lifecycle, ANewAttemptWaitsForTheAnswerOfTheLastStart) {
   EXPECT_EQ(it.state(0), TrialState::ready);
 }
 
-TEST(Lifecycle, AFailureWithoutRetriesBlocksAllThatFollow) {
+TEST(Lifecycle, AFailureWithoutRetriesBlocksAllDependents) {
   Driven it("a b<-a:succeeded c<-b:succeeded d<-a:finished");
   it.run({0});
   EXPECT_EQ(
@@ -245,7 +245,7 @@ TEST(Lifecycle, AFailureWithoutRetriesBlocksAllThatFollow) {
   EXPECT_EQ(it.state(3), TrialState::ready) << "it works with what there is";
 }
 
-TEST(Lifecycle, AnEndTakesEffectOnOthersWhenItIsSpread) {
+TEST(Lifecycle, AnEndTakesEffectOnOtherTrialsInSpreadAll) {
   Driven it("a b<-a:succeeded");
   it.run({0});
   it.life.defer_spreading();
@@ -255,7 +255,7 @@ TEST(Lifecycle, AnEndTakesEffectOnOthersWhenItIsSpread) {
   EXPECT_EQ(it.state(1), TrialState::ready);
 }
 
-TEST(Lifecycle, MemoryGrowsAfterAnAttemptThatWasOutOfIt) {
+TEST(Lifecycle, MemoryGrowsAfterAnAttemptThatRanOutOfMemory) {
   Experiment experiment = test::with_retries("a", {.max = 1, .on = {}, .grow_memory = 2});
   experiment.trials[0].slots.memory = parse_bytes("1 GiB");
   Driven it(experiment);
@@ -266,7 +266,7 @@ TEST(Lifecycle, MemoryGrowsAfterAnAttemptThatWasOutOfIt) {
   EXPECT_EQ(it.life.requests.of(0).memory, parse_bytes("2 GiB"));
 }
 
-TEST(Lifecycle, AContainerThatWasRemovedStopsItsTrial) {
+TEST(Lifecycle, ARemovedContainerStopsItsTrial) {
   Driven it("a b");
   it.run({0, 1});
   it.life.vanish(0, {});
@@ -275,7 +275,7 @@ TEST(Lifecycle, AContainerThatWasRemovedStopsItsTrial) {
   EXPECT_EQ(it.news(), " | b stopped (nobody knows)");
 }
 
-TEST(Lifecycle, AContainerThatWasRemovedDuringAStopHasTheStopsReasonUnlessThereIsABetterOne) {
+TEST(Lifecycle, AGivenReasonReplacesTheStopCauseOfARemovedContainer) {
   Driven it("a b !s", test::k_wait);
   it.run({0, 1, 2});
   it.life.halt("why");
@@ -291,7 +291,7 @@ TEST(Lifecycle, AContainerThatWasRemovedDuringAStopHasTheStopsReasonUnlessThereI
 
 // ---- Edited files
 
-TEST(Lifecycle, AReplacedTrialWaitsAgainWithoutItsPast) {
+TEST(Lifecycle, AReplacedTrialForgetsItsEarlierAttempts) {
   Experiment experiment = test::with_retries("a b<-a:started", {.max = 1, .on = {}, .grow_memory = 2});
   experiment.trials[0].slots.memory = parse_bytes("1 GiB");
   Driven it(experiment);
@@ -320,7 +320,7 @@ TEST(Lifecycle, AReplacedTrialIsLookedUpAgain) {
   EXPECT_THAT(it.news(), testing::StartsWith("recall a | "));
 }
 
-TEST(Lifecycle, AnAttemptThatDepartsMeetsNoConditions) {
+TEST(Lifecycle, ADepartingAttemptMeetsNoConditions) {
   Driven it("a b<-a:started");
   it.life.make_ready(0);
   (void)it.start();
@@ -342,7 +342,7 @@ TEST(Lifecycle, AReplacedTrialWhoseDependencyCanNeverBeMetIsBlocked) {
   EXPECT_THAT(it.news(), testing::EndsWith(", b blocked (depends on `a`, which did not succeed)"));
 }
 
-TEST(Lifecycle, ARemovedTrialIsOverAndNoFailure) {
+TEST(Lifecycle, ARemovedTrialIsOverAndHasNotFailed) {
   Driven it("a b<-a:succeeded");
   it.run({0});
   it.life.departures.emplace(0, Departure::removed);
@@ -380,7 +380,7 @@ TEST(Lifecycle, AnAttemptWithoutItsOutputsHasFailed) {
   EXPECT_EQ(it.news(), " | a failed (/out: nothing there)");
 }
 
-TEST(Lifecycle, OutputsOfFailuresAreCollectedIfTheExperimentSaysSo) {
+TEST(Lifecycle, OutputsOfFailedAttemptsAreCollectedIfTheExperimentSaysSo) {
   Experiment experiment = with_outputs("a");
   Driven always(experiment);
   always.run({0});
@@ -393,7 +393,7 @@ TEST(Lifecycle, OutputsOfFailuresAreCollectedIfTheExperimentSaysSo) {
   EXPECT_EQ(success.end(0, 3), "collect a | a failed (exit code 3)");
 }
 
-TEST(Lifecycle, OutputsAreCollectedAgainUntilNothingElseIsLeftToDo) {
+TEST(Lifecycle, CollectingIsRetriedAsLongAsTheRunHasOtherWork) {
   Driven it(with_outputs("a b"));
   it.run({0, 1});
   (void)it.end(0, 0);
@@ -410,9 +410,9 @@ TEST(Lifecycle, OutputsAreCollectedAgainUntilNothingElseIsLeftToDo) {
   EXPECT_FALSE(it.life.collect_again(0, "disk full"));
 }
 
-// ---- An engine that goes away
+// ---- Shutdown of the engine
 
-TEST(Lifecycle, AStopThatTheEngineIsToBlameForIsALostHost) {
+TEST(Lifecycle, AStopByTheEnginesShutdownIsALostHost) {
   Driven it(test::with_retries("a", {.max = 1, .on = {}}));
   it.run({0});
   EXPECT_EQ(it.end_by_signal(0),
@@ -426,7 +426,7 @@ TEST(Lifecycle, AStopThatTheEngineIsToBlameForIsALostHost) {
   EXPECT_TRUE(it.life.failures.may_retry(0, Cause::error)) << "a lost host spends no retries";
 }
 
-TEST(Lifecycle, ATrialThatAwaitsTheEngineIsNotRetriedYet) {
+TEST(Lifecycle, ATrialThatAwaitsAVerdictIsNotRetriedYet) {
   Driven it(test::with_retries("a", {.max = 1, .on = {}}));
   it.run({0});
   (void)it.end(0, 3);
@@ -439,7 +439,7 @@ TEST(Lifecycle, ATrialThatAwaitsTheEngineIsNotRetriedYet) {
   EXPECT_EQ(it.state(0), TrialState::retrying);
 }
 
-TEST(Lifecycle, AnEngineThatGoesAwayAgainAndAgainFailsTheTrial) {
+TEST(Lifecycle, ATrialThatIsLostTooOftenFails) {
   Driven it(test::with_retries("a", {.max = 1, .on = {}}));
   for (int losses = 1; losses < Planner::k_losses_max; ++losses) it.life.count_failure(0, Cause::host_lost);
   it.run({0});
@@ -448,7 +448,7 @@ TEST(Lifecycle, AnEngineThatGoesAwayAgainAndAgainFailsTheTrial) {
   EXPECT_FALSE(it.life.failures.may_retry(0, Cause::host_lost));
 }
 
-TEST(Lifecycle, AnAttemptThatTheEngineStoppedIsLostWhileItsOutputsAreCollected) {
+TEST(Lifecycle, AnAttemptThatTheEngineStoppedIsLostDuringCollection) {
   Driven it(with_outputs("a"));
   it.run({0});
   EXPECT_EQ(it.end_by_signal(0), "take a | a collecting (stopped from outside (exit code 143, SIGTERM))");
@@ -492,9 +492,9 @@ TEST(Lifecycle, ASkippedTrialMeetsEveryCondition) {
   for (const TrialIndex trial : {1, 2, 3}) EXPECT_EQ(it.state(trial), TrialState::ready) << trial;
 }
 
-// ---- What is left to do
+// ---- Idle runs
 
-TEST(Lifecycle, IsIdleWhenNothingWillEnd) {
+TEST(Lifecycle, TheRunIsIdleWhenNothingIsUnderWay) {
   Driven it("a !s");
   EXPECT_TRUE(it.life.is_idle());
   it.run({1});

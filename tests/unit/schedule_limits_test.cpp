@@ -8,7 +8,7 @@
 namespace combu::test {
 namespace {
 
-// An attempt of another run, which holds a CPU.
+// An attempt of another run that holds a CPU.
 Observation rival() {
   return {.key = {.run = RunId("other"), .trial = "r"},
           .experiment = "other",
@@ -17,7 +17,7 @@ Observation rival() {
           .slots = Planned::cpus("1")};
 }
 
-TEST(Timeout, StopsAnAttemptThatTakesTooLong) {
+TEST(Timeout, AnAttemptThatTakesTooLongIsStopped) {
   Planned it(with_timeout(test::experiment("a"), Seconds(60)));
   (void)it.begin();
   EXPECT_EQ(it.started("a"), " | a running");
@@ -28,7 +28,7 @@ TEST(Timeout, StopsAnAttemptThatTakesTooLong) {
   EXPECT_EQ(it.ended("a", 0), "collect a | a failed (took longer than its timeout of 1m00s)");
 }
 
-TEST(Timeout, ThatCannotBeEnforcedIsAnEndAllTheSame) {
+TEST(Timeout, ATrialThatCannotBeStoppedAfterItsTimeoutFails) {
   Planned it(with_timeout(with_retries("a", {.max = 3}), Seconds(60)));
   it.begin_running({"a"});
   (void)it.pass(60);
@@ -37,7 +37,7 @@ TEST(Timeout, ThatCannotBeEnforcedIsAnEndAllTheSame) {
   EXPECT_TRUE(it.done());
 }
 
-TEST(Timeout, IsEnforcedWhenTheStartsAnswerWasLost) {
+TEST(Timeout, TheTimeoutIsEnforcedIfTheAnswerOfTheStartWasLost) {
   Planned it(with_timeout(test::experiment("a"), Seconds(60)));
   (void)it.begin();
   EXPECT_EQ(it.running("a"), " | a running");
@@ -45,7 +45,7 @@ TEST(Timeout, IsEnforcedWhenTheStartsAnswerWasLost) {
   EXPECT_EQ(it.not_started("a"), "stop a | ");
 }
 
-TEST(Timeout, WhatHadEndedInTimeIsHeardOfLate) {
+TEST(Timeout, AnAttemptThatEndedInTimeSucceedsIfItsEndIsObservedLate) {
   for (const double lasted : {3.0, 5.0, 6.0}) {
     Planned it(with_timeout(test::experiment("a"), Seconds(5)));
     it.begin_running({"a"});
@@ -63,7 +63,7 @@ TEST(Timeout, WhatHadEndedInTimeIsHeardOfLate) {
   }
 }
 
-TEST(Timeout, WhatWasLostWithItsHostHasNoTimeOfItsOwn) {
+TEST(Timeout, AnAttemptLostWithItsHostHasNotTimedOut) {
   Planned it(with_timeout(with_retries("a", {.max = 1}), Seconds(5)));
   it.begin_running({"a"});
   EXPECT_EQ(it.pass(20), "stop a | a running (timeout)");
@@ -74,7 +74,7 @@ TEST(Timeout, WhatWasLostWithItsHostHasNoTimeOfItsOwn) {
             "collect a | a retrying (lost with its host or engine (exit code 255); attempt 2 in 0 ms)");
 }
 
-TEST(StartDeadline, StopsWhatDoesNotRunInTime) {
+TEST(StartDeadline, ATrialThatDoesNotRunInTimeIsStopped) {
   Planned it(with_start_deadline(test::experiment("a"), Seconds(10)));
   (void)it.begin();
   EXPECT_EQ(it.pass(10), " | a starting (start_deadline)")
@@ -84,13 +84,13 @@ TEST(StartDeadline, StopsWhatDoesNotRunInTime) {
   EXPECT_TRUE(it.done());
 }
 
-TEST(StartDeadline, IsOverWhenItRuns) {
+TEST(StartDeadline, TheDeadlineIsOverWhenTheTrialRuns) {
   Planned it(with_start_deadline(test::experiment("a"), Seconds(10)));
   it.begin_running({"a"});
   EXPECT_EQ(it.pass(20), " | ");
 }
 
-TEST(StartDeadline, IsWaitedForAlsoWhenNobodyWaits) {
+TEST(StartDeadline, TheRunIsNotDoneBeforeTheEndOfAnAttemptThatStartedTooLate) {
   Planned it(with_start_deadline(test::experiment("a"), Seconds(10)));
   (void)it.begin();
   (void)it.pass(10);
@@ -100,7 +100,7 @@ TEST(StartDeadline, IsWaitedForAlsoWhenNobodyWaits) {
   EXPECT_EQ(it.ended("a", 143), "collect a | a failed (did not run within its start_deadline of 10.0 s)");
 }
 
-TEST(StartDeadline, AStartThatIsNotAnsweredIsGivenUp) {
+TEST(StartDeadline, AnUnansweredStartIsGivenUp) {
   Experiment experiment = with_start_deadline(test::experiment("a b"), Seconds(3));
   experiment.parallel_max = 1;
   Planned it(std::move(experiment));
@@ -113,7 +113,7 @@ TEST(StartDeadline, AStartThatIsNotAnsweredIsGivenUp) {
   EXPECT_EQ(it.state("a"), TrialState::failed);
 }
 
-TEST(Deadline, StopsAllAndStartsNothingMore) {
+TEST(Deadline, AllTrialsAreStoppedAndNothingStarts) {
   Experiment experiment = test::experiment("a b<-a:succeeded !s");
   experiment.deadline = Seconds(3600);
   Planned it(experiment, k_wait);
@@ -129,7 +129,7 @@ TEST(Deadline, StopsAllAndStartsNothingMore) {
   EXPECT_TRUE(it.done());
 }
 
-TEST(Deadline, WhatHadEndedBeforeIsHeardOfLate) {
+TEST(Deadline, ATrialThatEndedBeforeTheDeadlineSucceedsIfItsEndIsObservedLate) {
   Experiment experiment = test::experiment("a");
   experiment.deadline = Seconds(60);
   Planned it(std::move(experiment));
@@ -141,7 +141,7 @@ TEST(Deadline, WhatHadEndedBeforeIsHeardOfLate) {
   EXPECT_EQ(it.seen(seen), " | a succeeded");
 }
 
-TEST(Timeout, IsWaitedForUntilTheEndIsSeen) {
+TEST(Timeout, TheRunIsNotDoneBeforeTheEndIsObserved) {
   Planned it(with_timeout(with_retries("a", {.max = 1}), Seconds(60)));
   it.begin_running({"a"});
   (void)it.pass(60);
@@ -155,7 +155,7 @@ TEST(Timeout, IsWaitedForUntilTheEndIsSeen) {
   EXPECT_EQ(it.pass(1), "stop a#2 | a running (timeout)");
 }
 
-TEST(Timeout, OfWhatTheEngineKnowsNoTimesIsOne) {
+TEST(Timeout, ATimeoutCountsIfTheEngineDoesNotKnowTheTimes) {
   Planned it(with_timeout(test::experiment("a"), Seconds(5)));
   it.begin_running({"a"});
   (void)it.pass(5);
@@ -166,8 +166,8 @@ TEST(Timeout, OfWhatTheEngineKnowsNoTimesIsOne) {
   EXPECT_EQ(it.looked(seen), "collect a | a failed (took longer than its timeout of 5.0 s)");
 }
 
-// The clocks of the engine and of combu differ.
-TEST(Timeout, WhatWasStoppedForItHasTakenTooLongWhateverTheEnginesClockSays) {
+// The engine's clock differs from combu's clock.
+TEST(Timeout, AStoppedAttemptHasTimedOutEvenIfTheEnginesClockDiffers) {
   Planned it(with_timeout(test::experiment("a"), Seconds(5)));
   it.begin_running({"a"});
   (void)it.pass(5);
@@ -177,7 +177,7 @@ TEST(Timeout, WhatWasStoppedForItHasTakenTooLongWhateverTheEnginesClockSays) {
   EXPECT_EQ(it.seen(seen), "collect a | a failed (took longer than its timeout of 5.0 s)");
 }
 
-TEST(Timeout, OfAnAttemptThatHasEndedMeansNothing) {
+TEST(Timeout, TheTimeoutOfAnEndedAttemptHasNoEffect) {
   Experiment experiment = with_timeout(test::experiment("a"), Seconds(5));
   experiment.trials[0].outputs = {Output{.path = "/out"}};
   Planned it(std::move(experiment));
@@ -187,19 +187,19 @@ TEST(Timeout, OfAnAttemptThatHasEndedMeansNothing) {
   EXPECT_EQ(it.collected("a"), " | a succeeded");
 }
 
-TEST(Timeout, OfAServiceIsEnforcedAlsoWhenNobodyWaits) {
+TEST(Timeout, TheRunIsNotDoneWhileAServiceHasATimeout) {
   Planned it(with_timeout(test::experiment("!s"), Seconds(5)));
   it.begin_running({"s"});
   EXPECT_FALSE(it.done());
 }
 
-TEST(Timeout, SomebodyStaysForItWhileOthersWait) {
+TEST(Timeout, TheRunIsNotDoneWhileTrialsWaitAndATimeoutMayPass) {
   Planned it(with_timeout(test::experiment("a b<-a:succeeded"), Seconds(5)));
   it.begin_running({"a"});
   EXPECT_FALSE(it.done()) << "b waits, and a may take too long";
 }
 
-TEST(StartDeadline, IsWaitedForUntilTheStopIsAnswered) {
+TEST(StartDeadline, TheRunIsNotDoneBeforeTheStopIsAnswered) {
   Planned it(with_start_deadline(test::experiment("a"), Seconds(10)));
   (void)it.begin();
   (void)it.pass(10);
@@ -212,7 +212,7 @@ TEST(StartDeadline, IsWaitedForUntilTheStopIsAnswered) {
   EXPECT_TRUE(it.done());
 }
 
-TEST(StartDeadline, CountsFromTheStartThatCounts) {
+TEST(StartDeadline, TheTimeCountsFromTheLastStart) {
   for (const bool known : {true, false}) {
     Planned it(with_start_deadline(test::experiment("a=1"), Seconds(10)), {.capacity = Planned::cpus("3")});
     (void)it.begin();
@@ -228,7 +228,7 @@ TEST(StartDeadline, CountsFromTheStartThatCounts) {
   }
 }
 
-TEST(StartDeadline, OfWhatHasLostItsSlotsIsAnEnd) {
+TEST(StartDeadline, ATrialThatLostItsSlotsFailsAfterItsDeadline) {
   Planned it(with_start_deadline(test::experiment("a=1"), Seconds(10)), {.capacity = Planned::cpus("2")});
   (void)it.begin();
   EXPECT_EQ(it.pass(10), " | a starting (start_deadline)");
@@ -236,7 +236,7 @@ TEST(StartDeadline, OfWhatHasLostItsSlotsIsAnEnd) {
   EXPECT_TRUE(it.done());
 }
 
-TEST(StartDeadline, ALateAnswerOfTheStopOfAnEarlierAttemptChangesNothing) {
+TEST(StartDeadline, ALateStopAnswerOfAnEarlierAttemptHasNoEffect) {
   Experiment experiment = with_timeout(with_retries("a", {.max = 1}), Seconds(60));
   experiment.trials[0].start_deadline = Seconds(10);
   Planned it(std::move(experiment));
@@ -251,7 +251,7 @@ TEST(StartDeadline, ALateAnswerOfTheStopOfAnEarlierAttemptChangesNothing) {
             " | a failed (did not run within its start_deadline of 10.0 s, after 2 attempts)");
 }
 
-TEST(Deadline, TheFirstReasonWhyAnAttemptIsStoppedStays) {
+TEST(Deadline, TheFirstStopCauseOfAnAttemptStays) {
   Experiment experiment = with_timeout(test::experiment("a"), Seconds(60));
   experiment.deadline = Seconds(65);
   Planned it(std::move(experiment), k_wait);
@@ -261,7 +261,7 @@ TEST(Deadline, TheFirstReasonWhyAnAttemptIsStoppedStays) {
   EXPECT_EQ(it.ended("a", 143), "collect a | a failed (took longer than its timeout of 1m00s)");
 }
 
-TEST(Deadline, AStartThatIsUnderWayIsNotGivenUp) {
+TEST(Deadline, AStartInFlightIsNotGivenUp) {
   Experiment experiment = test::experiment("a");
   experiment.deadline = Seconds(60);
   Planned it(std::move(experiment), k_wait);
@@ -271,7 +271,7 @@ TEST(Deadline, AStartThatIsUnderWayIsNotGivenUp) {
   EXPECT_EQ(it.started("a"), "stop a | a running");
 }
 
-TEST(Deadline, SomebodyStaysForTheServicesToo) {
+TEST(Deadline, TheRunIsNotDoneWhileServicesRunUntilTheDeadline) {
   Experiment experiment = test::experiment("!s");
   experiment.deadline = Seconds(60);
   Planned it(std::move(experiment));

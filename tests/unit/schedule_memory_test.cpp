@@ -1,4 +1,4 @@
-// The planner: memory that grows after an attempt was out of it.
+// The planner: memory that grows after an attempt ran out of memory.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -46,7 +46,7 @@ TEST(Retries, MemoryGrowsAfterOutOfMemoryAndIsReserved) {
   EXPECT_EQ(it.held().memory, Bytes{2100}) << "no more than there is";
 }
 
-TEST(Retries, WhatWasLikelyOutOfMemoryGrowsToo) {
+TEST(Retries, MemoryGrowsAfterAnEndThatWasLikelyOutOfMemory) {
   Experiment experiment = with_retries("a", {.max = 1, .grow_memory = 2});
   experiment.trials[0].slots.memory = parse_bytes("1g");
   Planned it(experiment, {.capacity = Slots{.cpus = {}, .memory = parse_bytes("4g"), .gpus = {}}});
@@ -63,7 +63,7 @@ TEST(Retries, WhatWasLikelyOutOfMemoryGrowsToo) {
   EXPECT_EQ(it.held().memory, parse_bytes("2g"));
 }
 
-TEST(Retries, MemoryDoesNotGrowIntoWhatServicesHold) {
+TEST(Retries, MemoryDoesNotGrowIntoTheMemoryOfServices) {
   Experiment experiment = with_retries("!db a", {.max = 1, .grow_memory = 2});
   experiment.trials[0].slots.memory = Bytes{1000};
   experiment.trials[1].slots.memory = Bytes{10000};
@@ -77,8 +77,8 @@ TEST(Retries, MemoryDoesNotGrowIntoWhatServicesHold) {
   EXPECT_EQ(it.held().memory, Bytes{16000});
 }
 
-TEST(Retries, MemoryGrowsAsFarAsItsOwnServicesLeaveSome) {
-  // All three services together leave none.
+TEST(Retries, MemoryGrowsUpToTheMemoryBesideTheTrialsOwnServices) {
+  // All three services together would leave no memory.
   Planned it(growing("!d1 !d2 !d3 a<-d1 b<-d2 c<-d3",
                      {{"d1", 40}, {"d2", 40}, {"d3", 40}, {"a", 10}, {"b", 10}, {"c", 10}}),
              {.until = Until::ended, .capacity = Slots{.cpus = {}, .memory = Bytes{100}, .gpus = {}}});
@@ -88,8 +88,9 @@ TEST(Retries, MemoryGrowsAsFarAsItsOwnServicesLeaveSome) {
   EXPECT_EQ(it.held().memory, Bytes{100}) << "40, 40 and 20";
 }
 
-// Each could have more when the other is over; the last to ask gets what there is, or both would wait.
-TEST(Retries, TwoThatGrowDoNotWaitForEachOther) {
+// Each trial could get more memory when the other is over. The second one gets only the memory that is free
+// at its retry, because otherwise both would wait for ever.
+TEST(Retries, TwoTrialsThatGrowDoNotWaitForEachOther) {
   Planned it(growing("!d1 !d2 a<-d1 b<-d2", {{"d1", 30}, {"d2", 30}, {"a", 25}, {"b", 15}}),
              {.until = Until::ended, .capacity = Slots{.cpus = {}, .memory = Bytes{100}, .gpus = {}}});
   (void)it.begin();
@@ -106,7 +107,7 @@ TEST(Retries, TwoThatGrowDoNotWaitForEachOther) {
   EXPECT_EQ(it.held().memory, Bytes{80});
 }
 
-TEST(Retries, MemoryDoesNotGrowIntoWhatThoseHoldThatMayStay) {
+TEST(Retries, MemoryDoesNotGrowIntoTheMemoryOfTrialsThatMayStay) {
   Planned it(growing("loader a<-loader", {{"loader", 10}, {"a", 80}}),
              {.until = Until::ended, .capacity = Slots{.cpus = {}, .memory = Bytes{160}, .gpus = {}}});
   (void)it.begin();
@@ -115,7 +116,7 @@ TEST(Retries, MemoryDoesNotGrowIntoWhatThoseHoldThatMayStay) {
   EXPECT_EQ(it.held().memory, Bytes{160});
 }
 
-// What w may have when it has been out of memory, and the others have been started.
+// Returns the memory that w requests after it ran out of memory, when the other trials have been started.
 std::int64_t grown(const std::string& text, const std::map<std::string, std::int64_t>& memory, Until until) {
   Experiment experiment = growing(text, memory);
   std::vector<std::string> others;
@@ -134,7 +135,7 @@ std::int64_t grown(const std::string& text, const std::map<std::string, std::int
 }
 
 // z does not run yet.
-TEST(Retries, MemoryGrowsAsFarAsThoseLeaveSomeThatRunBesideIt) {
+TEST(Retries, MemoryGrowsUpToTheMemoryBesideTheTrialsCompany) {
   const std::map<std::string, std::int64_t> memory{{"a", 20}, {"b", 15}, {"w", 10},
                                                    {"x", 1},  {"y", 0},  {"z", 5}};
   EXPECT_EQ(grown("!a !b<-a w<-b y !z<-y:succeeded x<-z", memory, Until::started), 60)
@@ -148,7 +149,7 @@ TEST(Retries, MemoryGrowsAsFarAsThoseLeaveSomeThatRunBesideIt) {
   EXPECT_EQ(grown("a w<-a x<-a:succeeded", memory, Until::ended), 100) << "a ends some time";
 }
 
-// Each could have more when the other is over, and one of the services is about to be tried again.
+// Each trial could get more memory when the other is over, and one of the services is about to be retried.
 TEST(Retries, MemoryIsLeftForAServiceThatDoesNotRunYet) {
   Planned it(
       growing("!d1 !d2 !d3 a<-d1 b<-d2,d3", {{"d1", 30}, {"d2", 20}, {"d3", 10}, {"a", 28}, {"b", 12}}),
@@ -165,7 +166,7 @@ TEST(Retries, MemoryIsLeftForAServiceThatDoesNotRunYet) {
   EXPECT_EQ(it.fact("b").slots.memory, Bytes{40}) << "not 48";
 }
 
-TEST(Retries, MemoryGrowsAsFarAsOtherRunsLeaveSome) {
+TEST(Retries, MemoryGrowsUpToTheMemoryBesideOtherRuns) {
   for (const auto& [text, left] : {std::pair("w", 50), std::pair("!z w", 45)}) {
     Planned it(growing(text, {{"w", 30}, {"z", 5}}),
                {.until = Until::ended, .capacity = Slots{.cpus = {}, .memory = Bytes{100}, .gpus = {}}});

@@ -17,7 +17,7 @@ Experiment with_outputs(const std::string& text) {
   return experiment;
 }
 
-TEST(Outputs, ATrialIsOverWhenTheyAreHome) {
+TEST(Outputs, ATrialIsOverWhenItsOutputsAreCollected) {
   Planned it(with_outputs("a b<-a:succeeded"), {.until = Until::ended});
   it.begin();
   it.started("a");
@@ -31,7 +31,7 @@ TEST(Outputs, ATrialIsOverWhenTheyAreHome) {
   EXPECT_TRUE(it.done());
 }
 
-TEST(Outputs, SomebodyStaysForThem) {
+TEST(Outputs, TheRunIsNotDoneBeforeTheOutputsAreCollected) {
   Planned it(with_outputs("a"));
   it.begin();
   it.started("a");
@@ -42,7 +42,7 @@ TEST(Outputs, SomebodyStaysForThem) {
   EXPECT_TRUE(it.done());
 }
 
-TEST(Outputs, SlotsAreFreeWhileTheyAreTaken) {
+TEST(Outputs, SlotsAreFreeDuringCollection) {
   Experiment experiment = with_outputs("a=2 b=2");
   Planned it(experiment, {.capacity = Slots{.cpus = parse_cpus("2"), .memory = {}, .gpus = {}}});
   EXPECT_EQ(it.begin(), "start a | a starting");
@@ -50,7 +50,7 @@ TEST(Outputs, SlotsAreFreeWhileTheyAreTaken) {
   EXPECT_EQ(it.ended("a", 0), "take a, start b | a collecting, b starting");
 }
 
-TEST(Outputs, WhatATrialHasNotLeftIsItsFailure) {
+TEST(Outputs, ATrialWithoutItsOutputsFails) {
   Planned it(with_outputs("a b<-a:succeeded"));
   it.begin();
   it.started("a");
@@ -66,7 +66,7 @@ Experiment with_outputs_and_retries(const std::string& text, int retries) {
   return experiment;
 }
 
-TEST(Outputs, WhatATrialHasNotLeftIsTriedAgain) {
+TEST(Outputs, ATrialWithoutItsOutputsIsRetried) {
   Planned it(with_outputs_and_retries("a", 1));
   it.begin();
   it.started("a");
@@ -75,7 +75,7 @@ TEST(Outputs, WhatATrialHasNotLeftIsTriedAgain) {
   EXPECT_EQ(it.pass(1), "start a#2 | a starting");
 }
 
-TEST(Outputs, AFailedAttemptLeavesWhatItHas) {
+TEST(Outputs, OutputsOfAFailedAttemptAreCollectedBeforeTheRetry) {
   Planned it(with_outputs_and_retries("a", 1));
   it.begin();
   it.started("a");
@@ -88,7 +88,7 @@ TEST(Outputs, AFailedAttemptLeavesWhatItHas) {
   EXPECT_EQ(it.not_left("a"), " | a failed (exit code 3; outputs: /out: nothing there, after 2 attempts)");
 }
 
-TEST(Outputs, OnlyOfWhatHasSucceeded) {
+TEST(Outputs, OutputsCanBeLimitedToSucceededAttempts) {
   Experiment experiment = with_outputs("a b");
   experiment.collect.on = CollectOn::success;
   Planned it(experiment);
@@ -99,7 +99,7 @@ TEST(Outputs, OnlyOfWhatHasSucceeded) {
   EXPECT_EQ(it.ended("b", 0), "take b | b collecting");
 }
 
-TEST(Outputs, AFullDiskIsNotTheTrialsFault) {
+TEST(Outputs, AFullDiskDoesNotFailTheTrial) {
   Planned it(with_outputs("a b<-a:succeeded"), {.until = Until::ended});
   it.begin();
   it.started("a");
@@ -114,8 +114,8 @@ TEST(Outputs, AFullDiskIsNotTheTrialsFault) {
   EXPECT_EQ(it.undelivered(), "");
 }
 
-// For ten minutes, and then for a later process.
-TEST(Outputs, NobodyStaysForEverForADiskThatIsFull) {
+// Collecting is tried for ten minutes, and then left to a later process.
+TEST(Outputs, TheRunDoesNotWaitForEverForAFullDisk) {
   Planned it(with_outputs("a b<-a:succeeded c"), {.until = Until::ended});
   it.begin();
   it.started("a");
@@ -137,7 +137,7 @@ TEST(Outputs, NobodyStaysForEverForADiskThatIsFull) {
   EXPECT_EQ(it.state("b"), TrialState::waiting);
 }
 
-TEST(Outputs, AServiceLeavesItsOwnWhenItIsStopped) {
+TEST(Outputs, OutputsOfAStoppedServiceAreCollected) {
   Experiment experiment = test::experiment("!s a<-s");
   experiment.trials[0].outputs = {Output{.path = "/dump"}};
   Planned it(experiment, {.until = Until::ended});
@@ -152,7 +152,7 @@ TEST(Outputs, AServiceLeavesItsOwnWhenItIsStopped) {
   EXPECT_TRUE(it.done());
 }
 
-TEST(Outputs, WhatRanOutOfTimeIsToldSoAfterwards) {
+TEST(Outputs, AnAttemptThatTimedOutFailsAfterCollection) {
   Experiment experiment = with_outputs("a");
   experiment.trials[0].timeout = Seconds(10);
   Planned it(experiment);
@@ -164,8 +164,8 @@ TEST(Outputs, WhatRanOutOfTimeIsToldSoAfterwards) {
   EXPECT_EQ(it.collected("a"), " | a failed (took longer than its timeout of 10.0 s)");
 }
 
-// An engine that is shut down stops what runs and then goes away.
-TEST(Outputs, AnEngineThatGoesAwayMeanwhileHasTakenTheTrialAlong) {
+// An engine that shuts down stops its containers, and is unreachable afterwards.
+TEST(Outputs, AStoppedAttemptIsLostIfTheEngineGoesAwayDuringCollection) {
   Planned it(with_outputs_and_retries("a", 1));
   it.begin();
   it.started("a");
@@ -183,7 +183,7 @@ TEST(Outputs, AnEngineThatGoesAwayMeanwhileHasTakenTheTrialAlong) {
       "a starting");
 }
 
-TEST(Outputs, ALaterProcessTakesThem) {
+TEST(Outputs, ALaterProcessCollectsThem) {
   const auto restored = [](Cause cause, std::optional<int> exit_code, const std::string& reason) {
     return RestoredTrial{.state = TrialState::collecting,
                          .cause = cause,
@@ -202,7 +202,7 @@ TEST(Outputs, ALaterProcessTakesThem) {
   EXPECT_EQ(it.collected("a"), "start c | a succeeded, c starting");
 }
 
-TEST(Outputs, WhoIsInterruptedLeavesThemForLater) {
+TEST(Outputs, AnInterruptedRunLeavesThemToALaterProcess) {
   Planned it(with_outputs("a"));
   it.begin();
   it.started("a");
@@ -212,7 +212,7 @@ TEST(Outputs, WhoIsInterruptedLeavesThemForLater) {
   EXPECT_EQ(it.state("a"), TrialState::collecting);
 }
 
-TEST(Outputs, TheEndOfTheLogOfAFailedAttemptIsTakenWithThem) {
+TEST(Outputs, TheEndOfTheLogOfAFailedAttemptIsCollectedOnce) {
   Planned it(with_outputs("a b"));
   it.begin();
   it.started("a");
@@ -231,7 +231,7 @@ TEST(Outputs, TheEndOfTheLogOfAFailedAttemptIsTakenWithThem) {
   EXPECT_FALSE(it.collect("b").failed);
 }
 
-TEST(Outputs, WhatIsMissingIsACauseOfItsOwn) {
+TEST(Outputs, MissingOutputsAreACauseForRetries) {
   Experiment experiment = with_outputs_and_retries("a", 1);
   experiment.trials[0].retries.on.reset();
   experiment.trials[0].retries.on.set(static_cast<std::size_t>(Cause::outputs));
@@ -243,7 +243,7 @@ TEST(Outputs, WhatIsMissingIsACauseOfItsOwn) {
   EXPECT_EQ(it.fact("a").cause, Cause::outputs);
 }
 
-TEST(Outputs, ATrialIsOverAtTheMomentWhenTheyAreHome) {
+TEST(Outputs, TheEndOfATrialHasTheTimeOfItsCollection) {
   Planned it(with_outputs("a"));
   it.begin();
   it.started("a");
@@ -255,7 +255,7 @@ TEST(Outputs, ATrialIsOverAtTheMomentWhenTheyAreHome) {
   EXPECT_EQ(it.fact("a").at, at(10));
 }
 
-TEST(Outputs, AnEngineThatGoesAwayMeanwhileTakesAlongNeitherSuccessesNorWhatSomebodyStopped) {
+TEST(Outputs, SuccessesAndStopsByAPersonAreNotLostIfTheEngineGoesAway) {
   Planned it(with_outputs_and_retries("a b", 1));
   it.begin();
   it.started("a");
@@ -272,7 +272,7 @@ TEST(Outputs, AnEngineThatGoesAwayMeanwhileTakesAlongNeitherSuccessesNorWhatSome
   EXPECT_EQ(it.collected("b"), " | b stopped (stopped by alice with `combu stop`)");
 }
 
-TEST(Outputs, AreTriedFifteenTimesWhenThereIsNothingElseToDo) {
+TEST(Outputs, CollectingIsTriedFifteenTimesIfThereIsNoOtherWork) {
   Planned it(with_outputs("a"), {.until = Until::ended});
   it.begin();
   it.started("a");
@@ -286,7 +286,8 @@ TEST(Outputs, AreTriedFifteenTimesWhenThereIsNothingElseToDo) {
   EXPECT_TRUE(it.done());
 }
 
-// `prepare` brings others into a state; then the outputs of `a` cannot be taken for as long as it is tried.
+// Returns true if the run still tries to collect the outputs of `a` after many failed tries. `prepare` brings
+// the other trials into a state.
 bool is_tried_on(const std::string& others, const std::function<void(Planned&)>& prepare) {
   Experiment experiment = test::experiment("a " + others);
   experiment.trials[0].outputs = {Output{.path = "/out"}};
@@ -308,7 +309,7 @@ bool is_tried_on(const std::string& others, const std::function<void(Planned&)>&
   return !it.done();
 }
 
-TEST(Outputs, AreTriedForAsLongAsSomethingElseIsToDo) {
+TEST(Outputs, CollectingIsRetriedAsLongAsThereIsOtherWork) {
   EXPECT_FALSE(is_tried_on("", [](Planned&) {}));
   EXPECT_TRUE(is_tried_on("c", [](Planned&) {})) << "a start is under way";
   EXPECT_TRUE(is_tried_on("c", [](Planned& it) { it.accepted("c"); }));

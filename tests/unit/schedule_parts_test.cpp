@@ -1,4 +1,4 @@
-// The parts of the planner, each alone.
+// Tests of the planner's parts, each alone.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -96,7 +96,7 @@ TEST(TrialTable, PlacesInTheStartQueueAreNotReported) {
   EXPECT_THAT(it.table.facts(), IsEmpty());
 }
 
-TEST(TrialTable, RestoresWhatLivesOrRetries) {
+TEST(TrialTable, LivingAndRetryingTrialsAreRestored) {
   using std::chrono::seconds;
   Trials it("a b c d");
   it.table.restore(0, {.state = TrialState::running, .attempt = 2, .ran_at = k_step_at - seconds(9)});
@@ -126,7 +126,7 @@ TEST(TrialTable, ATimeOfTheEnginesClockLiesBetweenTheLastFactAndNow) {
   EXPECT_EQ(it.table.time_of(0, std::nullopt), k_step_at + seconds(10));
 }
 
-TEST(TrialTable, ThatAnAttemptIsBeingStoppedIsNotItsLastFact) {
+TEST(TrialTable, TheFactOfAStopDoesNotLimitTheTimeOfTheEnd) {
   using std::chrono::seconds;
   Trials it("a");
   it.report(0, TrialState::running);
@@ -136,7 +136,7 @@ TEST(TrialTable, ThatAnAttemptIsBeingStoppedIsNotItsLastFact) {
       << "it may have ended before";
 }
 
-TEST(TrialTable, CountsRunningTrialsThatMayBeTriedAgainOrAreMonitored) {
+TEST(TrialTable, CountsRunningTrialsThatMayBeRetriedOrAreMonitored) {
   Experiment experiment = test::experiment("a b c");
   experiment.trials[0].retries.max = 1;
   experiment.trials[1].timeout = Seconds(5);
@@ -168,7 +168,7 @@ TEST(DependencyTracker, OnlyWaitingTrialsBecomeReadyOrBlocked) {
   EXPECT_THAT(dependencies.meet(0, Condition::succeeded), ElementsAre(2));
 }
 
-TEST(DependencyTracker, ReleasesDependenciesThatNobodyUsesAnyMore) {
+TEST(DependencyTracker, DependenciesWithoutUsersAreReleased) {
   Trials it("a b<-a c<-a d");
   DependencyTracker dependencies(it.table, it.plan);
   EXPECT_FALSE(dependencies.is_unused(0));
@@ -178,7 +178,7 @@ TEST(DependencyTracker, ReleasesDependenciesThatNobodyUsesAnyMore) {
   EXPECT_TRUE(dependencies.is_unused(0));
 }
 
-TEST(DependencyTracker, TheRootIsAtTheHeadOfTheChain) {
+TEST(DependencyTracker, TheRootStartsTheChainOfBlockedTrials) {
   Trials it("a b<-a:succeeded c<-b:succeeded");
   DependencyTracker dependencies(it.table, it.plan);
   EXPECT_EQ(dependencies.reason({.trial = 0, .condition = Condition::succeeded}),
@@ -221,12 +221,12 @@ TEST(DependencyTracker, ForgetsTheConditionsOfEarlierAttempts) {
 
 // ---- Attempts
 
-TEST(Attempts, CountsWhatTheEngineHasNotAnswered) {
+TEST(Attempts, UnansweredStartsAndStopsAreCounted) {
   Attempts attempts(2);
   attempts.start_sent(0);
   attempts.start_sent(1);
   attempts.start_answered(0);
-  attempts.start_answered(0);  // an answer that comes twice
+  attempts.start_answered(0);  // a repeated answer
   EXPECT_EQ(attempts.starts_in_flight(), 1U);
   attempts.stop_sent();
   EXPECT_EQ(attempts.stops_in_flight(), 1U);
@@ -259,7 +259,7 @@ TEST(Attempts, TheNextAttemptKeepsOnlyAnUnansweredStart) {
   EXPECT_TRUE(attempts[0].is_start_in_flight);
 }
 
-TEST(Attempts, AListingNeedNotHaveAnAttemptThatWasFirstSeenAfterItsBegin) {
+TEST(Attempts, AnAttemptFirstSeenAfterTheBeginOfAListingMayBeMissing) {
   Attempts attempts(2);
   attempts.first_seen(0);
   attempts.begin_listing();
@@ -329,7 +329,7 @@ TEST(FailurePolicy, AwaitsTheEngineIfItMayHaveStoppedTheAttempt) {
   EXPECT_EQ(failures.judge(0, end), FailurePolicy::Verdict::retry);
 }
 
-TEST(FailurePolicy, TheLastFailureIsOfTrialsThatWaitForTheirNextAttempt) {
+TEST(FailurePolicy, OnlyTrialsThatWaitForTheirNextAttemptHaveALastFailure) {
   Trials it(with_retries(1));
   FailurePolicy failures(it.experiment, it.table);
   it.table.set_attempt(0, 2);
@@ -356,7 +356,7 @@ TEST(FailurePolicy, TrialsThatStillAwaitTheEngineAreTakenOnce) {
   EXPECT_THAT(failures.take_awaiting(), IsEmpty());
 }
 
-TEST(FailurePolicy, NamesWhoStoppedAnAttempt) {
+TEST(FailurePolicy, TheReasonNamesWhoStoppedAnAttempt) {
   const Trials it(with_retries(1));
   FailurePolicy failures(it.experiment, it.table);
   EXPECT_EQ(text_of(failures.stop_reason(0, 143)), "stopped from outside (exit code 143, SIGTERM)");
@@ -366,7 +366,7 @@ TEST(FailurePolicy, NamesWhoStoppedAnAttempt) {
   EXPECT_FALSE(failures.has_stopper(0));
 }
 
-TEST(FailurePolicy, HaltsAfterAsManyFailuresAsMayBe) {
+TEST(FailurePolicy, TheLimitIsReachedAfterFailuresMax) {
   Experiment experiment = with_retries(0);
   experiment.failures_max = 2;
   Trials it(experiment);
@@ -410,7 +410,7 @@ TEST(OutputCollection, PausesBetweenTriesDoubleUpToAMinute) {
   EXPECT_EQ(outputs.undelivered(), "");
 }
 
-TEST(OutputCollection, AnEngineThatWasAwayStoppedTheAttempts) {
+TEST(OutputCollection, AttemptsStoppedBeforeABreakAreLost) {
   const Trials it("a b c");
   OutputCollection outputs(it.table);
   outputs.begin(0, {.cause = Cause::stopped, .exit_code = 143, .reason = "stopped"});
@@ -512,7 +512,7 @@ TEST(Restoration, AStoppedAttemptIsLostOnlyIfTheEngineBeganLater) {
   EXPECT_EQ(Restoration({restored}, {}).retry_cause(0, true), Cause::stopped);
 }
 
-TEST(Restoration, AnAttemptOfATrialThatWaitsWasStarted) {
+TEST(Restoration, AWaitingTrialWithAnAttemptWasStarted) {
   const auto seen = [](Phase phase, int attempt) {
     return Observation{.key = {.run = RunId("r1"), .trial = "a", .attempt = attempt}, .phase = phase};
   };
@@ -526,7 +526,7 @@ TEST(Restoration, AnAttemptOfATrialThatWaitsWasStarted) {
   EXPECT_FALSE(Restoration({}, {}).add_start(0, seen(Phase::running, 1))) << "the run begins";
 }
 
-TEST(Restoration, TheReasonIsThatOfTheAttemptsEnd) {
+TEST(Restoration, TheReasonIsRestoredFromTheAttemptsEnd) {
   const Restoration restoration({{.state = TrialState::retrying,
                                   .cause = Cause::stopped,
                                   .reason = "by alice",
@@ -550,7 +550,7 @@ TEST(Restoration, TheReasonIsThatOfTheAttemptsEnd) {
   EXPECT_EQ(restoration.end_of(2, true).as, TrialState::stopped);
 }
 
-TEST(Restoration, DependenciesWereMetAtTheLastOfTheirTimes) {
+TEST(Restoration, DependenciesAreMetAtTheLatestOfTheirTimes) {
   using std::chrono::seconds;
   const Restoration restoration(
       {{.state = TrialState::succeeded, .over_at = k_step_at - seconds(30)},
@@ -585,7 +585,7 @@ TEST(Restoration, NothingStartsUntilTheFirstListing) {
 
 // ---- SlotRequests and StartQueue
 
-// A queue on an engine with `capacity`, whose slots nobody else holds.
+// A queue on an engine with `capacity`; no other run holds slots.
 struct Queue : Trials {
   Queue(Experiment of, const char* capacity, const char* memory = "1 GiB")
       : Trials(std::move(of)), slots{.cpus = parse_cpus(capacity), .memory = parse_bytes(memory)} {
@@ -595,7 +595,7 @@ struct Queue : Trials {
     table.set_ready(trial);
     queue.push(trial);
   }
-  // The trial that starts, as the planner starts it.
+  // Starts the next trial as the planner does. Returns the trial.
   std::optional<TrialIndex> start(std::size_t parallel_max = 0) {
     const auto next = queue.pop(parallel_max, false);
     if (!next) return std::nullopt;
@@ -633,7 +633,7 @@ TEST(StartQueue, StartsByPriority) {
   EXPECT_EQ(it.start(), 2U);
 }
 
-TEST(StartQueue, KeepsTheLimitOfAttemptsThatAreNoServices) {
+TEST(StartQueue, TheLimitOfLivingAttemptsDoesNotCountServices) {
   Queue it(test::experiment("a b !s"), "4");
   for (TrialIndex trial = 0; trial < 3; ++trial) it.push(trial);
   EXPECT_EQ(it.start(1), 0U);
@@ -642,7 +642,7 @@ TEST(StartQueue, KeepsTheLimitOfAttemptsThatAreNoServices) {
   EXPECT_EQ(it.start(2), 1U);
 }
 
-TEST(StartQueue, ATrialThatIsNotReadyAnyMoreLeaves) {
+TEST(StartQueue, ATrialThatIsNotReadyLeavesTheQueue) {
   Queue it(test::experiment("a b"), "4");
   it.push(0);
   it.push(1);
@@ -651,7 +651,7 @@ TEST(StartQueue, ATrialThatIsNotReadyAnyMoreLeaves) {
   EXPECT_EQ(it.start(), std::nullopt);
 }
 
-TEST(StartQueue, AWaitingTrialIsOvertakenOnlySoManyTimes) {
+TEST(StartQueue, TheNumberOfOvertakesIsLimited) {
   std::string text = "large=2 long=1";
   constexpr std::size_t k_small = Planner::k_overtakes_max + 2;
   for (std::size_t i = 0; i < k_small; ++i) text += " s" + std::to_string(i) + "=1";
@@ -671,7 +671,7 @@ TEST(StartQueue, AWaitingTrialIsOvertakenOnlySoManyTimes) {
   EXPECT_EQ(it.start(), 0U);
 }
 
-TEST(SlotRequests, MemoryGrowsUpToTheEngines) {
+TEST(SlotRequests, MemoryGrowsUpToTheMemoryOfTheEngine) {
   Experiment experiment = test::experiment("a");
   experiment.trials[0].slots.memory = parse_bytes("300 MiB");
   experiment.trials[0].retries.grow_memory = 2;
@@ -685,7 +685,7 @@ TEST(SlotRequests, MemoryGrowsUpToTheEngines) {
   EXPECT_EQ(it.requests.of(0).memory, parse_bytes("300 MiB"));
 }
 
-TEST(SlotRequests, GrownMemoryLeavesThatOfTheServicesBesideIt) {
+TEST(SlotRequests, GrownMemoryLeavesTheMemoryOfItsServices) {
   Experiment experiment = test::experiment("!s a<-s:started");
   experiment.trials[0].slots.memory = parse_bytes("256 MiB");
   experiment.trials[1].slots.memory = parse_bytes("512 MiB");

@@ -1,5 +1,5 @@
 #pragma once
-// A planner whose steps come out as text, and experiments for its tests.
+// A planner whose steps are text, and experiments for its tests.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -30,7 +30,7 @@ inline std::string_view word_of(const Command& command) {
   return std::get<CollectCommand>(command).outputs ? "take" : "collect";
 }
 
-// "start a | a starting" is one command and one fact.
+// Returns the commands and facts of a step. "start a | a starting" is one command and one fact.
 inline std::string step_text(const Experiment& experiment, const Step& step) {
   std::string commands;
   for (const Command& command : step.commands) {
@@ -56,7 +56,7 @@ inline std::string step_text(const Experiment& experiment, const Step& step) {
   return commands + " | " + facts;
 }
 
-// A planner whose steps come out as text.
+// A planner whose functions return each step as text.
 class Planned {
  public:
   explicit Planned(const std::string& text, PlannerOptions options = {})
@@ -65,21 +65,21 @@ class Planned {
       : experiment_(std::move(experiment)),
         plan_(test::plan(experiment_)),
         planner_(run_, experiment_, plan_, options) {
-    if (options.capacity) (void)step(Listed{});  // nobody else holds anything
+    if (options.capacity) (void)step(Listed{});  // no other run holds slots
   }
 
   std::string begin() { return text(step(Begin{})); }
-  // Begins, and the engine answers that these trials run.
+  // Begins the run; the engine answers that these trials run.
   void begin_running(const std::vector<std::string>& names) {
     (void)begin();
     for (const std::string& name : names) (void)started(name);
   }
-  // `done`: where it has been done before.
+  // `done`: the text of the cache hit; empty: a cache miss.
   std::string looked_up(const std::string& name, const std::string& done = "") {
     return text(step(CacheLookupAnswered{.trial = index(name), .done = done}));
   }
   std::string collected(const std::string& name) { return text(step(Collected{index(name)})); }
-  // What an attempt is to blame for, and what it is not.
+  // Collecting fails by a fault of the attempt (not_left) or for another reason (not_taken).
   std::string not_left(const std::string& name) {
     return text(step(Collected{.trial = index(name), .fault = "/out: nothing there", .by_attempt = true}));
   }
@@ -90,7 +90,8 @@ class Planned {
     const TrialIndex trial = index(name);
     return text(step(StopAnswered{.trial = trial, .attempt = attempt.value_or(attempt_of(trial))}));
   }
-  // Time goes by, to each moment that the planner wants to be woken at.
+  // Advances the clock, and sends a Tick at each time at which the planner wants to be woken. Returns the
+  // first step that is not empty.
   std::string pass(double seconds) {
     const Instant end = now_ + std::chrono::duration_cast<Instant::duration>(Seconds(seconds));
     while (wake_ && *wake_ <= end) {
@@ -130,7 +131,7 @@ class Planned {
   std::string answered(const std::string& name, const Observation& seen) {
     return text(step(StartAnswered{.trial = index(name), .result = Running{seen}}));
   }
-  // The engine has only created it.
+  // The engine has created the container, but the attempt does not run yet.
   std::string accepted(const std::string& name) {
     return text(
         step(StartAnswered{.trial = index(name), .result = Running{observation(name, Phase::created)}}));
@@ -171,7 +172,7 @@ class Planned {
     return text(step(Listed{observations}));
   }
 
-  // Of its present attempt, or of the one that is given.
+  // Returns an observation of the trial's current attempt, or of the given attempt.
   [[nodiscard]] Observation observation(const std::string& name, Phase phase,
                                         std::optional<int> attempt = std::nullopt) const {
     Observation it{.key = {.run = run_, .trial = name, .attempt = attempt.value_or(attempt_of(index(name)))},
@@ -180,14 +181,15 @@ class Planned {
     if (phase == Phase::ended) it.ended_at = now_;
     return it;
   }
-  // Of an attempt that has ended by a signal, which neither the planner nor the kernel sent.
+  // Returns an observation of an attempt that a signal ended. Neither the planner nor the kernel sent the
+  // signal.
   [[nodiscard]] Observation stopped_from_outside(const std::string& name) const {
     Observation it = observation(name, Phase::ended);
     it.exit_code = 143;
     it.stopped = true;
     return it;
   }
-  // An attempt of another run on the same engine, with two CPUs.
+  // Sends an observation of another run's attempt on the same engine, which holds two CPUs.
   std::string other(const std::string& id, Phase phase) {
     return seen({.key = {.run = RunId("run2"), .trial = "a"},
                  .experiment = "other",
@@ -203,7 +205,7 @@ class Planned {
   [[nodiscard]] bool may_start_more() const { return planner_.may_start_more(); }
   [[nodiscard]] std::size_t in_flight() const { return planner_.starts_in_flight(); }
   [[nodiscard]] Instant now() const { return now_; }
-  // The last fact of a trial, and the last command to collect something of it.
+  // Return the last fact of a trial, and the last CollectCommand for the trial.
   [[nodiscard]] const Fact& fact(const std::string& name) const { return facts_.at(index(name)); }
   [[nodiscard]] const CollectCommand& collect(const std::string& name) const {
     return collects_.at(index(name));
@@ -273,7 +275,7 @@ inline Experiment with_retries(const std::string& text, Retries retries) {
   return experiment;
 }
 
-// Of the first trial.
+// Sets the timeout of the first trial.
 inline Experiment with_timeout(Experiment experiment, Seconds timeout) {
   experiment.trials.at(0).timeout = timeout;
   return experiment;
@@ -291,7 +293,7 @@ inline Experiment with_canary(const std::string& text) {
   return experiment;
 }
 
-// "0" and "1" are T4, "2" is an H100.
+// Returns an experiment whose trials have the given GPU wishes by name.
 inline Experiment with_wishes(const std::string& text, const std::map<std::string, GpuWish>& wishes) {
   Experiment experiment = test::experiment(text);
   for (Trial& trial : experiment.trials)
@@ -299,7 +301,7 @@ inline Experiment with_wishes(const std::string& text, const std::map<std::strin
   return experiment;
 }
 
-// Trials with CPUs: "a=2 b=1".
+// Returns an experiment whose trials have the given CPUs by name.
 inline Experiment with_cpus(const std::string& text, const std::map<std::string, std::string>& cpus) {
   Experiment experiment = test::experiment(text);
   for (Trial& trial : experiment.trials)
@@ -312,7 +314,7 @@ inline PlannerOptions with_cpus(const char* cpus) {
   return {.starts_in_flight_max = 100, .capacity = Slots{.cpus = parse_cpus(cpus)}};
 }
 
-// Each wants so many.
+// Returns an experiment with one trial for each count; the count is its number of GPUs.
 inline Experiment wanting(const std::vector<std::size_t>& counts) {
   Experiment experiment;
   for (std::size_t i = 0; i < counts.size(); ++i) {

@@ -8,7 +8,7 @@
 namespace combu::test {
 namespace {
 
-TEST(GoingOn, AFurtherAttemptThatWaitedForSlotsIsStarted) {
+TEST(GoingOn, ARetryThatWaitedForSlotsIsStarted) {
   Planned it(with_retries("a", {.max = 1}),
              {.restored = {
                   {.state = TrialState::ready, .cause = Cause::error, .exit_code = 1, .was_started = true}}});
@@ -23,7 +23,7 @@ TEST(GoingOn, NothingStartsBeforeAListing) {
   EXPECT_EQ(planned.listed({}), "start a | a starting");
 }
 
-TEST(GoingOn, WhatIsOverStaysSoAndWhatFollowsGoesOn) {
+TEST(GoingOn, TrialsThatAreOverStayOverAndTheirDependentsStart) {
   Planned planned("a b c<-a:succeeded d<-b:succeeded",
                   {.restored = {{.state = TrialState::succeeded, .was_started = true},
                                 {.state = TrialState::failed, .cause = Cause::error, .was_started = true},
@@ -33,7 +33,7 @@ TEST(GoingOn, WhatIsOverStaysSoAndWhatFollowsGoesOn) {
   EXPECT_EQ(planned.listed({}), "start c | c starting");
 }
 
-TEST(GoingOn, WhatRanIsTakenInAsTheListingHasIt) {
+TEST(GoingOn, RunningTrialsGetTheirStateFromTheListing) {
   const RestoredTrial ran{.state = TrialState::running, .was_started = true};
   Planned planned("a b c", {.restored = {ran, ran, ran}});
   Observation ended = planned.observation("b", Phase::ended);
@@ -46,7 +46,7 @@ TEST(GoingOn, WhatRanIsTakenInAsTheListingHasIt) {
   EXPECT_EQ(planned.state("a"), TrialState::running);
 }
 
-TEST(GoingOn, WhatWasKilledMeanwhileIsLost) {
+TEST(GoingOn, AnAttemptKilledWhileNothingWatchedIsLost) {
   Planned planned("a", {.restored = {{.state = TrialState::running, .was_started = true}}});
   Observation ended = planned.observation("a", Phase::ended);
   ended.exit_code = 137;
@@ -56,7 +56,7 @@ TEST(GoingOn, WhatWasKilledMeanwhileIsLost) {
             "collect a | a failed (lost with its host or engine (exit code 137, SIGKILL))");
 }
 
-TEST(GoingOn, NothingIsLostWithAnEngineThatWasThereAllTheTime) {
+TEST(GoingOn, NoAttemptIsLostIfTheEngineDidNotRestart) {
   const Instant ran_at = Instant{} + std::chrono::hours(1);
   const RestoredTrial running{.state = TrialState::running, .was_started = true, .ran_at = ran_at};
   for (const bool was_there : {true, false}) {
@@ -69,7 +69,7 @@ TEST(GoingOn, NothingIsLostWithAnEngineThatWasThereAllTheTime) {
               was_there ? "collect a | a failed (exit code 137, SIGKILL)"
                         : "collect a | a failed (lost with its host or engine (exit code 137, SIGKILL))");
   }
-  // What was being looked into when its process died.
+  // The earlier process was waiting for a verdict when it died.
   RestoredTrial stopped = running;
   stopped.state = TrialState::retrying;
   stopped.cause = Cause::stopped;
@@ -84,7 +84,7 @@ TEST(GoingOn, NothingIsLostWithAnEngineThatWasThereAllTheTime) {
   }
 }
 
-TEST(GoingOn, WhatEndedInTimeWhileNobodyWatchedHasNotTakenTooLong) {
+TEST(GoingOn, AnAttemptThatEndedInTimeWhileNothingWatchedSucceeds) {
   Experiment experiment = test::experiment("a");
   experiment.trials[0].timeout = Seconds(10);
   Planned planned(experiment, {.restored = {{.state = TrialState::running,
@@ -96,7 +96,7 @@ TEST(GoingOn, WhatEndedInTimeWhileNobodyWatchedHasNotTakenTooLong) {
   EXPECT_EQ(planned.listed({ended}), " | a succeeded");
 }
 
-TEST(GoingOn, TheEngineKnowsOfALaterAttemptThanTheRecord) {
+TEST(GoingOn, TheEngineMayHaveALaterAttemptThanTheRecord) {
   const RestoredTrial running{.state = TrialState::running, .was_started = true};
   for (const Phase phase : {Phase::running, Phase::ended}) {
     Planned planned("a", {.restored = {running}});
@@ -115,7 +115,7 @@ RestoredTrial departure(Departure how) {
   return {.state = TrialState::running, .was_started = true, .departure = how};
 }
 
-TEST(GoingOn, WhatLeavesIsStoppedWhileTheRestGoesOn) {
+TEST(GoingOn, RemovedAndReplacedTrialsAreStoppedWhileOthersGoOn) {
   Planned planned("a b c<-b d",
                   {.restored = {departure(Departure::removed), departure(Departure::replaced), {}, {}}});
   EXPECT_EQ(planned.begin(), "stop a, stop b | ");
@@ -125,13 +125,13 @@ TEST(GoingOn, WhatLeavesIsStoppedWhileTheRestGoesOn) {
   EXPECT_EQ(planned.ended("a", 0), " | a stopped (removed from the file)");
   EXPECT_EQ(planned.started("d"), " | d running");
   EXPECT_FALSE(planned.done());
-  // Nobody has seen the new one run.
+  // The condition counts only when the new attempt runs.
   EXPECT_EQ(planned.ended("b", 143),
             "start b#2 | b retrying (replaced by what the file says now), b starting");
   EXPECT_EQ(planned.started("b"), "start c | b running, c starting");
 }
 
-TEST(GoingOn, WhatHasLeftMeanwhileIsNoFailure) {
+TEST(GoingOn, ADepartingAttemptThatEndedHasNotFailed) {
   Planned planned("a b", {.restored = {departure(Departure::removed), departure(Departure::replaced)}});
   EXPECT_EQ(planned.begin(), "stop a, stop b | ");
   Observation ended = planned.observation("b", Phase::ended);
@@ -142,7 +142,7 @@ TEST(GoingOn, WhatHasLeftMeanwhileIsNoFailure) {
             "b starting");
 }
 
-TEST(GoingOn, WhatIsReplacedWaitsForWhatItDependsOnNow) {
+TEST(GoingOn, AReplacedTrialWaitsForItsNewDependencies) {
   for (const bool succeeds : {true, false}) {
     Planned planned("a b<-a:succeeded", {.restored = {{}, departure(Departure::replaced)}});
     EXPECT_EQ(planned.begin(), "stop b | ");
@@ -158,7 +158,7 @@ TEST(GoingOn, WhatIsReplacedWaitsForWhatItDependsOnNow) {
   }
 }
 
-TEST(GoingOn, WhatLeavesAndCannotBeStoppedIsNotStartedAnew) {
+TEST(GoingOn, AReplacedTrialThatCannotBeStoppedFails) {
   Planned planned("a", {.restored = {departure(Departure::replaced)}});
   (void)planned.begin();
   (void)planned.listed({planned.observation("a", Phase::running)});
@@ -167,7 +167,7 @@ TEST(GoingOn, WhatLeavesAndCannotBeStoppedIsNotStartedAnew) {
   EXPECT_FALSE(planned.may_start_more());
 }
 
-TEST(GoingOn, TheCanaryThatIsReplacedLeavesItToTheNext) {
+TEST(GoingOn, TheNextTrialIsTheCanaryIfTheCanaryIsReplaced) {
   Experiment experiment = test::experiment("a b");
   experiment.canary = true;
   Planned planned(std::move(experiment), {.restored = {departure(Departure::replaced), {}}});
@@ -178,7 +178,7 @@ TEST(GoingOn, TheCanaryThatIsReplacedLeavesItToTheNext) {
   EXPECT_EQ(planned.ended("b", 0), "start a#2 | b succeeded, a starting");
 }
 
-TEST(GoingOn, AStartThatNobodyHasSeenIsMadeAgain) {
+TEST(GoingOn, AStartThatIsNotInTheListingIsRepeated) {
   const RestoredTrial starting{.state = TrialState::starting};
   Planned planned("a b", {.restored = {starting, starting}});
   (void)planned.begin();
@@ -186,7 +186,7 @@ TEST(GoingOn, AStartThatNobodyHasSeenIsMadeAgain) {
             "start a | b running, a ready, a starting");
 }
 
-TEST(GoingOn, WhatShallNotRunAnyMoreIsNotStartedAgain) {
+TEST(GoingOn, AStartIsNotRepeatedAfterTheDeadline) {
   Experiment experiment = test::experiment("a");
   experiment.deadline = Seconds(10);
   Planned planned(std::move(experiment), {.restored = {{.state = TrialState::starting}},
@@ -211,7 +211,7 @@ TEST(GoingOn, SpentRetriesStaySpent) {
   EXPECT_EQ(planned.listed({ended}), "collect a#3 | a failed (exit code 1, after 3 attempts)");
 }
 
-TEST(GoingOn, TimeLimitsCountFromTheFirstBeginning) {
+TEST(GoingOn, TheTimeoutCountsFromTheBeginningOnRecord) {
   Experiment experiment = test::experiment("a");
   experiment.trials[0].timeout = Seconds(10);
   const Instant began{};
@@ -224,7 +224,7 @@ TEST(GoingOn, TimeLimitsCountFromTheFirstBeginning) {
   EXPECT_EQ(planned.pass(2), "stop a | a running (timeout)");
 }
 
-TEST(GoingOn, WhatAListingTellsWasWhenTheEngineSays) {
+TEST(GoingOn, FactsOfAListingHaveTheTimesOfTheEngine) {
   const Experiment experiment = test::experiment("a b");
   const Plan plan = test::plan(experiment);
   Planner planner(RunId("run"), experiment, plan, {});
@@ -237,7 +237,7 @@ TEST(GoingOn, WhatAListingTellsWasWhenTheEngineSays) {
   over.ended_at = at(4);
   (void)planner.step(ListingBegins{}, at(20));
   EXPECT_EQ(planner.step(Listed{{over}}, at(20)).facts.at(0).at, at(4));
-  // Another clock: neither before what was told of it, nor in the future.
+  // The engine's clock may differ: times are limited to the interval from the trial's last fact to now.
   Observation b{.key = {.run = RunId("run"), .trial = "b"}, .phase = Phase::running, .ran_at = at(0)};
   EXPECT_EQ(planner.step(StartAnswered{.trial = 1, .result = Running{b}}, at(21)).facts.at(0).at, at(1));
   b.phase = Phase::ended;
@@ -246,7 +246,7 @@ TEST(GoingOn, WhatAListingTellsWasWhenTheEngineSays) {
   EXPECT_EQ(planner.step(Observed{b}, at(22)).facts.at(0).at, at(22));
 }
 
-TEST(GoingOn, AServiceThatWasHealthyNeedNotBecomeSoAgain) {
+TEST(GoingOn, AServiceThatWasHealthyCountsAsHealthy) {
   for (const bool was_healthy : {true, false}) {
     Planned planned(
         "db use<-db:healthy",
@@ -257,7 +257,7 @@ TEST(GoingOn, AServiceThatWasHealthyNeedNotBecomeSoAgain) {
   }
 }
 
-TEST(GoingOn, WhatRunsRunsOnAlthoughWhatItDependsOnHasFailed) {
+TEST(GoingOn, ARunningTrialKeepsRunningAfterItsDependencyFailed) {
   Planned planned("a b<-a:succeeded", {.restored = {{.state = TrialState::failed, .cause = Cause::error},
                                                     {.state = TrialState::running, .was_started = true}}});
   EXPECT_EQ(planned.begin(), " | ");
@@ -265,7 +265,7 @@ TEST(GoingOn, WhatRunsRunsOnAlthoughWhatItDependsOnHasFailed) {
   EXPECT_EQ(planned.state("b"), TrialState::running);
 }
 
-TEST(GoingOn, ABlockedTrialNamesTheSameRootToThoseThatDependOnIt) {
+TEST(GoingOn, DependentsOfABlockedTrialHaveTheSameRoot) {
   Planned planned("a b<-a:succeeded c<-b:succeeded",
                   {.restored = {{.state = TrialState::failed, .cause = Cause::error},
                                 {.state = TrialState::blocked, .root = 0},
@@ -310,7 +310,7 @@ TEST(GoingOn, AnAttemptThatWasLostWithTheEngineSpendsNoRetry) {
   EXPECT_EQ(planned.ended("a", 1), "collect a#2 | a retrying (exit code 1; attempt 3 in 1.0 s)");
 }
 
-TEST(GoingOn, WhatWaitsForItsNextAttemptIsStoppedWithTheReasonOfTheLast) {
+TEST(GoingOn, AStoppedRetryKeepsTheReasonOfTheLastAttempt) {
   const RestoredTrial failed = retrying(Cause::error, 1, "exit code 1");
   Planned planned(with_retries("a", {.max = 1}), {.restored = {failed}});
   (void)planned.begin();
@@ -319,7 +319,7 @@ TEST(GoingOn, WhatWaitsForItsNextAttemptIsStoppedWithTheReasonOfTheLast) {
   EXPECT_EQ(planned.fact("a").attempt, 1);
 }
 
-TEST(GoingOn, WhatBeganWithTheEngineIsNotLost) {
+TEST(GoingOn, AnAttemptThatBeganWithTheEngineIsNotLost) {
   Planned planned("a", {.restored = {{.state = TrialState::running, .was_started = true, .ran_at = at(5)}},
                         .engine_began_at = at(5)});
   (void)planned.begin();
@@ -345,8 +345,8 @@ TEST(GoingOn, AnAttemptThatWasBeingStoppedIsStoppedAgain) {
   EXPECT_TRUE(planned.done());
 }
 
-// The engine may not say when it began.
-TEST(GoingOn, WhenAnAttemptBeganIsKnownFromTheRecord) {
+// The engine may not report when the attempt began.
+TEST(GoingOn, TheRecordHasTheTimeAtWhichAnAttemptBegan) {
   Experiment experiment = test::experiment("a");
   experiment.trials[0].timeout = Seconds(10);
   Planned planned(std::move(experiment), {.restored = {{.state = TrialState::running,
@@ -385,14 +385,14 @@ TEST(GoingOn, ALaterAttemptHoldsTheSlotsOfTheEarlierOne) {
   EXPECT_EQ(planned.held(), Planned::cpus("2"));
 }
 
-TEST(GoingOn, ALaterAttemptOfWhatLeavesIsStopped) {
+TEST(GoingOn, ALaterAttemptOfARemovedTrialIsStopped) {
   Planned planned("a", {.restored = {departure(Departure::removed)}});
   EXPECT_EQ(planned.begin(), "stop a | ");
   EXPECT_EQ(planned.listed({planned.observation("a", Phase::running, 2)}),
             "stop a#2 | a retrying (how it ended is not on record), a starting, a running");
 }
 
-TEST(GoingOn, AfterTheListingAnUnknownAttemptChangesNothing) {
+TEST(GoingOn, AnUnknownAttemptHasNoEffectAfterTheListing) {
   Planned planned("a b", {.restored = {{.state = TrialState::running, .was_started = true},
                                        {.state = TrialState::succeeded, .was_started = true}}});
   (void)planned.begin();
@@ -403,7 +403,7 @@ TEST(GoingOn, AfterTheListingAnUnknownAttemptChangesNothing) {
   EXPECT_EQ(planned.state("b"), TrialState::succeeded);
 }
 
-TEST(GoingOn, WhatIsReplacedBeginsAnew) {
+TEST(GoingOn, AReplacedTrialBeginsAnew) {
   RestoredTrial old = departure(Departure::replaced);
   old.slots = Planned::cpus("2");
   Planned planned("a", {.capacity = Planned::cpus("4"), .restored = {old}});
@@ -428,7 +428,7 @@ TEST(GoingOn, WhatIsReplacedBeginsAnew) {
   EXPECT_EQ(planned.held(), Planned::cpus("0"));
 }
 
-TEST(GoingOn, TheEndOfWhatLeavesTellsThatItRan) {
+TEST(GoingOn, TheEndOfADepartingAttemptSaysThatItRan) {
   Planned planned("a b", {.restored = {departure(Departure::removed), departure(Departure::replaced)}});
   (void)planned.begin();
   EXPECT_FALSE(planned.done());
@@ -442,14 +442,14 @@ TEST(GoingOn, TheEndOfWhatLeavesTellsThatItRan) {
   EXPECT_EQ(planned.fact("b").cause, Cause::stopped);
 }
 
-TEST(GoingOn, WhatIsOnlyRemovedStartsNothing) {
+TEST(GoingOn, ARemovedTrialStartsNothing) {
   Planned planned("a", {.restored = {departure(Departure::removed)}});
   (void)planned.begin();
   (void)planned.listed({planned.observation("a", Phase::running)});
   EXPECT_FALSE(planned.may_start_more());
 }
 
-TEST(GoingOn, WhatIsReplacedIsNotStartedAfterTooManyFailures) {
+TEST(GoingOn, AReplacedTrialIsBlockedAfterTooManyFailures) {
   Experiment experiment = test::experiment("a b");
   experiment.failures_max = 1;
   Planned planned(std::move(experiment), {.restored = {departure(Departure::replaced), {}}});
@@ -461,8 +461,9 @@ TEST(GoingOn, WhatIsReplacedIsNotStartedAfterTooManyFailures) {
             "as many as may (max_failures))");
 }
 
-// While the old attempt is stopped, the trial that the new one depends on gets as far as `past` says.
-TEST(GoingOn, WhatIsReplacedStartsAsFarAsItsDependenciesAreMet) {
+// While the old attempt is being stopped, the trial that the new attempt depends on gets the state in
+// `restored`.
+TEST(GoingOn, AReplacedTrialStartsIfItsDependenciesAreMet) {
   const auto end_of = [](const std::string& condition, const RestoredTrial& restored) {
     Planned planned("a b<-a:" + condition, {.restored = {restored, departure(Departure::replaced)}});
     (void)planned.begin();
@@ -496,7 +497,7 @@ TEST(GoingOn, WhatIsReplacedStartsAsFarAsItsDependenciesAreMet) {
   EXPECT_EQ(end_of("finished", runs), waits);
 }
 
-TEST(GoingOn, WhatIsReplacedIsBlockedByAnUnhealthyService) {
+TEST(GoingOn, AReplacedTrialIsBlockedByAnUnhealthyService) {
   Planned planned("!a b<-a:healthy c<-a", {.restored = {{.state = TrialState::running, .was_started = true},
                                                         departure(Departure::replaced),
                                                         {}}});
@@ -509,7 +510,7 @@ TEST(GoingOn, WhatIsReplacedIsBlockedByAnUnhealthyService) {
       "healthy)");
 }
 
-TEST(GoingOn, WhenADependencyWasMetIsNotKnownOfHealth) {
+TEST(GoingOn, TheRecordDoesNotHaveTheTimeOfHealth) {
   const RestoredTrial over{.state = TrialState::failed,
                            .was_started = true,
                            .was_healthy = true,
@@ -524,8 +525,8 @@ TEST(GoingOn, WhenADependencyWasMetIsNotKnownOfHealth) {
   EXPECT_EQ(planned.fact("d").ready_at, at(70));
 }
 
-// Every container has an id; the engine may tell of one that it has made in vain.
-TEST(GoingOn, TheContainerThatRunsIsTheAttempts) {
+// Every container has an id. The engine may report a container that it created but could not start.
+TEST(GoingOn, EventsOfAnotherContainerAreIgnored) {
   Planned planned("a b", {.restored = {{.state = TrialState::running, .was_started = true}, {}}});
   (void)planned.begin();
   Observation ended = planned.observation("a", Phase::ended);
@@ -544,8 +545,8 @@ TEST(GoingOn, TheContainerThatRunsIsTheAttempts) {
   EXPECT_EQ(planned.seen(other), "collect b | b failed (exit code 1)");
 }
 
-// The file may say since then that fewer trials may fail.
-TEST(GoingOn, AtTheLimitOfFailuresWhatLivesIsNotBlocked) {
+// The limit of failures in the file may have been lowered since.
+TEST(GoingOn, RunningTrialsAreNotBlockedAtTheLimitOfFailures) {
   Experiment experiment = with_retries("a b c d", {.max = 1, .on = {}});
   experiment.failures_max = 1;
   const RestoredTrial failed{

@@ -29,7 +29,7 @@ TEST(Retries, AFailedAttemptIsFollowedByTheNextAfterAPause) {
   EXPECT_TRUE(it.done());
 }
 
-TEST(Retries, TheNextAttemptWaitsUntilAllOfTheLastHasBeenTaken) {
+TEST(Retries, TheNextAttemptWaitsUntilTheLastIsCollected) {
   Planned it(with_retries("a", {.max = 1}));
   it.begin_running({"a"});
   (void)it.ended("a", 1);
@@ -37,13 +37,13 @@ TEST(Retries, TheNextAttemptWaitsUntilAllOfTheLastHasBeenTaken) {
   EXPECT_EQ(it.collected("a"), "start a#2 | a starting");
 }
 
-TEST(Retries, NoneIsTheDefault) {
+TEST(Retries, ThereAreNoRetriesByDefault) {
   Planned it("a");
   it.begin_running({"a"});
   EXPECT_EQ(it.ended("a", 137), "collect a | a failed (exit code 137, SIGKILL)");
 }
 
-TEST(Retries, OnlyAfterTheCausesThatAreNamed) {
+TEST(Retries, OnlyTheNamedCausesAreRetried) {
   Retries retries{.max = 5};
   retries.on.set(static_cast<std::size_t>(Cause::oom));
   Planned it(with_retries("a b", retries));
@@ -53,7 +53,7 @@ TEST(Retries, OnlyAfterTheCausesThatAreNamed) {
             "collect b | b retrying (out of memory (exit code 137, SIGKILL); attempt 2 in 1.0 s)");
 }
 
-TEST(Retries, WhatSomebodyStoppedIsNotTriedAgain) {
+TEST(Retries, AStoppedAttemptIsNotRetried) {
   Retries retries{.max = 5};
   retries.on.set(static_cast<std::size_t>(Cause::error));
   Planned it(with_retries("a", retries));
@@ -62,7 +62,7 @@ TEST(Retries, WhatSomebodyStoppedIsNotTriedAgain) {
   EXPECT_EQ(it.seen(seen), "collect a | a stopped (stopped from outside (exit code 143, SIGTERM))");
 }
 
-TEST(Retries, WhoStoppedItShowsWhenTheEngineGoesAway) {
+TEST(Retries, AStoppedAttemptIsRetriedIfTheEngineRestarts) {
   for (const bool restarted : {true, false}) {
     Planned it(with_retries("a", {.max = 1}));
     it.begin_running({"a"});
@@ -82,7 +82,7 @@ TEST(Retries, WhoStoppedItShowsWhenTheEngineGoesAway) {
   }
 }
 
-TEST(Retries, WhatIsStoppedInALaterAttemptStaysStopped) {
+TEST(Retries, ATrialStoppedInALaterAttemptStaysStopped) {
   Planned it(with_retries("a", {.max = 3}));
   it.begin_running({"a"});
   it.end_and_collect("a", 1);
@@ -95,7 +95,7 @@ TEST(Retries, WhatIsStoppedInALaterAttemptStaysStopped) {
   EXPECT_EQ(it.pass(75), " | a stopped (stopped from outside (exit code 143, SIGTERM))");
 }
 
-TEST(Retries, WhoAnnouncesThatHeStopsItIsTold) {
+TEST(Retries, TheReasonNamesThePersonWhoStopsATrial) {
   Planned it(with_retries("a b", {.max = 1}));
   it.begin_running({"a", "b"});
   EXPECT_EQ(it.adjust({.stopping = {"a", "unknown"}, .stopper = "alice"}), " | ");
@@ -110,7 +110,7 @@ TEST(Retries, WhoAnnouncesThatHeStopsItIsTold) {
   }
 }
 
-TEST(Retries, WhatWaitsForItsNextAttemptIsStoppedByItsName) {
+TEST(Retries, ATrialThatWaitsForItsRetryCanBeStopped) {
   Planned it(with_retries("a b<-a:succeeded", {.max = 3, .pause = Seconds(20)}));
   it.begin_running({"a"});
   it.end_and_collect("a", 7);
@@ -122,7 +122,7 @@ TEST(Retries, WhatWaitsForItsNextAttemptIsStoppedByItsName) {
   EXPECT_TRUE(it.done());
 }
 
-TEST(Retries, WhatWasAnnouncedIsOfThatAttempt) {
+TEST(Retries, AnAnnouncedStopAppliesToOneAttempt) {
   Retries retries{.max = 5};
   retries.on.set(static_cast<std::size_t>(Cause::error));
   Planned it(with_retries("a", retries));
@@ -136,7 +136,7 @@ TEST(Retries, WhatWasAnnouncedIsOfThatAttempt) {
   EXPECT_THAT(it.seen(seen), testing::HasSubstr("stopped from outside"));
 }
 
-TEST(Retries, ALostHostDoesNotSpendThem) {
+TEST(Retries, ALostHostDoesNotSpendRetries) {
   Planned it(with_retries("a", {.max = 1}));
   it.begin_running({"a"});
   (void)it.listing_begins_after_a_break();
@@ -149,7 +149,7 @@ TEST(Retries, ALostHostDoesNotSpendThem) {
   EXPECT_EQ(it.ended("a", 1), "collect a#2 | a retrying (exit code 1; attempt 3 in 1.0 s)");
 }
 
-TEST(Retries, AFurtherAttemptThatWaitsForSlotsIsTold) {
+TEST(Retries, ARetryThatWaitsForSlotsIsReported) {
   Planned it(with_retries("a=2 b=2", {.max = 1}), {.capacity = Planned::cpus("2")});
   EXPECT_EQ(it.begin(), "start a | a starting");
   (void)it.started("a");
@@ -161,7 +161,7 @@ TEST(Retries, AFurtherAttemptThatWaitsForSlotsIsTold) {
   EXPECT_EQ(it.ended("b", 0), "start a#2 | b succeeded, a starting");
 }
 
-TEST(Retries, WhatWasLikelyOutOfMemoryIsLostWithAnEngineThatWasAway) {
+TEST(Retries, ALikelyOutOfMemoryIsALostHostAfterABreak) {
   Planned it(with_retries("a", {.max = 1}));
   it.begin_running({"a"});
   Observation killed = it.observation("a", Phase::ended);
@@ -172,7 +172,7 @@ TEST(Retries, WhatWasLikelyOutOfMemoryIsLostWithAnEngineThatWasAway) {
       "collect a | a retrying (lost with its host or engine (exit code 137, SIGKILL); attempt 2 in 0 ms)");
 }
 
-TEST(Retries, WhatDependsOnItWaitsForTheLastAttempt) {
+TEST(Retries, DependentsWaitForTheLastAttempt) {
   Planned it(with_retries("a s<-a:succeeded f<-a:finished", {.max = 1}));
   it.begin_running({"a"});
   it.end_and_collect("a", 1);
@@ -181,7 +181,7 @@ TEST(Retries, WhatDependsOnItWaitsForTheLastAttempt) {
   EXPECT_EQ(it.ended("a", 0), "start s, start f | a succeeded, s starting, f starting");
 }
 
-TEST(Retries, LateNewsOfAnEarlierAttemptChangeNothing) {
+TEST(Retries, LateObservationsOfAnEarlierAttemptHaveNoEffect) {
   Planned it(with_retries("a", {.max = 1}));
   it.begin_running({"a"});
   (void)it.ended("a", 1);
@@ -193,7 +193,7 @@ TEST(Retries, LateNewsOfAnEarlierAttemptChangeNothing) {
   EXPECT_EQ(it.state("a"), TrialState::starting);
 }
 
-TEST(Retries, ALateAnswerOfAnEarlierStopChangesNothing) {
+TEST(Retries, ALateAnswerOfAnEarlierStopHasNoEffect) {
   Planned it(with_timeout(with_retries("a", {.max = 1}), Seconds(60)));
   it.begin_running({"a"});
   EXPECT_EQ(it.pass(60), "stop a | a running (timeout)");
@@ -204,8 +204,8 @@ TEST(Retries, ALateAnswerOfAnEarlierStopChangesNothing) {
   EXPECT_EQ(it.state("a"), TrialState::running);
 }
 
-// Why it was being stopped is on record before it is.
-TEST(Retries, ATimeoutThatNobodyLivedToTellIsOne) {
+// The stop cause is on record before the attempt is stopped.
+TEST(Retries, ATimeoutOfADeadProcessCounts) {
   for (const Cause stop_cause : {Cause::timeout, Cause::none}) {
     Experiment experiment = with_timeout(with_retries("a", {.max = 1}), Seconds(5));
     PlannerOptions options;
@@ -225,7 +225,7 @@ TEST(Retries, ATimeoutThatNobodyLivedToTellIsOne) {
   }
 }
 
-TEST(Retries, StoppedAfterAProcessInItWasOutOfMemoryIsStopped) {
+TEST(Retries, AStopAfterAnOutOfMemoryOfOneProcessIsAStop) {
   Planned it(with_retries("a", {.max = 1}));
   it.begin_running({"a"});
   (void)it.adjust({.stopping = {"a"}, .stopper = "alice"});
@@ -236,7 +236,7 @@ TEST(Retries, StoppedAfterAProcessInItWasOutOfMemoryIsStopped) {
   EXPECT_EQ(it.seen(seen), "collect a | a stopped (stopped by alice with `combu stop`)");
 }
 
-TEST(MaxFailures, WhatWaitsForSlotsForItsRetryHasFailedOfItsOwn) {
+TEST(MaxFailures, ARetryThatWaitsForSlotsKeepsItsFailure) {
   Experiment experiment = with_retries("a=2 b=2", {.max = 1});
   experiment.trials[1].retries = {};
   experiment.failures_max = 1;
@@ -250,7 +250,7 @@ TEST(MaxFailures, WhatWaitsForSlotsForItsRetryHasFailedOfItsOwn) {
             "as many as may (max_failures))");
 }
 
-TEST(MaxFailures, NothingStartsAfterThem) {
+TEST(MaxFailures, NothingStartsAfterMaxFailures) {
   Experiment experiment = test::experiment("a b c d<-c:finished");
   experiment.failures_max = 2;
   experiment.parallel_max = 2;
@@ -265,7 +265,7 @@ TEST(MaxFailures, NothingStartsAfterThem) {
   EXPECT_EQ(it.ended("c", 0), " | c succeeded");
 }
 
-TEST(MaxFailures, WhatWaitsForItsRetryHasFailedOfItsOwn) {
+TEST(MaxFailures, ARetryThatWaitsForItsPauseKeepsItsFailure) {
   Experiment experiment = with_retries("a b", {.max = 2, .pause = Seconds(20)});
   experiment.trials[1].retries = {};
   experiment.failures_max = 1;
@@ -278,7 +278,7 @@ TEST(MaxFailures, WhatWaitsForItsRetryHasFailedOfItsOwn) {
       "many as may (max_failures))");
 }
 
-TEST(Retries, AFurtherAttemptWaitsForTheAnswerOfTheStart) {
+TEST(Retries, ARetryWaitsForTheAnswerOfTheLastStart) {
   Planned it(with_retries("a", {.max = 1}));
   (void)it.begin();
   (void)it.running("a");
@@ -287,7 +287,7 @@ TEST(Retries, AFurtherAttemptWaitsForTheAnswerOfTheStart) {
   EXPECT_EQ(it.accepted("a"), "start a#2 | a starting");
 }
 
-TEST(Retries, FactsTellOfTheAttemptThatTheyAreAbout) {
+TEST(Retries, FactsNameTheirAttempt) {
   Planned it(with_retries("a b<-a:succeeded", {.max = 2, .pause = Seconds(20)}));
   it.begin_running({"a"});
   (void)it.ended("a", 7);
@@ -302,7 +302,7 @@ TEST(Retries, FactsTellOfTheAttemptThatTheyAreAbout) {
   EXPECT_EQ(it.fact("a").attempt, 2) << "there was no third one";
 }
 
-TEST(Retries, TheNextAttemptHasItsOwnBeginning) {
+TEST(Retries, TheNextAttemptHasItsOwnStartTime) {
   Planned it(with_retries("a", {.max = 1}));
   (void)it.begin();
   Observation first = it.observation("a", Phase::running);
@@ -316,14 +316,14 @@ TEST(Retries, TheNextAttemptHasItsOwnBeginning) {
   EXPECT_EQ(it.fact("a").at, at(9));
 }
 
-TEST(Retries, NobodyTriesAgainAfterTheLastInterrupt) {
+TEST(Retries, NothingIsRetriedAfterAnInterruptForGood) {
   Planned it(with_retries("a", {.max = 2}));
   it.begin_running({"a"});
   (void)it.interrupt(true);
   EXPECT_EQ(it.ended("a", 3), "collect a | a failed (exit code 3)");
 }
 
-TEST(Retries, SomebodyStaysForWhatMayBeTriedAgain) {
+TEST(Retries, MoreMayStartWhileATrialMayBeRetried) {
   Planned it(with_retries("a", {.max = 1}));
   it.begin_running({"a"});
   EXPECT_TRUE(it.may_start_more());
@@ -337,7 +337,7 @@ TEST(Retries, SomebodyStaysForWhatMayBeTriedAgain) {
   EXPECT_FALSE(once.may_start_more());
 }
 
-TEST(Retries, WhatWaitsForARetryIsWaitedForToo) {
+TEST(Retries, TheRunIsNotDoneWhileATrialWaitsForItsRetry) {
   Planned it(with_retries("a b<-a:succeeded", {.max = 1}));
   it.begin_running({"a"});
   it.end_and_collect("a", 1);
@@ -345,8 +345,9 @@ TEST(Retries, WhatWaitsForARetryIsWaitedForToo) {
   EXPECT_TRUE(it.may_start_more());
 }
 
-// How often it has been lost is counted whichever way that shows.
-TEST(Retries, ATrialIsLostOnlySoOften) {
+// Each loss counts, both if the break is known before the end of the attempt and if it is known only
+// afterwards.
+TEST(Retries, TheNumberOfLossesIsLimited) {
   Planned it(with_retries("a", {.max = 1}));
   (void)it.begin();
   for (int losses = 1; losses <= Planner::k_losses_max; ++losses) {
@@ -373,7 +374,7 @@ TEST(Retries, ATrialIsLostOnlySoOften) {
       "collect a#11 | a failed (lost with its host or engine (exit code 137, SIGKILL), after 11 attempts)");
 }
 
-TEST(Retries, WhileItIsNotKnownWhoStoppedItItsSlotsAreFree) {
+TEST(Retries, SlotsAreFreeWhileATrialAwaitsAVerdict) {
   Planned it(with_retries("a=2 b=2", {.max = 1}), {.capacity = Planned::cpus("2")});
   it.begin_running({"a"});
   const Observation seen = it.stopped_from_outside("a");
@@ -383,7 +384,7 @@ TEST(Retries, WhileItIsNotKnownWhoStoppedItItsSlotsAreFree) {
       "engine is being restarted), b starting");
 }
 
-TEST(Retries, WhoStopsItMeanwhileIsTold) {
+TEST(Retries, AStopDuringTheVerdictIsFinal) {
   Planned it(with_retries("a", {.max = 1}));
   it.begin_running({"a"});
   const Observation seen = it.stopped_from_outside("a");
@@ -398,7 +399,7 @@ TEST(Retries, WhoStopsItMeanwhileIsTold) {
   EXPECT_EQ(it.state("a"), TrialState::stopped);
 }
 
-TEST(Retries, WhoStoppedItShowsHoweverLongItMightHaveTaken) {
+TEST(Retries, TheTimeoutHasNoEffectWhileATrialAwaitsAVerdict) {
   Planned it(with_timeout(with_retries("a", {.max = 1}), Seconds(10)));
   it.begin_running({"a"});
   const Observation seen = it.stopped_from_outside("a");
@@ -409,7 +410,7 @@ TEST(Retries, WhoStoppedItShowsHoweverLongItMightHaveTaken) {
   EXPECT_EQ(it.pass(5), " | a stopped (stopped from outside (exit code 143, SIGTERM))");
 }
 
-TEST(Retries, AnAnswerThatTellsOfAnEndIsOfAnEarlierCall) {
+TEST(Retries, AStartAnsweredWithAnEndedAttemptIsLost) {
   Planned it(with_retries("a", {.max = 1}));
   (void)it.begin();
   Observation seen = it.observation("a", Phase::ended);
@@ -420,7 +421,7 @@ TEST(Retries, AnAnswerThatTellsOfAnEndIsOfAnEarlierCall) {
       "in 0 ms)");
 }
 
-TEST(Retries, OutOfMemoryIsAlsoWhatAProcessInItWasKilledFor) {
+TEST(Retries, AnOutOfMemoryOfOneProcessIsAnOutOfMemory) {
   Planned it("a");
   it.begin_running({"a"});
   Observation seen = it.observation("a", Phase::ended);
@@ -429,7 +430,7 @@ TEST(Retries, OutOfMemoryIsAlsoWhatAProcessInItWasKilledFor) {
   EXPECT_EQ(it.seen(seen), "collect a | a failed (out of memory (exit code 1))");
 }
 
-TEST(Ending, IsWhatTheContainerTells) {
+TEST(Ending, TheEndFollowsFromTheContainer) {
   const auto told = [](int exit_code, bool oom, bool stopped) {
     Observation ended{.phase = Phase::ended};
     ended.exit_code = exit_code;
@@ -446,7 +447,7 @@ TEST(Ending, IsWhatTheContainerTells) {
   EXPECT_EQ(told(143, false, true), "stopped (stopped from outside (exit code 143, SIGTERM))");
 }
 
-TEST(MaxFailures, ServicesThatNobodyIsLeftToUseAreStopped) {
+TEST(MaxFailures, ServicesWithoutUsersAreStoppedAfterMaxFailures) {
   Experiment experiment = test::experiment("!s a w<-s,a:succeeded b<-a");
   experiment.failures_max = 1;
   Planned it(std::move(experiment), k_wait);

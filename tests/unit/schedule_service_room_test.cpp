@@ -14,7 +14,7 @@ PlannerOptions waiting_with_cpus(const char* cpus) {
   return {.starts_in_flight_max = 100, .until = Until::ended, .capacity = Planned::cpus(cpus)};
 }
 
-TEST(ServiceRoom, IsKeptWhileTheFirstServiceIsNotHealthyYet) {
+TEST(ServiceRoom, RoomIsKeptWhileTheFirstServiceIsNotHealthyYet) {
   Planned it("!d1=2 !d2=2 !d3=2 s1=2<-d1:healthy s2=2<-d2:healthy s3=2<-d3:healthy", waiting_with_cpus("6"));
   EXPECT_EQ(it.begin(), "start d1, start d2 | d1 starting, d2 starting");
   EXPECT_EQ(it.started("d1"), " | d1 running");
@@ -25,7 +25,7 @@ TEST(ServiceRoom, IsKeptWhileTheFirstServiceIsNotHealthyYet) {
   EXPECT_EQ(it.ended("d1", 143), "start d3 | d1 stopped, d3 starting");
 }
 
-TEST(ServiceRoom, IsKeptBesideWhatOthersHold) {
+TEST(ServiceRoom, RoomIsKeptBesideTheSlotsOfOtherRuns) {
   Planned it("!d1=0.5 !d2=0.5 !d3=0.5 s1=1<-d1 s2=1<-d2 s3=1<-d3", waiting_with_cpus("2"));
   Observation other = it.observation("d1", Phase::running);
   other.key.run = RunId("other");
@@ -44,14 +44,14 @@ TEST(ServiceRoom, IsKeptBesideWhatOthersHold) {
   EXPECT_EQ(it.started("d2"), "start s2 | d2 running, s2 starting");
 }
 
-TEST(ServiceRoom, AServiceWaitsUntilThoseThatItServesFitBesideOtherRuns) {
+TEST(ServiceRoom, AServiceWaitsUntilItsDependentsFitBesideOtherRuns) {
   Planned it("!d=1 s=1<-d:healthy", waiting_with_cpus("3"));
   (void)it.other("x", Phase::running);
   EXPECT_EQ(it.begin(), " | ");
   EXPECT_EQ(it.other("x", Phase::ended), "start d | d starting");
 }
 
-TEST(ServiceRoom, AServiceThatIsHeldBackHoldsUpNobody) {
+TEST(ServiceRoom, AServiceWithoutRoomDelaysNoOtherTrial) {
   Planned it("long=2 !d1=1 !d2=1 !d3=1 a=7<-d1 b=7<-d2 c=1<-d3 e=1", waiting_with_cpus("8"));
   EXPECT_EQ(it.begin(),
             "start long, start d1, start d3, start e | long starting, d1 starting, d3 starting, "
@@ -59,16 +59,16 @@ TEST(ServiceRoom, AServiceThatIsHeldBackHoldsUpNobody) {
   EXPECT_EQ(it.started("d3"), "start c | d3 running, c starting");
 }
 
-TEST(ServiceRoom, IsNotKeptForWhatIsNoService) {
+TEST(ServiceRoom, NoRoomIsKeptForDependentsOfATrialThatIsNotAService) {
   Planned it("prep=4^10 main=6^10<-prep a=1 b=1 c=1 d=1 e=1", waiting_with_cpus("8"));
   EXPECT_EQ(it.begin(),
             "start prep, start a, start b, start c, start d | prep starting, a starting, b starting, "
             "c starting, d starting");
 }
 
-// Three services, each needed with each other one: only two at a time fit, and those two are needed with the
-// third.
-TEST(ServiceRoom, WhatNoOrderWouldServeIsToldBefore) {
+// Three services: each pair is needed by one trial. Only two services fit at a time, and each of these two is
+// also needed together with the third.
+TEST(ServiceRoom, AnExperimentThatCanRunInNoOrderIsRefused) {
   const Experiment experiment = test::experiment("!x=1 !y=1 !z=1 a<-x,y b<-y,z c<-z,x");
   const auto errors = check_slots(experiment, Planned::cpus("2"), {});
   ASSERT_EQ(errors.size(), 1U);
@@ -78,7 +78,7 @@ TEST(ServiceRoom, WhatNoOrderWouldServeIsToldBefore) {
   EXPECT_TRUE(check_slots(experiment, Planned::cpus("3"), {}).empty());
 }
 
-// With s beside t there is no room for x, which t serves, too; but t is stopped later.
+// With s beside t there is no room for x, which t also serves. But s is stopped when w is over.
 TEST(ServiceRoom, ServicesAreSharedInTurn) {
   Planned it("!s=1 !t=1 !y=1 w=1<-s,t x=2<-t,y", waiting_with_cpus("4"));
   (void)it.begin();
@@ -95,8 +95,9 @@ TEST(ServiceRoom, ServicesAreSharedInTurn) {
   EXPECT_EQ(it.state("x"), TrialState::succeeded);
 }
 
-// Behind more wishes than are looked at, each of which waits for the service to end.
-TEST(ServiceRoom, WhatAServiceServesStartsHoweverManyWaitBefore) {
+// More trials are in line before `s` than one scan of the queue visits. Each of them waits for the service to
+// end.
+TEST(ServiceRoom, ADependentOfAServiceStartsBehindManyWaitingTrials) {
   Experiment experiment = test::experiment("!d=1 s=1<-d");
   for (std::int64_t i = 0; i < 1500; ++i) {
     Trial large{.name = fmt::format("l{}", i), .image = "image", .priority = 1};
@@ -112,7 +113,7 @@ TEST(ServiceRoom, WhatAServiceServesStartsHoweverManyWaitBefore) {
   EXPECT_EQ(it.listed({it.observation("d", Phase::running)}), "start s | s starting");
 }
 
-TEST(ServiceRoom, WithoutAnybodyWhoStopsThemAllServicesMustFit) {
+TEST(ServiceRoom, AllServicesMustFitIfNoServiceIsStopped) {
   const Experiment experiment = test::experiment("!d1=1 !d2=1 s1=1<-d1 s2=1<-d2");
   EXPECT_TRUE(check_slots(experiment, Planned::cpus("2"), {}, Until::ended).empty());
   const auto errors = check_slots(experiment, Planned::cpus("2"), {}, Until::started);
@@ -130,7 +131,7 @@ PlannerOptions waiting_with_gpus() {
   return options;
 }
 
-TEST(ServiceRoom, OfGpusIsKeptByTheirKind) {
+TEST(ServiceRoom, RoomForGpusIsKeptByKind) {
   const GpuWish t4{.count = 1, .kind = "t4"};
   Planned it(with_wishes("!d1 !d2 s1<-d1 s2<-d2", {{"d1", t4}, {"d2", t4}, {"s1", t4}, {"s2", t4}}),
              waiting_with_gpus());
@@ -138,14 +139,14 @@ TEST(ServiceRoom, OfGpusIsKeptByTheirKind) {
   EXPECT_EQ(it.started("d1"), "start s1 | d1 running, s1 starting");
 }
 
-TEST(ServiceRoom, AServiceLeavesTheGpuThatWhatItServesIsNamedFor) {
+TEST(ServiceRoom, AServiceLeavesTheGpuThatItsDependentNames) {
   Planned it(with_wishes("!d s<-d", {{"d", {.count = 1}}, {"s", {.count = 1, .ids = {"0"}}}}),
              waiting_with_gpus());
   EXPECT_EQ(it.begin(), "start d | d starting");
   EXPECT_THAT(it.held().gpus, testing::ElementsAre("1"));
 }
 
-TEST(ServiceRoom, AServiceThatStandsLeavesTheGpusOfAll) {
+TEST(ServiceRoom, AStandingServiceLeavesTheGpusOfAllTrials) {
   Planned it(with_wishes("!monitor a b", {{"monitor", {.count = 1}},
                                           {"a", {.count = 1, .ids = {"0"}}},
                                           {"b", {.count = 1, .ids = {"1"}}}}),
@@ -154,7 +155,7 @@ TEST(ServiceRoom, AServiceThatStandsLeavesTheGpusOfAll) {
   EXPECT_THAT(it.held().gpus, testing::ElementsAre("2", "0", "1"));
 }
 
-TEST(ServiceRoom, WhatIsNoServiceLeavesTheGpuOfThoseThatNeedItToo) {
+TEST(ServiceRoom, ATrialThatServesOthersLeavesTheirGpus) {
   Planned it(with_wishes("loader s<-loader", {{"loader", {.count = 1}}, {"s", {.count = 1, .ids = {"0"}}}}),
              waiting_with_gpus());
   EXPECT_EQ(it.begin(), "start loader | loader starting");
@@ -167,29 +168,29 @@ TEST(ServiceRoom, AServiceThatSeveralOthersNeedIsCountedOnce) {
   EXPECT_EQ(it.started("a"), "start b, start c | a running, b starting, c starting");
 }
 
-TEST(ServiceRoom, IsKeptForAllThatStandInAChain) {
+TEST(ServiceRoom, RoomIsKeptForAChainOfServices) {
   Planned it("!a=1 !b=1<-a w=1<-b", waiting_with_cpus("4"));
   (void)it.other("x", Phase::running);
   EXPECT_EQ(it.begin(), " | ") << "two CPUs are free, and three are wanted";
   EXPECT_EQ(it.other("x", Phase::ended), "start a | a starting");
 }
 
-TEST(ServiceRoom, IsKeptForAServiceThatStandsAsLongAsTheRun) {
+TEST(ServiceRoom, RoomIsKeptForAStandingService) {
   Planned it("!board=2 !d=1 w=1<-d", waiting_with_cpus("4"));
   (void)it.other("x", Phase::running);
   EXPECT_EQ(it.begin(), " | ");
   EXPECT_EQ(it.other("x", Phase::ended), "start board, start d | board starting, d starting");
 }
 
-// w1 has room only before d starts; and w2 only after t has been stopped.
-TEST(ServiceRoom, ThoseThatNeedNoFurtherServiceGoFirst) {
+// w1 has room only before d starts, and w2 only after t has been stopped.
+TEST(ServiceRoom, TrialsThatNeedNoFurtherServiceGoFirst) {
   Planned it("!t=1 !d=1 w0=1<-t,d w1=3<-t w2=3<-d", waiting_with_cpus("4"));
   EXPECT_EQ(it.begin(), "start t | t starting");
   EXPECT_EQ(it.started("t"), "start w1 | t running, w1 starting");
   EXPECT_EQ(it.ended("w1", 0), "start d | w1 running, w1 succeeded, d starting");
 }
 
-TEST(ServiceRoom, IsKeptForAServiceThatWillBeTriedAgain) {
+TEST(ServiceRoom, RoomIsKeptForAServiceThatWillBeRetried) {
   Experiment experiment = test::experiment("!d1=1 !d2=1 w=1<-d1:healthy,d2:healthy");
   experiment.trials[0].retries = {.max = 1, .pause = Seconds(20)};
   experiment.trials[0].retries.on.set();
@@ -205,7 +206,7 @@ TEST(ServiceRoom, IsKeptForAServiceThatWillBeTriedAgain) {
   EXPECT_EQ(it.other("x", Phase::ended), "start d2 | d2 starting");
 }
 
-TEST(ServiceRoom, AServiceLeavesTheGpusThatAnEarlierProcessHasGivenAway) {
+TEST(ServiceRoom, AServiceCountsTheGpusThatAnEarlierProcessAssigned) {
   const GpuWish t4{.count = 1, .kind = "t4"};
   PlannerOptions options = waiting_with_gpus();
   options.restored.resize(3);
@@ -220,7 +221,7 @@ TEST(ServiceRoom, AServiceLeavesTheGpusThatAnEarlierProcessHasGivenAway) {
 }
 
 // d1 and w take the small GPUs, and d2 the large one.
-TEST(ServiceRoom, AServiceLeavesTheGpusOfThoseThatRunBesideIt) {
+TEST(ServiceRoom, AServiceLeavesTheGpusOfItsDependents) {
   const GpuWish t4{.count = 1, .kind = "t4"};
   const GpuWish any{.count = 1};
   Planned served(with_wishes("!d1 !d2 w<-d1,d2", {{"d1", t4}, {"d2", any}, {"w", t4}}), waiting_with_gpus());
@@ -235,14 +236,14 @@ TEST(ServiceRoom, AServiceLeavesTheGpusOfThoseThatRunBesideIt) {
   EXPECT_THAT(standing.held().gpus, testing::ElementsAre("0", "2"));
 }
 
-TEST(ServiceRoom, ThoseThatAServiceServesHaveTheirGpusOneAfterTheOther) {
+TEST(ServiceRoom, DependentsOfAServiceMayUseTheSameGpusInTurn) {
   Planned it(with_wishes("!d1=1 !d2 a<-d1,d2 b<-d1,d2",
                          {{"d2", {.count = 1}}, {"a", {.count = 2, .kind = "t4"}}, {"b", {.count = 2}}}),
              waiting_with_gpus());
   EXPECT_EQ(it.begin(), "start d1, start d2 | d1 starting, d2 starting");
 }
 
-TEST(ServiceRoom, AServiceLeavesNothingToThoseThatAreOver) {
+TEST(ServiceRoom, AServiceLeavesNoGpusForTrialsThatAreOver) {
   Experiment experiment =
       with_wishes("!d a<-d !e x<-e:healthy,d:healthy",
                   {{"d", {.count = 1}}, {"a", {.count = 1, .ids = {"1"}}}, {"e", {.count = 1}}});
@@ -263,7 +264,7 @@ TEST(ServiceRoom, AServiceLeavesNothingToThoseThatAreOver) {
   EXPECT_THAT(it.held().gpus, testing::ElementsAre("0"));
 }
 
-TEST(ServiceRoom, NoneIsKeptForAServiceThatIsOver) {
+TEST(ServiceRoom, NoRoomIsKeptForAServiceThatIsOver) {
   PlannerOptions options = waiting_with_cpus("4");
   options.starts_in_flight_max = 1;
   Planned it("!d=1 !e=1 w=1<-d,e:healthy", options);
@@ -275,7 +276,7 @@ TEST(ServiceRoom, NoneIsKeptForAServiceThatIsOver) {
   EXPECT_EQ(it.resume(), "start e | e starting") << "e and w want two CPUs";
 }
 
-TEST(ServiceRoom, NoneIsKeptForAServiceThatIsNotTriedAgainAfterAll) {
+TEST(ServiceRoom, NoRoomIsKeptForAServiceThatIsNotRetriedAfterAll) {
   Experiment experiment = test::experiment("!d1=1 !d2=1 w=1<-d1,d2:healthy busy");
   experiment.trials[0].retries = {.max = 1, .pause = Seconds(20)};
   experiment.trials[0].retries.on.set();
@@ -294,8 +295,8 @@ TEST(ServiceRoom, NoneIsKeptForAServiceThatIsNotTriedAgainAfterAll) {
       "start d2 | d1 failed (exit code 1; not tried again: stopped by alice with `combu stop`), d2 starting");
 }
 
-// There is room for z only when d1 has been stopped.
-TEST(ServiceRoom, IsNotMadeByStoppingServicesUnlessSomebodyStopsThem) {
+// There is room for z only after d1 has been stopped.
+TEST(ServiceRoom, ServicesMakeRoomOnlyIfTheyAreStopped) {
   const std::string text = "!d1=1 !d2=1 s=1<-d1 y=1<-d1,d2 z=3<-d2";
   Planned stopped(text, waiting_with_cpus("4"));
   EXPECT_EQ(stopped.begin(), "start d1 | d1 starting");
@@ -305,7 +306,7 @@ TEST(ServiceRoom, IsNotMadeByStoppingServicesUnlessSomebodyStopsThem) {
   EXPECT_THAT(left.begin(), testing::StartsWith("start d2,")) << "d1 would never be stopped";
 }
 
-// v has been stopped when the others cannot go on.
+// v has already been stopped when the other trials cannot run.
 TEST(ServiceRoom, ARefusalNamesTheServicesThatAreStillNeeded) {
   const Experiment experiment = test::experiment("!v=1 !x=1 !y=1 !z=1 q=1<-v r<-v,x a<-x,y b<-y,z c<-z,x");
   const auto errors = check_slots(experiment, Planned::cpus("2"), {});
@@ -314,7 +315,7 @@ TEST(ServiceRoom, ARefusalNamesTheServicesThatAreStillNeeded) {
               testing::StartsWith("b: wants 3 CPUs together with `x`, `y`, `z`, which run beside it, but"));
 }
 
-TEST(ServiceRoom, ARefusalNamesTheTrialThatWantsMost) {
+TEST(ServiceRoom, ARefusalNamesTheTrialThatNeedsMost) {
   const GpuWish one{.count = 1};
   Experiment experiment =
       with_wishes("!x=1 !y=1 !z=1 a<-x,y b=0.25<-y,z b2=0.5<-y,z c<-z,x", {{"b", one}, {"b2", one}});
@@ -327,13 +328,13 @@ TEST(ServiceRoom, ARefusalNamesTheTrialThatWantsMost) {
               testing::StartsWith("b2: wants 3.5 CPUs and 1 GPU together with `x`, `y`, `z`"));
 }
 
-// With d beside t there is no room for w0; there is when w1 has ended, and u and e have been stopped.
-TEST(ServiceRoom, WhatHasNoRoomYetTakesNone) {
+// With d beside t there is no room for w0. There is room after w1 has ended and u and e have been stopped.
+TEST(ServiceRoom, AServiceWithoutRoomDoesNotTakeSlots) {
   Planned it("!u=2 !t=1 !d=2 !e=2 w0=3<-t,d w1=1<-u,t,e", waiting_with_cpus("6"));
   EXPECT_EQ(it.begin(), "start u, start t, start e | u starting, t starting, e starting");
 }
 
-TEST(ServiceRoom, AServiceThatHoldsNothingStartsAtOnce) {
+TEST(ServiceRoom, AServiceWithoutSlotsStartsAtOnce) {
   Planned beside("!d !e=1 w=3<-d x=1<-e", waiting_with_cpus("4"));
   (void)beside.other("x", Phase::running);
   EXPECT_EQ(beside.begin(), "start d, start e | d starting, e starting");
@@ -342,22 +343,22 @@ TEST(ServiceRoom, AServiceThatHoldsNothingStartsAtOnce) {
   EXPECT_EQ(alone.begin(), "start board | board starting");
 }
 
-TEST(ServiceRoom, AServiceThatOneThatStandsNeedsStandsToo) {
+TEST(ServiceRoom, AServiceThatAStandingServiceNeedsStandsToo) {
   Planned it("!base=1 !board=0.5<-base w=1<-base x=3<-w:succeeded", waiting_with_cpus("6"));
   (void)it.other("y", Phase::running);
   EXPECT_EQ(it.begin(), " | ") << "base, board and x want 4.5 CPUs";
   EXPECT_EQ(it.other("y", Phase::ended), "start base | base starting");
 }
 
-// d1 is not healthy yet, and nothing else will end: then d2 may start, although s2 has to wait until d1 is
+// d1 is not healthy yet, and nothing else will end. Then d2 may start, although s2 has to wait until d1 is
 // stopped.
-TEST(ServiceRoom, IsMadeByThoseThatAreServedInTurn) {
+TEST(ServiceRoom, AServiceMayStartIfItsDependentsCanRunInTurn) {
   Planned it("!d1=1 !d2=2 s1=1<-d1:healthy s2=2<-d2:healthy", waiting_with_cpus("4"));
   EXPECT_EQ(it.begin(), "start d1 | d1 starting");
   EXPECT_EQ(it.started("d1"), "start d2 | d1 running, d2 starting");
 }
 
-TEST(ServiceRoom, AServiceIsStoppedWhenTheLastThatItServesIsOver) {
+TEST(ServiceRoom, AServiceIsStoppedWhenItsLastDependentIsOver) {
   Planned it("!d1=1 !k=1 !d2=2 s0=1<-d1 s1=1<-d1,k:healthy s2=3<-d2", waiting_with_cpus("5"));
   EXPECT_EQ(it.begin(), "start d1, start k | d1 starting, k starting");
   EXPECT_EQ(it.started("d1"), "start s0 | d1 running, s0 starting");
@@ -366,7 +367,7 @@ TEST(ServiceRoom, AServiceIsStoppedWhenTheLastThatItServesIsOver) {
   EXPECT_EQ(it.ended("s0", 0), "start d2 | s0 succeeded, d2 starting");
 }
 
-TEST(ServiceRoom, IsKeptForTheMemoryThatAServiceWantsByNow) {
+TEST(ServiceRoom, RoomIsKeptForTheGrownMemoryOfAService) {
   Experiment experiment = test::experiment("!d1 !e w<-d1:healthy,e:healthy");
   experiment.trials[0].retries = {.max = 1, .grow_memory = 2};
   experiment.trials[0].retries.on.set();
@@ -390,8 +391,8 @@ TEST(ServiceRoom, IsKeptForTheMemoryThatAServiceWantsByNow) {
   EXPECT_EQ(it.seen(other), "start e | e starting");
 }
 
-// As in IsMadeByThoseThatAreServedInTurn; e has to wait for other runs.
-TEST(ServiceRoom, AServiceThatComesLaterIsMadeRoomForInTurnToo) {
+// As in AServiceMayStartIfItsDependentsCanRunInTurn; e has to wait for other runs.
+TEST(ServiceRoom, ALaterServiceMayStartIfItsDependentsCanRunInTurn) {
   Planned it("!d1=1 !k !e=5 !d2=2<-k:healthy s1=1<-d1:healthy s2=2<-d2:healthy v=1<-e",
              waiting_with_cpus("6"));
   (void)it.other("x", Phase::running);
@@ -401,8 +402,9 @@ TEST(ServiceRoom, AServiceThatComesLaterIsMadeRoomForInTurnToo) {
   EXPECT_EQ(it.health("k", Health::healthy), "start d2 | k healthy, d2 starting");
 }
 
-// A look at those that are held back must not take long while there will be another one.
-TEST(ServiceRoom, ServicesBehindManyOthersAreLookedAtWhenNothingWillEnd) {
+// While attempts run, a scan visits only some of the services that were set aside, because another scan will
+// follow.
+TEST(ServiceRoom, ServicesBehindManyOthersAreTriedWhenTheRunIsIdle) {
   std::string text = "busy=0.5";
   for (int i = 0; i < 120; ++i) text += fmt::format(" !d{0}=3 u{0}<-d{0}", i);
   Planned it(text + " !e=1 v<-e", waiting_with_cpus("4"));

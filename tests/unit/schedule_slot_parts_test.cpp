@@ -1,4 +1,4 @@
-// The parts of the planner that order starts and count slots, each alone.
+// Tests of the planner's parts that order starts and count slots, each alone.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ Slots cpus(const char* text) {
 
 // ---- Timers
 
-TEST(Timers, AreTakenInTheOrderOfTheirTimes) {
+TEST(Timers, TimersAreTakenInTheOrderOfTheirTimes) {
   constexpr Instant k_now{std::chrono::seconds(1'800'000'000)};
   Timers timers;
   EXPECT_EQ(timers.next(), std::nullopt);
@@ -59,7 +59,7 @@ class CanariesTest : public testing::Test {
   }
 };
 
-TEST_F(CanariesTest, TheFirstStartedTrialOfAShapeGoesAlone) {
+TEST_F(CanariesTest, TheFirstStartedTrialOfAShapeStartsAlone) {
   Canaries canaries = make();
   EXPECT_TRUE(canaries.admit(0));
   EXPECT_TRUE(canaries.admit(1));
@@ -74,7 +74,7 @@ TEST_F(CanariesTest, TheFirstStartedTrialOfAShapeGoesAlone) {
   EXPECT_TRUE(canaries.admit(2));
 }
 
-TEST_F(CanariesTest, AFailedCanaryEndsItsShape) {
+TEST_F(CanariesTest, AFailedCanaryIsFinalForItsShape) {
   Canaries canaries = make();
   (void)canaries.admit(0);
   (void)canaries.started(0);
@@ -86,7 +86,7 @@ TEST_F(CanariesTest, AFailedCanaryEndsItsShape) {
   EXPECT_THAT(canaries.pass(1), IsEmpty()) << "the shape has failed for good";
 }
 
-TEST_F(CanariesTest, AWithdrawnCanaryHasASuccessor) {
+TEST_F(CanariesTest, AWithdrawnCanaryIsReplaced) {
   Canaries canaries = make();
   (void)canaries.admit(0);
   (void)canaries.started(0);
@@ -97,7 +97,7 @@ TEST_F(CanariesTest, AWithdrawnCanaryHasASuccessor) {
   EXPECT_EQ(canaries.awaited_by(0), 1U);
 }
 
-TEST_F(CanariesTest, AnEarlierSuccessNeedsNoCanary) {
+TEST_F(CanariesTest, AnEarlierSuccessMakesTheCanaryUnnecessary) {
   Canaries canaries = make();
   (void)canaries.admit(0);
   EXPECT_THAT(canaries.pass(2), ElementsAre(0));
@@ -127,11 +127,11 @@ std::vector<std::string> order_of(const Experiment& experiment) {
   return names;
 }
 
-TEST(ReadyLines, AreOrderedByPriorityAndThenByTheFile) {
+TEST(ReadyLines, TrialsAreOrderedByPriorityAndThenByTheFile) {
   EXPECT_THAT(order_of(test::experiment("a b=2^1 c=1 d=2 e^1")), ElementsAre("b", "e", "a", "c", "d"));
 }
 
-TEST(ReadyLines, HaveTheOrderOfTheSeed) {
+TEST(ReadyLines, ARandomOrderFollowsTheSeed) {
   Experiment experiment = test::experiment("a b c d e");
   experiment.order = Order::random;
   experiment.seed = 7;
@@ -154,7 +154,7 @@ TEST(ReadyLines, TrialsThatWantTheSameSlotsShareALine) {
 
 // ---- Holdings
 
-TEST(Holdings, CountWhatThisRunAndOthersHold) {
+TEST(Holdings, SlotsOfThisRunAndOfOtherRunsAreCounted) {
   Holdings holdings(cpus("4"), {});
   const ReadyLines::Line line{.slots = cpus("2"), .gpus = {}, .places = {}};
   EXPECT_FALSE(holdings.is_free(line)) << "the engine has not listed other runs yet";
@@ -177,7 +177,7 @@ TEST(Holdings, CountWhatThisRunAndOthersHold) {
   EXPECT_TRUE(holdings.held_by(0).empty());
 }
 
-TEST(Holdings, AnEndedAttemptOfAnotherRunHoldsNothingAgain) {
+TEST(Holdings, AnEndedAttemptOfAnotherRunHoldsNothing) {
   Holdings holdings(cpus("1"), {});
   holdings.begin_listing();
   Observation other{.key = {.run = RunId("r2"), .trial = "x"}, .id = "x", .phase = Phase::running};
@@ -193,7 +193,7 @@ TEST(Holdings, AnEndedAttemptOfAnotherRunHoldsNothingAgain) {
   EXPECT_EQ(holdings.held_by_others(), cpus("1")) << "the listing is the truth";
 }
 
-TEST(Holdings, AClaimCountsUntilItIsForgotten) {
+TEST(Holdings, AClaimHoldsSlotsUntilItExpires) {
   Holdings holdings(cpus("1"), {});
   holdings.begin_listing();
   Observation claim{.key = {.run = RunId("r2"), .trial = "x"}, .id = "x", .phase = Phase::created};
@@ -228,7 +228,7 @@ TEST(Holdings, WithoutACapacityEverythingIsFree) {
   EXPECT_TRUE(holdings.is_free({.slots = cpus("100"), .gpus = {}, .places = {}}));
 }
 
-TEST(Holdings, ALineHoldsUpAnotherIfItTakesWhatThatWaitsFor) {
+TEST(Holdings, ALineDelaysAnotherIfItTakesTheSlotsOfTheOther) {
   Holdings holdings(cpus("4"), {});
   holdings.begin_listing();
   const ReadyLines::Line large{.slots = cpus("3"), .gpus = {}, .places = {}};
@@ -265,7 +265,7 @@ TEST_F(ServiceRoomPart, AServiceStartsOnlyIfWorkFitsBesideIt) {
   EXPECT_TRUE(room.may_start(1, cpus("2"), ServiceRoom::Horizon::now));
 }
 
-TEST_F(ServiceRoomPart, ATrialMayWantWhatIsLeftBesideItsServices) {
+TEST_F(ServiceRoomPart, ATrialMayRequestTheSlotsBesideItsServices) {
   const ServiceRoom room = make("3");
   EXPECT_TRUE(room.may_want(2, cpus("2"), cpus("3")));
   EXPECT_FALSE(room.may_want(2, cpus("3"), cpus("3")));
@@ -279,7 +279,7 @@ TEST_F(ServiceRoomPart, ATrialThatNeverFitsIsStuck) {
   EXPECT_THAT(stuck->beside, ElementsAre(0));
 }
 
-TEST_F(ServiceRoomPart, CompanyIsAllThatMustRunBesideATrial) {
+TEST_F(ServiceRoomPart, CompanyContainsAllTrialsThatMustRunBesideATrial) {
   experiment = test::experiment("!a !b<-a s<-b:healthy t<-s:succeeded");
   plan = test::plan(experiment);
   const auto stays = [&](TrialIndex trial) { return experiment.trials[trial].service; };

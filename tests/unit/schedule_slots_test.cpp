@@ -1,4 +1,4 @@
-// The planner: CPUs and memory of a run and of other runs.
+// The planner: CPUs and memory of the run and of other runs.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 namespace combu::test {
 namespace {
 
-TEST(Slots, AreNeverGivenTwice) {
+TEST(Slots, SlotsAreNeverAssignedTwice) {
   Planned it("a=3 b=2 c=0.5 d", with_cpus("4"));
   EXPECT_EQ(it.begin(), "start a, start c, start d | a starting, c starting, d starting");
   EXPECT_EQ(it.held(), Planned::cpus("3.5"));
@@ -21,7 +21,7 @@ TEST(Slots, AreNeverGivenTwice) {
   EXPECT_EQ(it.held(), Planned::cpus("2.5"));
 }
 
-TEST(Slots, AreNotTakenBeforeItIsKnownWhatOthersHold) {
+TEST(Slots, NoSlotsAreAssignedBeforeTheFirstListing) {
   const Experiment experiment = test::experiment("a=1 b");
   const Plan plan = test::plan(experiment);
   Planner planner(RunId("run1"), experiment, plan, with_cpus("4"));
@@ -31,18 +31,18 @@ TEST(Slots, AreNotTakenBeforeItIsKnownWhatOthersHold) {
   EXPECT_EQ(planner.step(Listed{}, {}).commands.size(), 1U);
 }
 
-TEST(Slots, OfAStartThatFailsAreFreeAgain) {
+TEST(Slots, SlotsOfAFailedStartAreFreeAgain) {
   Planned it("a=3 b=3", with_cpus("4"));
   EXPECT_EQ(it.begin(), "start a | a starting");
   EXPECT_EQ(it.not_started("a"), "start b | a failed (could not be started: port is taken), b starting");
 }
 
-TEST(Slots, WithoutACapacityBoundNothing) {
+TEST(Slots, SlotsAreNotLimitedWithoutACapacity) {
   Planned it("a=300 b=2");
   EXPECT_EQ(it.begin(), "start a, start b | a starting, b starting");
 }
 
-TEST(Slots, OfOtherRunsCount) {
+TEST(Slots, SlotsOfOtherRunsCount) {
   Planned it("a=2 b=2 c=2", with_cpus("4"));
   EXPECT_EQ(it.other("x", Phase::running), " | ");
   EXPECT_EQ(it.begin(), "start a | a starting");
@@ -52,7 +52,7 @@ TEST(Slots, OfOtherRunsCount) {
   EXPECT_EQ(it.ended("a", 0), "start c | a running, a succeeded, c starting");
 }
 
-TEST(Slots, AListingTellsWhatOthersHold) {
+TEST(Slots, AListingReplacesTheSlotsOfOtherRuns) {
   Planned it("a=2 b=2", with_cpus("4"));
   EXPECT_EQ(it.other("x", Phase::running), " | ");
   EXPECT_EQ(it.other("y", Phase::created), " | ") << "has not started, and need not";
@@ -60,7 +60,7 @@ TEST(Slots, AListingTellsWhatOthersHold) {
   EXPECT_EQ(it.listed({}), "start b | b starting") << "x is not there any more";
 }
 
-TEST(Slots, ALargeTrialIsOvertakenOnlySoOften) {
+TEST(Slots, ALargeTrialIsOvertakenALimitedNumberOfTimes) {
   std::string text = "first=1 large=4";
   for (std::size_t i = 0; i < Planner::k_overtakes_max + 5; ++i) text += fmt::format(" s{}=1", i);
   Planned it(text, with_cpus("4"));
@@ -80,7 +80,7 @@ TEST(Slots, ALargeTrialIsOvertakenOnlySoOften) {
   EXPECT_EQ(it.ended("first", 0), "start large | first running, first succeeded, large starting");
 }
 
-TEST(Slots, WhatOthersHoldForEverHoldsUpOnlyWhoNeedsIt) {
+TEST(Slots, SlotsOfOtherRunsDelayOnlyTrialsThatNeedThem) {
   std::string text = "large=4";
   for (std::size_t i = 0; i < 2 * Planner::k_overtakes_max; ++i) text += fmt::format(" s{}=2", i);
   Planned it(text, with_cpus("4"));
@@ -92,7 +92,7 @@ TEST(Slots, WhatOthersHoldForEverHoldsUpOnlyWhoNeedsIt) {
   }
 }
 
-TEST(Slots, WhatIsKeptUpByOneThatMayStayForEverKeepsNobodyBack) {
+TEST(Slots, ATrialThatCanNeverFitDelaysNoOtherTrial) {
   std::string text = "cache large use<-cache";
   std::map<std::string, std::string> cpus{{"cache", "0.5"}, {"large", "2"}};
   for (int i = 0; i < 40; ++i) {
@@ -110,7 +110,7 @@ TEST(Slots, WhatIsKeptUpByOneThatMayStayForEverKeepsNobodyBack) {
   EXPECT_EQ(ran, 40) << "`large` could never have the CPUs that `cache` holds";
 }
 
-TEST(Slots, EachThatWaitsIsOvertakenOnlySoOften) {
+TEST(Slots, EachWaitingTrialIsOvertakenALimitedNumberOfTimes) {
   std::string text = "gpu0 gpu1 large";
   std::map<std::string, std::string> cpus{{"large", "2"}};
   for (int i = 0; i < 90; ++i) {
@@ -124,7 +124,7 @@ TEST(Slots, EachThatWaitsIsOvertakenOnlySoOften) {
   options.gpus = {{.id = "0", .uuid = {}, .kind = {}, .memory = {}}};
   options.capacity->gpus = {"0"};
   Planned it(std::move(experiment), options);
-  // `gpu1` heads the line all the time, and waits for something else.
+  // `gpu1` is the first in line all the time, and waits for the GPU.
   (void)it.begin();
   (void)it.started("gpu0");
   int overtook = 0;
@@ -139,7 +139,7 @@ TEST(Slots, EachThatWaitsIsOvertakenOnlySoOften) {
   EXPECT_LE(overtook, 34);
 }
 
-TEST(Slots, WhoLosesThemToOneThatIsKnownWaitsForAMoment) {
+TEST(Slots, ATrialThatLosesSlotsToAKnownClaimPauses) {
   Planned it(with_cpus("a", {{"a", "1"}}), {.capacity = Planned::cpus("2")});
   (void)it.begin();
   Observation rival{.key = {.run = RunId("other"), .trial = "r"},
@@ -152,7 +152,7 @@ TEST(Slots, WhoLosesThemToOneThatIsKnownWaitsForAMoment) {
   EXPECT_EQ(it.pass(1.1), "start a | a starting");
 }
 
-TEST(Slots, ServicesLeaveRoomForThoseThatTheyServe) {
+TEST(Slots, ServicesLeaveRoomForTheirDependents) {
   Planned it(with_cpus("!d1 !d2 s1<-d1 s2<-d2", {{"d1", "1"}, {"d2", "1"}, {"s1", "1"}, {"s2", "1"}}),
              {.until = Until::ended, .capacity = Planned::cpus("2")});
   EXPECT_EQ(it.begin(), "start d1 | d1 starting");
@@ -163,7 +163,7 @@ TEST(Slots, ServicesLeaveRoomForThoseThatTheyServe) {
   EXPECT_EQ(it.started("d2"), "start s2 | d2 running, s2 starting");
 }
 
-TEST(Slots, ServicesThatStandInAChainStart) {
+TEST(Slots, AChainOfServicesStarts) {
   Planned it(with_cpus("!a !b<-a w<-b", {{"a", "1"}, {"b", "1"}, {"w", "1"}}),
              {.until = Until::ended, .capacity = Planned::cpus("3")});
   EXPECT_EQ(it.begin(), "start a | a starting");
@@ -179,7 +179,7 @@ Observation rival(const std::string& run, const std::string& trial) {
           .slots = Planned::cpus("1")};
 }
 
-TEST(Slots, AreLeftToWhoeverHasThem) {
+TEST(Slots, ATrialThatLosesItsSlotsWaits) {
   for (const auto& [run, trial] : {std::pair("run2", "x"), std::pair("run2", "a"), std::pair("run1", "b")}) {
     Planned it("a=1 b=1", {.starts_in_flight_max = 1, .capacity = Planned::cpus("1")});
     EXPECT_EQ(it.begin(), "start a | a starting");
@@ -187,7 +187,7 @@ TEST(Slots, AreLeftToWhoeverHasThem) {
   }
 }
 
-TEST(Slots, OfOtherRunsCountAtEachListing) {
+TEST(Slots, SlotsOfOtherRunsCountOnceInEachListing) {
   Planned it("a=3", with_cpus("4"));
   Observation other = holder_of("x", {}, Phase::running);
   other.slots = Planned::cpus("2");
@@ -198,7 +198,7 @@ TEST(Slots, OfOtherRunsCountAtEachListing) {
   EXPECT_EQ(it.listed({}), "start a | a starting");
 }
 
-TEST(Slots, WhatHasBeenStartedAgainByHandHoldsItsOwn) {
+TEST(Slots, AnAttemptRestartedByHandHoldsItsSlots) {
   Planned it("a=3", with_cpus("4"));
   EXPECT_EQ(it.other("x", Phase::running), " | ");
   EXPECT_EQ(it.other("x", Phase::ended), " | ");
@@ -210,14 +210,15 @@ TEST(Slots, WhatHasBeenStartedAgainByHandHoldsItsOwn) {
   EXPECT_EQ(it.listed({other}), "start a | a starting");
 }
 
-TEST(Slots, WhatHasOnlyBeenMadeHoldsThemWhenItRuns) {
+TEST(Slots, ACreatedAttemptHoldsSlotsOnlyWhenItRuns) {
   Planned it("a=3", with_cpus("4"));
   EXPECT_EQ(it.other("x", Phase::created), " | ");
   EXPECT_EQ(it.other("x", Phase::running), " | ");
   EXPECT_EQ(it.begin(), " | ");
 }
 
-// First `holder` starts, and then one of many small ones after the other, which overtake `first`.
+// Starts `holder`, and then many copies of `small` one after another, which overtake `first`. Returns the
+// number of copies that ran.
 std::size_t overtake(const Trial& holder, const Trial& first, const Trial& small) {
   Experiment experiment;
   experiment.trials = {holder, first};
@@ -243,7 +244,7 @@ std::size_t overtake(const Trial& holder, const Trial& first, const Trial& small
   return ran;
 }
 
-TEST(Slots, OneThatWaitsIsOvertakenForEverByThoseThatLeaveItEnough) {
+TEST(Slots, OnlyStartsThatTakeNeededSlotsCountAsOvertakes) {
   const auto wants = [](const char* cpus, std::int64_t memory, GpuWish gpus = {}) {
     Trial trial{.image = "image"};
     trial.slots = {.cpus = parse_cpus(cpus), .memory = Bytes{memory}, .gpus = {}};
@@ -266,7 +267,7 @@ TEST(Slots, OneThatWaitsIsOvertakenForEverByThoseThatLeaveItEnough) {
       << "two GPUs are left";
 }
 
-TEST(Slots, HowOftenOneIsOvertakenIsCountedForEach) {
+TEST(Slots, OvertakesAreCountedForEachTrial) {
   std::string text = "long=1 large=4 next=1^9<-large:finished larger=4";
   for (std::size_t i = 0; i < 2 * Planner::k_overtakes_max; ++i) text += fmt::format(" s{}=1", i);
   Planned it(text, with_cpus("4"));
@@ -282,8 +283,8 @@ TEST(Slots, HowOftenOneIsOvertakenIsCountedForEach) {
   EXPECT_EQ(it.state(fmt::format("s{}", ran)), TrialState::starting);
 }
 
-// A look at those that are ready must not take long while there will be another one.
-TEST(Slots, WhatWaitsBehindManyOthersIsLookedAtWhenNothingWillEnd) {
+// While attempts run, a scan visits only some of the ready trials, because another scan will follow.
+TEST(Slots, TrialsBehindManyOthersAreTriedWhenTheRunIsIdle) {
   Experiment experiment = test::experiment("busy=1 s=1");
   for (std::int64_t i = 0; i < 1500; ++i) {
     Trial large{.name = fmt::format("l{}", i), .image = "image", .priority = 1};
@@ -300,7 +301,7 @@ TEST(Slots, WhatWaitsBehindManyOthersIsLookedAtWhenNothingWillEnd) {
   EXPECT_EQ(it.ended("busy", 0), "start s | busy succeeded, s starting");
 }
 
-TEST(Slots, OneThatComesBeforeTheOthersOfItsLineIsOvertakenAsOften) {
+TEST(Slots, ANewHeadOfALineIsOvertakenAsOften) {
   std::string text = "long=1 large=4 trigger urgent=4^1<-trigger";
   for (std::size_t i = 0; i < 2 * Planner::k_overtakes_max; ++i) text += fmt::format(" s{}=1", i);
   Planned it(text, with_cpus("4"));

@@ -25,7 +25,7 @@ TEST(Stops, AStopIsReportedWithItsCauseAndCommandedOnce) {
   EXPECT_EQ(it.life.attempts.stopping(), 0U);
 }
 
-TEST(Stops, AStartInFlightIsNotCommandedToStop) {
+TEST(Stops, AStartInFlightIsStoppedAfterItsAnswer) {
   Driven it("a b");
   for (const TrialIndex trial : {0, 1}) it.life.make_ready(trial);
   (void)it.start();
@@ -39,7 +39,7 @@ TEST(Stops, AStartInFlightIsNotCommandedToStop) {
   EXPECT_EQ(it.news(), "stop b | ");
 }
 
-TEST(Stops, AfterAsManyFailuresAsMayBeNothingStarts) {
+TEST(Stops, NothingStartsAfterFailuresMax) {
   Experiment experiment = test::with_retries("a b c d<-c", {.max = 1, .on = {}});
   experiment.trials[1].retries.max = 0;
   experiment.failures_max = 1;
@@ -65,7 +65,7 @@ TEST(Stops, TheFirstReasonToHaltStays) {
   EXPECT_EQ(it.start(), " | ");
 }
 
-TEST(Stops, TheDeadlineStopsAllThatIsAliveAndBlocksTheRest) {
+TEST(Stops, TheDeadlineStopsLivingTrialsAndBlocksTheRest) {
   Experiment experiment = test::experiment("a !s b<-a:succeeded c<-s");
   experiment.deadline = Seconds(60);
   Driven it(experiment, test::k_wait);
@@ -90,7 +90,7 @@ TEST(Stops, AServiceIsStoppedAfterTheLastTrialThatUsesIt) {
   EXPECT_EQ(it.news(), " | s stopped");
 }
 
-TEST(Stops, AServiceWithoutUsersServesUntilAllIsDone) {
+TEST(Stops, AServiceWithoutDependentsRunsUntilTheWorkIsDone) {
   Driven it("!s a b", test::k_wait);
   it.run({0, 1, 2});
   EXPECT_EQ(it.end(1, 0), " | a succeeded");
@@ -100,7 +100,7 @@ TEST(Stops, AServiceWithoutUsersServesUntilAllIsDone) {
   EXPECT_EQ(started.end(1, 0), " | a succeeded") << "the run does not wait for its end";
 }
 
-TEST(Stops, AServiceOfATrialThatIsLeftToRunIsLeftWithIt) {
+TEST(Stops, AServiceOfATrialThatKeepsRunningKeepsRunning) {
   Driven it("!s a<-s b<-a:started", test::k_wait);
   it.run({0, 1, 2});
   EXPECT_EQ(it.end(2, 0), " | b succeeded");
@@ -128,7 +128,7 @@ TEST(Stops, AServiceThatIsUnusedWhenItRunsIsStopped) {
 
 // ---- Kill
 
-TEST(Kill, AKillEndsAllTrialsButThoseThatItKeeps) {
+TEST(Kill, AKillEndsAllTrialsExceptTheKeptOnes) {
   Driven it("a b c<-b:succeeded d");
   it.run({0, 1, 3});
   (void)it.end(3, 0);

@@ -11,13 +11,13 @@
 namespace combu::test {
 namespace {
 
-TEST(Planner, StartsWhatDependsOnNothingInTheFilesOrder) {
+TEST(Planner, TrialsWithoutDependenciesStartInTheOrderOfTheFile) {
   Planned it("c a b");
   EXPECT_EQ(it.begin(), "start c, start a, start b | c starting, a starting, b starting");
   EXPECT_FALSE(it.done());
 }
 
-TEST(Planner, NeverHasMoreStartsInFlightThanAllowed) {
+TEST(Planner, TheLimitOfStartsInFlightIsKept) {
   Planned it("a b c", {.starts_in_flight_max = 2});
   EXPECT_EQ(it.begin(), "start a, start b | a starting, b starting");
   EXPECT_EQ(it.in_flight(), 2U);
@@ -25,7 +25,7 @@ TEST(Planner, NeverHasMoreStartsInFlightThanAllowed) {
   EXPECT_EQ(it.in_flight(), 2U);
 }
 
-TEST(Planner, IsDoneWhenAllAreStarted) {
+TEST(Planner, TheRunIsDoneWhenAllTrialsAreStarted) {
   Planned it("a b<-a");
   EXPECT_EQ(it.begin(), "start a | a starting");
   EXPECT_EQ(it.started("a"), "start b | a running, b starting");
@@ -34,7 +34,7 @@ TEST(Planner, IsDoneWhenAllAreStarted) {
   EXPECT_TRUE(it.done());
 }
 
-TEST(Planner, ReadinessNotWavesDecides) {
+TEST(Planner, TrialsStartByReadinessAndNotByWaves) {
   Planned it("a b x<-a y<-b z<-x");
   (void)it.begin();
   EXPECT_EQ(it.started("a"), "start x | a running, x starting");
@@ -42,7 +42,7 @@ TEST(Planner, ReadinessNotWavesDecides) {
   EXPECT_EQ(it.state("b"), TrialState::starting);
 }
 
-TEST(Planner, TellsSinceWhenNothingIsMissingThatATrialDependsOn) {
+TEST(Planner, AStartHasTheTimeAtWhichItsDependenciesWereMet) {
   const Experiment experiment = test::experiment("a b<-a c<-a:succeeded");
   const Plan plan = test::plan(experiment);
   const RunId run("run1");
@@ -59,7 +59,7 @@ TEST(Planner, TellsSinceWhenNothingIsMissingThatATrialDependsOn) {
       .key = {.run = run, .trial = "a"}, .experiment = "test", .id = "1", .phase = Phase::running};
   EXPECT_EQ(ready_at(planner.step(StartAnswered{.trial = 0, .result = Running{seen}}, ran_at), 1), ran_at);
 
-  // Another process goes on: what was met before is no news.
+  // A later process takes the time from the record.
   const RestoredTrial over{.state = TrialState::succeeded,
                            .was_started = true,
                            .ran_at = ran_at,
@@ -72,7 +72,7 @@ TEST(Planner, TellsSinceWhenNothingIsMissingThatATrialDependsOn) {
   EXPECT_EQ(ready_at(step, 2), over.over_at);
 }
 
-TEST(Planner, WaitsForHealth) {
+TEST(Planner, ADependentWaitsForHealth) {
   Planned it("db use<-db:healthy");
   (void)it.begin();
   EXPECT_EQ(it.started("db"), " | db running");
@@ -81,7 +81,7 @@ TEST(Planner, WaitsForHealth) {
   EXPECT_EQ(it.health("db", Health::healthy), " | ");
 }
 
-TEST(Planner, UnhealthyBlocksWhatWaitsForHealthAndNothingElse) {
+TEST(Planner, AnUnhealthyTrialBlocksOnlyDependentsThatWaitForHealth) {
   Planned it("db use<-db:healthy other<-db");
   (void)it.begin();
   (void)it.started("db");
@@ -90,7 +90,7 @@ TEST(Planner, UnhealthyBlocksWhatWaitsForHealthAndNothingElse) {
   EXPECT_EQ(it.state("other"), TrialState::starting);
 }
 
-TEST(Planner, EndBeforeHealthBlocks) {
+TEST(Planner, AnEndBeforeHealthBlocksDependents) {
   Planned it("db use<-db:healthy");
   (void)it.begin();
   (void)it.started("db");
@@ -99,7 +99,7 @@ TEST(Planner, EndBeforeHealthBlocks) {
   EXPECT_TRUE(it.done());
 }
 
-TEST(Planner, SucceededAndFinished) {
+TEST(Planner, AFailedTrialMeetsFinishedButNotSucceeded) {
   Planned it("a s<-a:succeeded f<-a:finished");
   (void)it.begin();
   (void)it.started("a");
@@ -108,7 +108,7 @@ TEST(Planner, SucceededAndFinished) {
             "f starting");
 }
 
-TEST(Planner, BlockedNamesTheRoot) {
+TEST(Planner, TheReasonOfABlockedTrialNamesTheRoot) {
   Planned it("a b<-a c<-b d<-c");
   (void)it.begin();
   EXPECT_EQ(it.not_started("a"),
@@ -119,7 +119,7 @@ TEST(Planner, BlockedNamesTheRoot) {
   EXPECT_TRUE(it.done());
 }
 
-TEST(Planner, FailureStopsOnlyWhatDependsOnIt) {
+TEST(Planner, AFailureBlocksOnlyItsDependents) {
   Planned it("a b<-a c d<-c", {.starts_in_flight_max = 1});
   EXPECT_EQ(it.begin(), "start a | a starting");
   EXPECT_EQ(it.not_started("a"),
@@ -139,13 +139,13 @@ TEST(Planner, EventsMayComeBeforeTheAnswer) {
   EXPECT_EQ(it.state("a"), TrialState::succeeded);
 }
 
-TEST(Planner, AnEndSeenFirstIsAStartToo) {
+TEST(Planner, AnEndThatIsObservedFirstImpliesTheStart) {
   Planned it("a b<-a");
   (void)it.begin();
   EXPECT_EQ(it.ended("a", 0), "start b | a running, a succeeded, b starting");
 }
 
-TEST(Planner, ALostAnswerOfWhatRunsIsNoFailure) {
+TEST(Planner, ALostAnswerDoesNotFailARunningTrial) {
   Planned it("a");
   (void)it.begin();
   (void)it.running("a");
@@ -153,7 +153,7 @@ TEST(Planner, ALostAnswerOfWhatRunsIsNoFailure) {
   EXPECT_EQ(it.state("a"), TrialState::running);
 }
 
-TEST(Planner, AnAnswerWithoutAnObservationWaitsForOne) {
+TEST(Planner, ACreatedAttemptCountsAsStartedOnlyWhenItRuns) {
   Planned it("a b<-a");
   (void)it.begin();
   EXPECT_EQ(it.accepted("a"), " | ");
@@ -161,7 +161,7 @@ TEST(Planner, AnAnswerWithoutAnObservationWaitsForOne) {
   EXPECT_EQ(it.running("a"), "start b | a running, b starting");
 }
 
-TEST(Planner, LateAndStrangeObservationsChangeNothing) {
+TEST(Planner, LateAndForeignObservationsHaveNoEffect) {
   Planned it("a b<-a:succeeded", k_wait);
   (void)it.begin();
   (void)it.started("a");
@@ -179,7 +179,7 @@ TEST(Planner, LateAndStrangeObservationsChangeNothing) {
   EXPECT_EQ(it.seen(it.observation("b", Phase::created)), " | ");
 }
 
-TEST(Planner, AListingTellsWhatWasMissed) {
+TEST(Planner, AListingShowsMissedEvents) {
   Planned it("a b c<-a:succeeded", k_wait);
   (void)it.begin();
   (void)it.started("a");
@@ -191,7 +191,7 @@ TEST(Planner, AListingTellsWhatWasMissed) {
             "start c | a succeeded, b stopped (its container was removed while it ran), c starting");
 }
 
-TEST(Planner, AListingAskedForBeforeAStartNeedNotHoldIt) {
+TEST(Planner, AListingRequestedBeforeAStartMayLackTheAttempt) {
   Planned it("a");
   (void)it.begin();
   (void)it.listing_begins();
@@ -200,14 +200,14 @@ TEST(Planner, AListingAskedForBeforeAStartNeedNotHoldIt) {
   EXPECT_EQ(it.state("a"), TrialState::running);
 }
 
-TEST(Planner, RemovedWhileRunningIsAFailure) {
+TEST(Planner, ATrialWhoseContainerIsRemovedIsStopped) {
   Planned it("a", k_wait);
   (void)it.begin();
   (void)it.started("a");
   EXPECT_EQ(it.gone("a"), " | a stopped (its container was removed while it ran)");
 }
 
-TEST(Planner, UntilEndedWaitsForAll) {
+TEST(Planner, UntilEndedWaitsForAllTrials) {
   Planned it("a b", k_wait);
   (void)it.begin();
   (void)it.started("a");
@@ -234,7 +234,7 @@ TEST(Planner, AServiceIsStoppedWhenItsLastUserIsOver) {
   EXPECT_TRUE(it.done());
 }
 
-TEST(Planner, AServiceThatServesAllStandsUntilTheWorkIsDone) {
+TEST(Planner, AServiceWithoutDependentsRunsUntilTheWorkIsDone) {
   Planned it("!log a", k_wait);
   (void)it.begin();
   (void)it.started("log");
@@ -242,14 +242,14 @@ TEST(Planner, AServiceThatServesAllStandsUntilTheWorkIsDone) {
   EXPECT_EQ(it.ended("a", 0), "stop log | a succeeded");
 }
 
-TEST(Planner, AServiceThatDiesByItselfHasFailed) {
+TEST(Planner, AServiceThatEndsByItselfHasFailed) {
   Planned it("!db a<-db", k_wait);
   (void)it.begin();
   (void)it.started("db");
   EXPECT_EQ(it.ended("db", 1), "collect db | db failed (exit code 1)");
 }
 
-TEST(Planner, AServiceThatCannotBeStoppedIsToldAndNotWaitedFor) {
+TEST(Planner, AServiceThatCannotBeStoppedFailsAndTheRunIsDone) {
   Planned it("!db a<-db", k_wait);
   (void)it.begin();
   (void)it.started("db");
@@ -267,7 +267,7 @@ TEST(Planner, AServiceWhoseUsersAreBlockedIsStoppedOnceItRuns) {
   EXPECT_EQ(it.started("db"), "stop db | db running");
 }
 
-TEST(Planner, AServiceThatNobodyIsLeftToUseIsNotStarted) {
+TEST(Planner, AServiceWithoutUsersIsNotStarted) {
   Planned it("!first !second<-first:healthy a", k_wait);
   (void)it.begin();
   (void)it.started("first");
@@ -278,7 +278,7 @@ TEST(Planner, AServiceThatNobodyIsLeftToUseIsNotStarted) {
   EXPECT_TRUE(it.done());
 }
 
-TEST(Planner, WhatIsThereForOthersButNotMarkedIsLeftAlone) {
+TEST(Planner, ATrialThatServesOthersButIsNoServiceKeepsRunning) {
   Planned it("db a<-db b<-db:healthy", k_wait);
   (void)it.begin();
   (void)it.started("db");
@@ -300,7 +300,7 @@ TEST(Planner, AServiceThatRunsWhenTheWorkIsDoneAlreadyIsStopped) {
   EXPECT_EQ(it.started("log"), "stop log | log running");
 }
 
-TEST(Planner, WhatOthersNeedTheEndOfIsWaitedFor) {
+TEST(Planner, TheRunWaitsForATrialWhoseEndOthersNeed) {
   Planned it("a s<-a:succeeded c<-a d s2<-d:succeeded,a:succeeded", k_wait);
   (void)it.begin();
   (void)it.started("a");
@@ -314,7 +314,7 @@ TEST(Planner, WhatOthersNeedTheEndOfIsWaitedFor) {
   EXPECT_TRUE(it.done());
 }
 
-TEST(Planner, AServiceStandsWhenNobodyWaits) {
+TEST(Planner, WithUntilStartedNoServiceIsStopped) {
   Planned it("!db a<-db");
   (void)it.begin();
   (void)it.started("db");
@@ -322,7 +322,7 @@ TEST(Planner, AServiceStandsWhenNobodyWaits) {
   EXPECT_EQ(it.ended("a", 0), " | a succeeded");
 }
 
-TEST(Planner, InterruptStartsNothingMore) {
+TEST(Planner, NothingStartsAfterAnInterrupt) {
   Planned it("a b c<-a", {.starts_in_flight_max = 1});
   (void)it.begin();
   EXPECT_EQ(it.interrupt(), " | ");
@@ -341,7 +341,7 @@ TEST(Planner, AStartThatAnInterruptedRunGivesUpHasNotFailed) {
   EXPECT_EQ(it.state("a"), TrialState::starting) << "a later process starts it again";
 }
 
-TEST(Planner, ALongChainNeitherRecursesNorStalls) {
+TEST(Planner, ALongChainIsBlockedWithoutRecursion) {
   Experiment experiment{.name = "chain"};
   constexpr TrialIndex count = 100'000;
   for (TrialIndex i = 0; i < count; ++i) {
@@ -358,7 +358,7 @@ TEST(Planner, ALongChainNeitherRecursesNorStalls) {
   EXPECT_TRUE(planner.done());
 }
 
-TEST(Planner, StartsTheHighestPriorityFirst) {
+TEST(Planner, TheHighestPriorityStartsFirst) {
   Planned it("a b^1 c^-1 d^1", {.starts_in_flight_max = 1});
   EXPECT_EQ(it.begin(), "start b | b starting");
   EXPECT_EQ(it.started("b"), "start d | b running, d starting");
@@ -366,7 +366,7 @@ TEST(Planner, StartsTheHighestPriorityFirst) {
   EXPECT_EQ(it.started("a"), "start c | a running, c starting");
 }
 
-TEST(Planner, KeepsAtMostSoManyAliveWithoutCountingServices) {
+TEST(Planner, ParallelMaxDoesNotCountServices) {
   Experiment experiment = test::experiment("!cache a<-cache b c");
   experiment.parallel_max = 2;
   Planned it(experiment);
@@ -388,7 +388,7 @@ TEST(Planner, ARandomOrderIsRepeatedByItsSeed) {
   EXPECT_EQ(random_order(1).size(), random_order(2).size());
 }
 
-TEST(Planner, WhatSomebodyStoppedHasNotSucceeded) {
+TEST(Planner, AStoppedTrialHasNotSucceeded) {
   Planned it("a");
   (void)it.begin();
   (void)it.started("a");
@@ -398,7 +398,7 @@ TEST(Planner, WhatSomebodyStoppedHasNotSucceeded) {
   EXPECT_EQ(it.seen(seen), "collect a | a stopped (stopped from outside (exit code 0))");
 }
 
-TEST(Planner, WhatOnlyServesOthersIsWaitedForWhenItMayBeTriedAgain) {
+TEST(Planner, TheRunWaitsForATrialWithRetriesThatServesOthers) {
   Experiment experiment = test::experiment("a b<-a");
   experiment.trials[0].retries.max = 1;
   experiment.trials[0].retries.on.set();
@@ -410,7 +410,7 @@ TEST(Planner, WhatOnlyServesOthersIsWaitedForWhenItMayBeTriedAgain) {
   EXPECT_FALSE(it.done());
 }
 
-TEST(Planner, AServiceThatWaitsForItsNextAttemptIsNotTriedAgainWhenTheWorkIsDone) {
+TEST(Planner, AServiceIsNotRetriedWhenTheWorkIsDone) {
   Experiment experiment = test::experiment("!db a<-db");
   experiment.trials[0].retries.max = 1;
   experiment.trials[0].retries.on.set();
@@ -424,7 +424,7 @@ TEST(Planner, AServiceThatWaitsForItsNextAttemptIsNotTriedAgainWhenTheWorkIsDone
   EXPECT_TRUE(it.done());
 }
 
-TEST(Planner, StartsThatAreInFlightAreStartsToComeAfterAnInterruptToo) {
+TEST(Planner, StartsInFlightMayStartMoreAfterAnInterrupt) {
   Planned it("a b", {.starts_in_flight_max = 1});
   (void)it.begin();
   (void)it.interrupt();
@@ -433,7 +433,7 @@ TEST(Planner, StartsThatAreInFlightAreStartsToComeAfterAnInterruptToo) {
   EXPECT_FALSE(it.may_start_more());
 }
 
-TEST(Planner, WhatServesOnlyThatWhichIsLeftIsLeftWithIt) {
+TEST(Planner, AServiceOfATrialThatKeepsRunningKeepsRunning) {
   Planned it("!db cache<-db work<-cache", k_wait);
   (void)it.begin();
   (void)it.started("db");
@@ -445,7 +445,7 @@ TEST(Planner, WhatServesOnlyThatWhichIsLeftIsLeftWithIt) {
   EXPECT_EQ(it.state("cache"), TrialState::running);
 }
 
-TEST(Interrupted, WhatFailsThenIsTriedAgainByTheNextProcess) {
+TEST(Interrupted, AFailedTrialIsRetriedByTheNextProcess) {
   Planned it(with_retries("a b<-a:succeeded", {.max = 2}));
   (void)it.begin();
   (void)it.started("a");
@@ -457,7 +457,7 @@ TEST(Interrupted, WhatFailsThenIsTriedAgainByTheNextProcess) {
   EXPECT_EQ(it.state("b"), TrialState::waiting);
 }
 
-TEST(Planner, AServiceThatIsGoneWhileItIsBeingStoppedIsStopped) {
+TEST(Planner, AServiceRemovedDuringItsStopIsStopped) {
   Planned it("!s a<-s", k_wait);
   (void)it.begin();
   (void)it.started("s");
@@ -466,7 +466,7 @@ TEST(Planner, AServiceThatIsGoneWhileItIsBeingStoppedIsStopped) {
   EXPECT_EQ(it.gone("s"), " | s stopped");
 }
 
-TEST(Planner, AServiceThatIsNotTriedAgainEndsAsItsLastAttemptDid) {
+TEST(Planner, AServiceThatIsNotRetriedKeepsTheEndOfItsLastAttempt) {
   Experiment experiment = with_retries("!db a<-db", {.max = 2});
   Planned it(experiment, k_wait);
   (void)it.begin();
@@ -481,7 +481,7 @@ TEST(Planner, AServiceThatIsNotTriedAgainEndsAsItsLastAttemptDid) {
   EXPECT_EQ(it.fact("db").exit_code, 7);
 }
 
-TEST(Planner, TheRunWaitsForTheEndOfWorkAlone) {
+TEST(Planner, TheRunWaitsNeitherForServicesNorForTrialsThatServeOthers) {
   const Experiment experiment = test::experiment("!s loader work<-loader");
   const Plan plan = test::plan(experiment);
   const Planner planner(RunId("run1"), experiment, plan, k_wait);
@@ -490,7 +490,7 @@ TEST(Planner, TheRunWaitsForTheEndOfWorkAlone) {
   EXPECT_TRUE(planner.is_waited_for(2));
 }
 
-TEST(Planner, IsNotDoneWhileOneIsReadyAndAnotherWaits) {
+TEST(Planner, TheRunIsNotDoneWhileOneTrialIsReadyAndAnotherWaits) {
   Planned it("a b<-a:succeeded");
   (void)it.pause();
   (void)it.begin();
@@ -498,7 +498,7 @@ TEST(Planner, IsNotDoneWhileOneIsReadyAndAnotherWaits) {
   EXPECT_TRUE(it.may_start_more());
 }
 
-TEST(Planner, AnUnaskedLookChangesNothing) {
+TEST(Planner, AnUnrequestedInspectionHasNoEffect) {
   Planned it("a");
   (void)it.begin();
   (void)it.started("a");
@@ -507,7 +507,7 @@ TEST(Planner, AnUnaskedLookChangesNothing) {
   EXPECT_EQ(it.state("a"), TrialState::running);
 }
 
-TEST(Planner, WhatIsGoneWhenItIsLookedAtWasRemoved) {
+TEST(Planner, AnAttemptThatIsGoneWhenInspectedWasRemoved) {
   Planned it("a");
   (void)it.begin();
   (void)it.started("a");
@@ -519,7 +519,7 @@ TEST(Planner, WhatIsGoneWhenItIsLookedAtWasRemoved) {
             " | a stopped (its container was removed while it ran)");
 }
 
-TEST(Planner, AStartIsGivenUpOnlyByAnInterrupt) {
+TEST(Planner, ACancelledStartFailsTheTrialWithoutAnInterrupt) {
   Planned it("a b");
   (void)it.begin();
   EXPECT_EQ(it.start_given_up("a"), " | a failed (could not be started: cancelled)");

@@ -52,7 +52,7 @@ class Unwatched : public testing::Test {
     more.engine_began_at = k_engine_began_at;
     return combu::reconcile(RunId("r1"), experiment, plan(experiment), restored, more, k_now);
   }
-  // "a succeeded, b blocked (…)"
+  // Returns texts like "a succeeded, b blocked (…)".
   [[nodiscard]] std::vector<std::string> texts(const std::vector<Fact>& facts) const {
     std::vector<std::string> texts;
     for (const Fact& fact : facts) {
@@ -95,13 +95,13 @@ TEST_F(Unwatched, ATimeOutsideOfTheAttemptIsLimited) {
   EXPECT_EQ(reconcile({late}).at(0).at, k_now);
 }
 
-TEST_F(Unwatched, AContainerThatIsGoneHasAnUnknownEnd) {
+TEST_F(Unwatched, AMissingContainerHasAnUnknownEnd) {
   EXPECT_THAT(texts(reconcile({})),
               ElementsAre("a stopped (its container is gone, and how it ended is not on record)",
                           "b blocked (depends on `a`, which did not succeed)"));
 }
 
-TEST_F(Unwatched, TheSameAgainChangesNothing) {
+TEST_F(Unwatched, RepeatedReconciliationHasNoEffect) {
   EXPECT_THAT(reconcile({observation("a", Phase::running)}), IsEmpty());
   restored[0].state = TrialState::succeeded;
   EXPECT_THAT(reconcile({ended("a", 3)}), IsEmpty());
@@ -133,7 +133,7 @@ TEST_F(Unwatched, ADependentThatWasStartedIsNotBlocked) {
               ElementsAre("a starting", "b starting", "a running", "a failed (exit code 3)", "b running"));
 }
 
-TEST_F(Unwatched, AFurtherAttemptThatIsNotOnRecordIsKnownByItsContainer) {
+TEST_F(Unwatched, ARetryThatIsNotOnRecordIsKnownByItsContainer) {
   const std::vector<Fact> facts = reconcile({observation("a", Phase::running, 2)});
   EXPECT_THAT(texts(facts),
               ElementsAre("a retrying (how it ended is not on record)", "a starting", "a running"));
@@ -148,7 +148,7 @@ TEST_F(Unwatched, AFailureWithRetriesWaitsForTheNextProcess) {
               ElementsAre("a failed (exit code 3)", "b blocked (depends on `a`, which did not succeed)"));
 }
 
-TEST_F(Unwatched, AStopIsTheCallers) {
+TEST_F(Unwatched, TheReasonNamesTheCallerOfAStop) {
   Observation stopped = ended("a", 143);
   EXPECT_THAT(texts(reconcile({stopped}, {.stopped = {"a"}, .stopper = "alice"}))[0],
               "a stopped (stopped by alice with `combu stop`)");
@@ -174,7 +174,7 @@ TEST_F(Unwatched, RemovedTrialsAreStoppedAndReopenedTrialsWait) {
   EXPECT_THAT(facts_of_edits(RunId("r1"), restored, {}, k_now), IsEmpty());
 }
 
-TEST_F(Unwatched, AContainerThatIsGoneExplainsMoreThanADeadline) {
+TEST_F(Unwatched, AMissingContainerIsReportedInsteadOfTheDeadline) {
   restored[0].stop_cause = Cause::stopped;
   EXPECT_THAT(texts(reconcile({}))[0],
               "a stopped (its container is gone, and how it ended is not on record)");
@@ -189,7 +189,7 @@ TEST_F(Unwatched, AttemptsThatAreNotOnRecordHaveTheTimesOfTheEngine) {
   EXPECT_THAT(times, ElementsAre(second.created_at, second.created_at, *second.ran_at, k_ended_at));
 }
 
-TEST_F(Unwatched, WithoutARecordAnEndIsThatOfTheContainer) {
+TEST_F(Unwatched, WithoutARecordTheEndFollowsFromTheContainer) {
   EXPECT_EQ(end_of_unrecorded(ended("a", 0)).value().state, TrialState::succeeded);
   EXPECT_EQ(end_of_unrecorded(ended("a", 3)).value().reason, "exit code 3");
   EXPECT_EQ(end_of_unrecorded(observation("a", Phase::gone)).value().reason,
@@ -205,7 +205,7 @@ TEST_F(Unwatched, AContainerShowsTheStateOfItsTrial) {
   EXPECT_EQ(state_of(ended("a", 1)), TrialState::failed);
 }
 
-TEST_F(Unwatched, AKillLeavesTheTrialsThatItKeeps) {
+TEST_F(Unwatched, AKillDoesNotEndTheKeptTrials) {
   const std::vector<std::string> kept{"a"};
   const std::vector<Fact> facts = facts_of_kill(RunId("r1"), names(), restored, kept, k_now);
   EXPECT_THAT(texts(facts), ElementsAre("b blocked (not started: the run was killed)"));
@@ -238,7 +238,7 @@ class LastCollectionTest : public Unwatched {
   const Plan run_plan = plan(experiment);
 };
 
-TEST_F(LastCollectionTest, CommandsOnlyWhatIsToBeCollected) {
+TEST_F(LastCollectionTest, OnlyCollectingTrialsGetCommands) {
   restored[1] = running();
   const LastCollection collection(RunId("r1"), experiment, run_plan, restored, k_now);
   ASSERT_EQ(collection.commands().size(), 1U);
@@ -258,7 +258,7 @@ TEST_F(LastCollectionTest, AFailureIsFinal) {
       ElementsAre("a failed (/out: nothing there)", "b blocked (depends on `a`, which did not succeed)"));
 }
 
-TEST_F(LastCollectionTest, AFaultOfTheDestinationIsRecorded) {
+TEST_F(LastCollectionTest, AFailureOfTheDestinationIsRecorded) {
   EXPECT_THAT(after({.trial = 0, .fault = "disk full"}),
               ElementsAre("a collecting (its outputs are not home: disk full)"));
 }
