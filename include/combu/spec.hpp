@@ -1,6 +1,6 @@
 #pragma once
-// The experiment as the program knows it, and the reader that makes it from evaluated JSON.
-// docs/experiment.md describes the same fields for the person who writes the file.
+// The experiment as combu's data types, and the reader that creates it from evaluated JSON.
+// docs/experiment.md describes the same fields for users.
 
 #include <bitset>
 #include <cstdint>
@@ -17,24 +17,24 @@
 
 namespace combu {
 
-// What must be so of a trial before one that depends on it starts.
+// A condition that a trial must meet before a dependent trial starts.
 enum class Condition {
-  started,    // it has been started
-  healthy,    // its health check passes
-  succeeded,  // it has ended with exit code 0
-  finished,   // it has ended
+  started,    // its process runs, or has run
+  healthy,    // its health check has passed once
+  succeeded,  // ended with exit code 0
+  finished,   // ended with any exit code
 };
 [[nodiscard]] std::string_view to_string(Condition condition);
 
 struct Depend {
   std::string trial;
   Condition condition = Condition::started;
-  std::string path;  // of this element in the evaluated file, for messages
+  std::string path;  // location of this element in the evaluated file, for messages
   bool operator==(const Depend&) const = default;
 };
 
 struct Port {
-  std::string host_ip;           // empty: all addresses
+  std::string host_ip;           // empty: all addresses of the host
   std::uint16_t host = 0;        // 1 to 65535
   std::uint16_t container = 0;   // 1 to 65535
   std::string protocol = "tcp";  // tcp, udp or sctp
@@ -42,18 +42,18 @@ struct Port {
 };
 
 struct Volume {
-  std::string source;  // an absolute path on the host, or a named volume's name
+  std::string source;  // absolute path on the host, or the name of a named volume
   bool source_is_path = true;
-  std::string target;  // absolute, in the container
+  std::string target;  // absolute path in the container
   bool read_only = false;
-  bool folder_meant = false;  // the file's spelling ended with a slash
-  std::string path;           // of this element in the evaluated file, for messages
+  bool folder_meant = false;  // the path in the file ends with `/`
+  std::string path;           // location of this element in the evaluated file, for messages
   bool operator==(const Volume&) const = default;
 };
 
 struct Healthcheck {
-  std::vector<std::string> test;  // as Docker has it: {"CMD", …}, {"CMD-SHELL", text}, {"NONE"}
-  Seconds interval{0};            // 0: the engine's default, for each of these
+  std::vector<std::string> test;  // in Docker's form: {"CMD", …}, {"CMD-SHELL", text} or {"NONE"}
+  Seconds interval{0};            // 0: the engine's default; likewise for the next three members
   Seconds timeout{0};
   Seconds start_period{0};
   int retries = 0;
@@ -62,34 +62,36 @@ struct Healthcheck {
 
 enum class Pull { missing, always, never };
 
-// What an attempt holds while it lives. 0: nothing is asked for, and nothing is limited.
+// CPUs, memory and GPUs that an attempt reserves while it runs. An amount of 0 is neither reserved nor
+// limited.
 struct Slots {
   Cpus cpus;
   Bytes memory;
-  std::vector<std::string> gpus;  // by Gpu::id; of a trial none before it is started
+  std::vector<std::string> gpus;  // values of Gpu::id; empty in a trial that has not started
   bool operator==(const Slots&) const = default;
   Slots& operator+=(const Slots& other);
   Slots& operator-=(const Slots& other);
   [[nodiscard]] bool empty() const { return *this == Slots{}; }
-  // Whether these could be taken out of `free`. What asks for nothing fits everywhere.
+  // True if `free` has enough left for these slots. An amount of 0 always fits.
   [[nodiscard]] bool fit(const Slots& free) const;
 };
-// "1.5 CPUs, 512 MiB of memory, GPU 0"; "nothing" when empty.
+// Returns for example "1.5 CPUs, 512 MiB of memory, GPU 0", or "nothing" if `slots` is empty.
 [[nodiscard]] std::string to_string(const Slots& slots);
-// The same, beside others: memory that differs, and reads alike, is told in bytes.
+// Like to_string(slots), for a message that shows `others` as well. If the two memory amounts differ but have
+// the same text, prints `slots.memory` in bytes.
 [[nodiscard]] std::string to_string(const Slots& slots, const Slots& others);
 
-// Which GPUs an attempt is to have, each for itself alone.
+// The GPUs that a trial requests. Each of them serves one attempt only.
 struct GpuWish {
   std::size_t count = 0;
-  bool all = false;              // of those that are meant, instead of a number
-  std::vector<std::string> ids;  // only these are meant: the engine's names or numbers of them, or UUIDs
-  Bytes memory;                  // only those that have so much
-  std::string kind;              // only those whose model holds this, whatever the case: "a100"
+  bool all = false;              // all GPUs that match, instead of `count`
+  std::vector<std::string> ids;  // only these GPUs match: the engine's names or numbers, or UUIDs; empty: all
+  Bytes memory;                  // only GPUs with at least this much memory match
+  std::string kind;              // only GPUs whose model name contains this text match, ignoring case: "a100"
   auto operator<=>(const GpuWish&) const = default;
   [[nodiscard]] bool empty() const { return count == 0 && !all; }
 };
-// "2 GPUs with 20 GiB or more"
+// Returns for example "2 GPUs with 20 GiB or more".
 [[nodiscard]] std::string to_string(const GpuWish& wish);
 
 enum class Order { file, random };
@@ -97,83 +99,85 @@ enum class Order { file, random };
 // Why an attempt failed.
 enum class Cause : std::uint8_t {
   none,
-  error,           // it ended with an exit code other than 0
-  oom,             // it, or a process in it, was killed for memory
-  timeout,         // it took longer than its `timeout`, and was stopped
+  error,           // its exit code is not 0
+  oom,             // it or one of its processes was killed because memory ran out
+  timeout,         // it ran longer than its `timeout`, and combu stopped it
   start_deadline,  // it did not run within its `start_deadline`
-  host_lost,       // its host, or the engine there, went away and took it along
-  start,           // the engine would not start it
-  stopped,         // somebody stopped it
-  outputs,         // it did not leave what it was to leave
+  host_lost,       // it was lost because its host or the engine there failed
+  start,           // the engine refused to start it
+  stopped,         // a user stopped it, or the run's `deadline` passed
+  outputs,         // a required output is missing, or an output cannot be collected
 };
 inline constexpr std::size_t k_cause_count = 9;
-// "oom"; "none" for none.
+// Returns the enumerator's name, for example "oom" or "none".
 [[nodiscard]] std::string_view to_string(Cause cause);
 
-// When a failed attempt is followed by another.
+// When combu retries a failed attempt.
 struct Retries {
-  int max = 0;  // attempts after the first; those lost with their host are not counted
+  int max = 0;  // attempts after the first; attempts that were lost with their host do not count
   std::bitset<k_cause_count> on;
-  Seconds pause{1};  // before the second attempt; each further one is `factor` times as long
+  Seconds pause{1};  // before the second attempt; each further pause is `factor` times as long
   double factor = 2;
   Seconds pause_max{300};
-  double grow_memory = 1;  // after oom the next attempt gets so many times the memory
+  double grow_memory = 1;  // after `oom`, the next attempt gets this many times the memory
   bool operator==(const Retries&) const = default;
 };
 
-// A file or a folder that is taken home when an attempt has ended.
+// A file or folder that combu collects when an attempt has ended.
 struct Output {
-  std::string path;      // absolute, in the container; not "/", and not within another of its trial
-  bool required = true;  // else it may be missing
-  Bytes size_max;        // 0: any
+  std::string path;  // absolute path in the container; not "/", and not inside another output of the trial
+  bool required = true;  // false: the output may be missing
+  Bytes size_max;        // 0: no limit
   bool operator==(const Output&) const = default;
 };
 
 enum class CollectOn { always, success };
 struct Collect {
-  std::string to;  // an absolute path of the person's, or "s3://BUCKET[/PREFIX]"
+  std::string to;  // an absolute path on this machine, or "s3://BUCKET[/PREFIX]"
   CollectOn on = CollectOn::always;
-  Seconds every{0};  // of what runs, too, so often; 0: only when it has ended
+  Seconds every{0};  // interval of collecting from running attempts too; 0: only when they have ended
 };
 
-// Where a trial's numbers are found.
+// Where combu finds a trial's metrics.
 struct Metrics {
-  bool json = false;          // in lines of its standard output that are JSON objects
-  std::string pattern;        // in lines of its standard output: a regular expression (RE2) with named groups
-  std::string file;           // absolute, in the container: JSON lines, or CSV where it is called *.csv
-  std::string step = "step";  // the name of the number that is the step of the others
+  bool json = false;    // in lines of standard output that are JSON objects
+  std::string pattern;  // in lines of standard output: a regular expression (RE2) with named groups
+  std::string file;     // absolute path in the container: CSV if the name ends with ".csv", else JSON lines
+  std::string step = "step";  // name of the number that is the step of the other numbers
   bool operator==(const Metrics&) const = default;
   [[nodiscard]] bool empty() const { return *this == Metrics{}; }
 };
 
-// A file or a folder that is put into the container before it starts.
+// A file or folder that combu stages into the container before it starts.
 struct Input {
-  std::string from;   // an absolute path of the person's; of a trial: one of its outputs, or a path in it
-  std::string trial;  // whose output it is; empty: the person's own file
-  std::string to;     // absolute, in the container
-  std::string path;   // of its `from` in the evaluated file, for messages
+  std::string from;   // absolute path: on this machine, or in the container of `trial` (an output or a path
+                      // inside one)
+  std::string trial;  // the trial that writes the output; empty: a file on this machine
+  std::string to;     // absolute path in the container
+  std::string path;   // location of its `from` in the evaluated file, for messages
   bool operator==(const Input&) const = default;
 };
 
-// Paths of this machine by the user's spelling: where each one led when its run began. Symbolic links are
-// followed once, since a container may put other links into a mounted folder later.
+// Maps each path on this machine, as the user wrote it, to its target when the run began. combu resolves
+// symbolic links only once, because a container may later replace links in a mounted folder.
 using HostPaths = std::map<std::string, std::string>;
 
-// Whether a trial that has succeeded before is not run again.
+// If `on`, combu skips a trial for which an equal trial has already succeeded.
 struct Cache {
   bool on = false;
-  std::vector<std::string> key;  // only these fields count, but the image always does; none: all that matter
+  std::vector<std::string> key;  // only these fields and the image count; empty: all that affect the result
   bool operator==(const Cache&) const = default;
 };
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-// What few of many trials have: the others spend a pointer on it. T() is as good as none, and none reads so.
+// Optional member that few trials set. An unset Rare costs one pointer. A value equal to T() is stored as
+// unset, and an unset Rare reads as T().
 template <class T>
 class Rare {
  public:
   Rare() = default;
-  Rare(T value)  // NOLINT(misc-explicit-constructor): a value stands for itself
+  Rare(T value)  // NOLINT(misc-explicit-constructor): a T converts to its Rare
       : value_(value == T() ? nullptr : std::make_unique<T>(std::move(value))) {}
   Rare(const Rare& other) : value_(other.value_ ? std::make_unique<T>(*other.value_) : nullptr) {}
   Rare(Rare&&) noexcept = default;
@@ -196,28 +200,28 @@ class Rare {
   std::unique_ptr<T> value_;
 };
 
-// The program of a container, and how it is stopped: `process` of the OCI runtime specification. An empty
-// text stands for the image's own value.
+// The program of a container, and how to stop it (`process` of the OCI runtime specification). An empty
+// string means the image's own value.
 struct Process {
-  std::optional<std::vector<std::string>> entrypoint;  // nullopt: the image's own
-  std::optional<std::vector<std::string>> cmd;         // nullopt: the image's own
-  Pairs env;                                           // in order, no name twice; holds COMBU_PARAM_… too
+  std::optional<std::vector<std::string>> entrypoint;  // nullopt: the image's own entrypoint
+  std::optional<std::vector<std::string>> cmd;         // nullopt: the image's own command
+  Pairs env;  // ordered, each name once; includes COMBU_PARAM_… variables
   std::string workdir;
-  std::string user;  // "uid[:gid]" or a name; "caller" has been resolved
+  std::string user;  // "uid[:gid]" or a name; the reader has resolved "caller"
   bool init = true;
   std::string stop_signal;
   std::optional<Seconds> stop_grace;  // nullopt: the engine's default
   bool operator==(const Process&) const = default;
 };
 
-// The settings of a container that do not belong to its program.
+// The settings of a container other than its program.
 struct ContainerSettings {
   Pairs labels;
   std::vector<Port> ports;
   std::vector<Volume> volumes;
-  std::vector<std::string> networks;  // none: the engine's default one
+  std::vector<std::string> networks;  // empty: the engine's default network
   Bytes shm_size;                     // of /dev/shm; 0: the engine's default
-  std::string docker;                 // the `docker` section, a JSON object's text, or empty
+  std::string docker;                 // the `docker` section as JSON text of an object, or empty
   bool operator==(const ContainerSettings&) const = default;
 };
 
@@ -227,115 +231,124 @@ struct Trial {
   Process process;
   ContainerSettings container;
   std::vector<Depend> depends;
-  Rare<Healthcheck> healthcheck;  // none: the image's own
-  bool service = false;  // stands beside the trials: its end is not waited for, `run --wait` stops it when
-                         // its work is done
-  Slots slots;           // reserved and enforced
-  Rare<GpuWish> gpus;    // like these
-  int priority = 0;      // of those that are ready the highest first
+  Rare<Healthcheck> healthcheck;  // unset: the image's own health check
+  bool service = false;  // the run does not wait for its end; `run --wait` stops it once no trial needs it
+  Slots slots;           // reserved and enforced by the engine
+  Rare<GpuWish> gpus;    // also reserved and enforced
+  int priority = 0;      // ready trials with the highest priority start first
   Retries retries;
-  Seconds timeout{0};         // of an attempt, from when it runs; 0: none
-  Seconds start_deadline{0};  // from when the engine was asked to start it until it runs; 0: none
+  Seconds timeout{0};         // of an attempt, from the moment it runs; 0: no limit
+  Seconds start_deadline{0};  // from the start request to the engine until the attempt runs; 0: no limit
   std::vector<Output> outputs;
   std::vector<Input> inputs;
   Rare<Metrics> metrics;
-  Bytes log_size_max{64LL << 20U};  // of what is kept of an attempt's log
+  Bytes log_size_max{64LL << 20U};  // limit of the stored part of an attempt's log
   Cache cache;
   Pull pull = Pull::missing;
   std::string platform;        // "linux/arm64", or empty
-  std::string params;          // a JSON object's text, or empty
-  bool params_file = false;    // /combu/params.json is wanted in the container
-  std::string env_fault = {};  // why `process.env` is not whole; see Caller::may_lack_env_files
-  std::string path = {};       // of this trial in the evaluated file ("[17]", "trials[17]"), for messages
+  std::string params;          // JSON text of an object, or empty
+  bool params_file = false;    // combu puts /combu/params.json into the container
+  std::string env_fault = {};  // why `process.env` is incomplete, or empty; see Caller::may_lack_env_files
+  std::string path = {};  // location of this trial in the evaluated file ("[17]", "trials[17]"), for messages
   bool operator==(const Trial&) const = default;
 };
-// Whether they mean the same, wherever in its file each stands.
+// True if both trials are equal apart from their locations in the evaluated file and their `env_fault`.
 [[nodiscard]] bool same(Trial one, Trial other);
 
 struct Experiment {
-  std::string name;  // the `experiment` field, else the file's absolute path: what `kill` finds it by
-  std::string file;  // absolute path of the file; "FOLDER/-" for standard input
-  std::vector<Trial> trials;     // in the file's order
-  std::size_t parallel_max = 0;  // attempts alive at once, services not counted; 0: no limit
-  Order order = Order::file;     // of trials with the same priority
-  std::uint64_t seed = 0;        // of Order::random
-  std::size_t failures_max = 0;  // when so many trials have failed, nothing more starts; 0: no limit
-  Seconds deadline{0};           // of a run: then all is stopped; 0: none
-  Collect collect;               // where outputs come home to, and of which attempts
-  bool canary = false;           // one of each shape must succeed before the others start; see canary_shape()
-  std::string
-      defaults_docker;  // the `docker` section of `defaults`, which the trials' own hold, too; or empty
+  std::string name;           // the `experiment` field, else the absolute path of the file; `kill` accepts it
+  std::string file;           // absolute path of the file; "FOLDER/-" for standard input
+  std::vector<Trial> trials;  // in the order of the file
+  std::size_t parallel_max = 0;  // most attempts that are alive at once, services not counted; 0: no limit
+  Order order = Order::file;     // start order of trials with the same priority
+  std::uint64_t seed = 0;        // for Order::random
+  std::size_t failures_max = 0;  // once this many trials have failed, no further trial starts; 0: no limit
+  Seconds deadline{0};           // of the run: when it passes, combu stops all trials; 0: no limit
+  Collect collect;               // where combu copies outputs, and of which attempts
+  bool canary = false;  // one trial of each shape must succeed before the others start; see canary_shape()
+  std::string defaults_docker;  // the `docker` section of `defaults` as JSON text, or empty; each trial's
+                                // section includes it
 };
 
-// What reading an experiment needs to know of the person who runs it.
+// Facts about the caller and the file that read_experiment() needs.
 struct Caller {
-  std::string file;    // as in Experiment::file
-  std::string folder;  // absolute: what relative paths in the file are relative to
+  std::string file;    // see Experiment::file
+  std::string folder;  // absolute; relative paths in the file start here
   std::string home;
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
-  std::function<std::optional<std::string>(const std::string&)> env;  // the caller's environment
-  // An `env_file` that cannot be read is no error, but told in Trial::env_fault: for who starts nothing.
+  std::function<std::optional<std::string>(const std::string&)> env;  // reads the caller's environment
+  // If true, an `env_file` that cannot be read sets Trial::env_fault instead of an error. For commands that
+  // start no trial.
   bool may_lack_env_files = false;
 };
 
-// As far as the file could be read, and every error in it, in the file's order, each with its path as subject
-// ("[17].ports[0].host", "trials[17]…", "defaults.env"). The experiment is fit for use only when there are
-// none.
+// Result of reading an experiment file. `errors` holds every error in the order of the file. The subject of
+// an error is its location: "[17].ports[0].host", "trials[17]…" or "defaults.env". If `errors` is not empty,
+// `experiment` is incomplete and must not be used.
 struct Reading {
   Experiment experiment;
   std::vector<Error> errors;
-  // Each says what is legal but rarely meant, at most one for each kind: "solver-1 and 9 more: cmd: …".
+  // Warnings about legal values that are probably mistakes, at most one for each kind: "solver-1 and 9 more:
+  // cmd: …".
   std::vector<std::string> warnings;
 };
 
-// `json` is what evaluate() gave. Reads env_file's files, and nothing else. Never throws for what the file
-// holds.
+// Reads the JSON that evaluate() returned. Opens no files except those that `env_file` names. Reports every
+// fault of the input in Reading::errors instead of throwing.
 [[nodiscard]] Reading read_experiment(std::string_view json, const Caller& caller);
 
-// What is wrong with a name, for a message; nullopt: an experiment file may have it.
+// Returns the fault of a name as text for a message, or nullopt if the name is valid.
 [[nodiscard]] std::optional<std::string> fault_of_trial_name(std::string_view name);
 [[nodiscard]] std::optional<std::string> fault_of_experiment_name(std::string_view name);
 
-// Where the engine sees host paths.
+// Whose file system the engine mounts host paths from.
 enum class EngineHost { this_machine, another };
 
-// What is wrong with the volumes' host paths, with inputs of the person's own, and with where outputs are to
-// come home to: one that cannot be read, is a file where a folder is meant, or is absent and, as far as can
-// be seen, cannot be made (an input: is absent). On an engine of this machine also a folder that is absent
-// and that trials can only read, unless the run itself may fill it. Makes nothing, throws nothing.
+// Checks the host paths of an experiment and returns an error for each fault. Creates nothing and does not
+// throw.
+// - A volume's host path is unreadable, or is a file although the path ends with `/`.
+// - A volume's host path is absent and, judging by its nearest existing parent folder, cannot be created.
+// - `host` is this_machine, a host folder is absent, all its mounts are read-only, and neither another volume
+//   nor the collected outputs can fill it.
+// - An input file or folder of this machine is absent or unreadable.
+// - `collect.to` is a file, is not writable, or cannot be created.
 [[nodiscard]] std::vector<Error> check_host_paths(const Experiment& experiment, EngineHost host);
 
-// The folders that must be there before the first start: each absent host folder of a volume is made (owned
-// by the caller) and returned. Throws nothing; errors as above.
+// make_host_folders() creates each absent host folder of the volumes, owned by the caller, and lists it in
+// `made`. `errors` holds faults in the form of check_host_paths(). The function does not throw.
 struct HostFolders {
   std::vector<std::string> made;
   std::vector<Error> errors;
 };
 [[nodiscard]] HostFolders make_host_folders(const Experiment& experiment, const Caller& caller);
 
-// A command line split into words as a POSIX shell splits them: blanks, quotes and backslashes; nothing is
-// expanded. Throws Error(invalid) for an unterminated quote.
+// Returns the words of a command line, split as a POSIX shell does: at blanks, with quotes and backslashes.
+// Expands nothing. Throws Error(invalid) if a quote is not closed.
 [[nodiscard]] std::vector<std::string> split_words(std::string_view line);
 
-// The first part of a command line that a shell would act on and split_words() takes as text: && || | < > ;
-// outside of quotes, or a variable ($NAME, ${NAME}) outside of single quotes. Empty: there is none. Throws as
-// split_words() does.
+// Returns the first part of a command line that a shell would interpret but split_words() treats as text.
+// Such parts are && || | < > ; outside quotes, and $NAME or ${NAME} outside single quotes. Returns an empty
+// view if there is none. Throws like split_words().
 [[nodiscard]] std::string_view find_shell_syntax(std::string_view line);
 
-// A condition on named values: "lr<0.01 && mode=fast". Each term is NAME = == != < <= > >= VALUE, each in
-// quotes of either kind where it holds blanks, quotes or = < > & | (a name: !). Where both sides are numbers
-// they are compared as numbers, otherwise as texts, and = and != take the patterns of a shell
-// ("trial=solver-*"). A value that there is not fulfils != only.
+// A condition on named values, for example "lr<0.01 && mode=fast". Each term has the form NAME OPERATOR
+// VALUE, and the operators are = == != < <= > >=. A name or value that contains blanks, quotes or any of = <
+// > & | must be in single or double quotes, and so must a name that contains !. If both sides are numbers,
+// they are compared as numbers, otherwise as text. For text, = and != accept shell patterns
+// ("trial=solver-*"). A term whose name has no value holds only for !=.
 class Filter {
  public:
   enum class Relation { equal, not_equal, less, at_most, greater, at_least };
-  // `wanted`: what it is compared with, for a name that has several kinds of values.
+  // Returns the value of `name`, or nullopt if it has none. `wanted` is the value in the term. The function
+  // can use it to choose between several kinds of values.
   using Lookup = std::function<std::optional<std::string>(std::string_view name, std::string_view wanted)>;
 
-  // Throws Error(invalid); its message has the text from the first term on that is none.
+  // Throws Error(invalid) if `text` is not a condition. The message quotes `text` from the first invalid
+  // term.
   explicit Filter(std::string_view text);
-  // Throws Error(invalid) where a number is to be less or more than what is none.
+  // Calls `lookup` once for each term. Throws Error(invalid) if an order operator compares a number with text
+  // that is not a number.
   [[nodiscard]] bool matches(const Lookup& lookup) const;
 
  private:
@@ -347,8 +360,8 @@ class Filter {
   std::vector<Term> terms_;
 };
 
-// Equal for trials that fail for the same reasons: the image, the program, and the names of its options, but
-// not their values.
+// Returns a text that is equal for trials that probably fail for the same reasons. The text contains the
+// image, the program and the names of its options, but not the options' values.
 [[nodiscard]] std::string canary_shape(const Trial& trial);
 
 }  // namespace combu

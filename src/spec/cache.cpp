@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::array k_cache_fields{Spelling{"key", "key"}};
 
-// What can be told of a trial before it runs.
+// Fields that are known before the trial runs, and so can be part of the cache key.
 constexpr auto k_parts = std::to_array<std::string_view>(
     {"name", "image", "entrypoint", "cmd", "env", "workdir", "user", "params", "platform", "volumes",
      "networks", "cpus", "memory", "gpus", "inputs", "outputs", "metrics", "docker"});
@@ -30,7 +30,7 @@ std::string unknown_part(const std::string& part) {
                             fmt::join(k_parts, ", "));
 }
 
-// "params.lr": of these two a part can be named.
+// Reads one element of `key`. "params.lr" names a part of a field: only params and env have parts.
 void read_part(const Json& value, const Place& place, Report& report, Cache& cache) {
   const auto text = read_string(value, place, report);
   if (!text) return;

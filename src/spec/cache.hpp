@@ -1,5 +1,5 @@
 #pragma once
-// Whether a trial that has been done is not done again.
+// The field `cache`: reuse of the results of equal trials.
 
 #include "combu/spec.hpp"
 #include "spec/json.hpp"
@@ -7,7 +7,7 @@
 
 namespace combu::spec {
 
-// true, false, or {key: ["cmd", "params.lr"]}.
+// Accepts true, false, or {key: ["cmd", "params.lr"]}.
 [[nodiscard]] Cache read_cache(const Json& value, const Place& place, Report& report);
 
 }  // namespace combu::spec

@@ -9,12 +9,12 @@ namespace combu::spec {
 
 namespace {
 
-// Printing and freeing a value go down its depth.
+// Limit of nesting, because printing and freeing a value recurse into it.
 constexpr std::size_t k_depth_max = 256;
-// The text itself adds two levels: the object, and its array of trials.
+// The text adds two levels: the outer object and its array of trials.
 static_assert(k_depth_max + 2 < k_json_depth_max);
 
-// Fields of a trial are few: room for them at once, because an ordered map copies its values when it grows.
+// Reserved fields of a trial. An ordered map copies its values when it grows, and trials have few fields.
 constexpr std::size_t k_fields_usual = 16;
 
 class Splitter {
@@ -32,7 +32,7 @@ class Splitter {
   bool number_integer(number_integer_t value) { return scalar(Json(value)); }
   bool number_unsigned(number_unsigned_t value) { return scalar(Json(value)); }
   bool number_float(number_float_t value, const string_t& /*text*/) {
-    // Jsonnet has one kind of number: 3.0 is 3.
+    // Jsonnet has one type of number: 3.0 is 3.
     constexpr double k_exact_max = 9007199254740992.0;
     const bool integral = std::abs(value) <= k_exact_max && std::trunc(value) == value;
     return scalar(integral ? Json(static_cast<std::int64_t>(value)) : Json(value));
@@ -66,7 +66,7 @@ class Splitter {
     if (stack_.empty()) {
       top_key_ = std::move(name);
     } else {
-      // Not by operator[], which looks through all keys before it.
+      // operator[] would search all existing keys.
       stack_.back()->get_ref<Json::object_t&>().emplace_back(std::move(name), nullptr);
     }
     return true;
@@ -114,7 +114,7 @@ class Splitter {
       stack_.pop_back();
       if (stack_.empty()) deliver();
     } else {
-      // The array of the trials, or the whole.
+      // End of the array of trials, or of the outer object.
       in_trials_ = false;
     }
     return true;
@@ -133,7 +133,7 @@ class Splitter {
   bool in_trials_ = false;
   std::size_t trials_ = 0;
   std::string top_key_;
-  Json value_;                // what is being built: one trial, or one top-level field
+  Json value_;                // the current trial or top-level field
   std::vector<Json*> stack_;  // the open arrays and objects of value_, outermost first
   std::string fault_;
 };

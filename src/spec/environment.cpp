@@ -15,9 +15,9 @@ namespace combu::spec {
 
 namespace {
 
-// nullopt: nothing wrong with the name.
+// Returns the fault of a name, or nullopt if the name is valid.
 using NameFault = std::function<std::optional<std::string>(std::string_view)>;
-// What a name without a value gets; nullopt leaves it out.
+// Returns the value for a name without a value, or nullopt to omit the name.
 using Absent = std::function<std::optional<std::string>(const std::string&)>;
 
 class PairReader {
@@ -85,7 +85,7 @@ std::optional<std::string> fault_of_label(std::string_view name) {
 
 constexpr Bytes k_env_file_max{std::int64_t{16} << 20U};
 
-// The whole file, or why it cannot be had.
+// The content of a file, or why it cannot be read.
 struct FileText {
   std::string text;
   std::string fault;
@@ -100,8 +100,8 @@ FileText read_file(const std::string& path) {
   }
 }
 
-// One line of a file; gives why it is wrong, or an empty text.
-// https://docs.docker.com/reference/cli/docker/container/run/#env: values are verbatim, quotes too.
+// Reads one line of a file into `pairs`. Returns the fault of the line, or an empty string. Values are
+// verbatim, including quotes: https://docs.docker.com/reference/cli/docker/container/run/#env
 std::string put_line(std::string_view line, const Caller& caller, PairMap& pairs) {
   if (line.ends_with('\r')) line.remove_suffix(1);
   line.remove_prefix(std::min(line.find_first_not_of(" \t\v\f"), line.size()));
@@ -139,7 +139,7 @@ void PairMap::put(const std::string& name, std::string value) {
     pairs_[found].second = std::move(value);
     return;
   }
-  // Below this a look through all is faster, and most trials stay below.
+  // With fewer pairs, a linear search is faster than the index. Most trials have fewer.
   constexpr std::size_t k_few = 16;
   pairs_.emplace_back(name, std::move(value));
   if (pairs_.size() == k_few) {
@@ -221,7 +221,7 @@ void check_params(const Json& params, const Json& told, const Place& place, Repo
 void put_params(const Json& params, PairMap& env) {
   for (const auto& [name, value] : params.items()) {
     const std::string variable = param_variable(name);
-    // A param without a value sets nothing.
+    // A null param sets no variable.
     if (value.is_null() || env.has(variable)) continue;
     env.put(variable, scalar_text(value).value_or(value.is_structured() ? json_text(value) : ""));
   }

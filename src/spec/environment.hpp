@@ -1,5 +1,5 @@
 #pragma once
-// Names with values: env, env_file, labels, params.
+// Fields that map names to values: env, env_file, labels, params.
 
 #include <cstddef>
 #include <string>
@@ -12,11 +12,11 @@
 
 namespace combu::spec {
 
-// Pairs in the order of their first coming, no name twice.
+// Pairs with unique names, in the order in which the names were first added.
 class PairMap {
  public:
   [[nodiscard]] bool has(const std::string& name) const { return find(name) != k_absent; }
-  // A value that is there already is replaced.
+  // Replaces the value if the name exists.
   void put(const std::string& name, std::string value);
   void put_all(const Pairs& pairs);
   [[nodiscard]] const Pairs& pairs() const { return pairs_; }
@@ -27,18 +27,18 @@ class PairMap {
   [[nodiscard]] std::size_t find(const std::string& name) const;
 
   Pairs pairs_;
-  std::unordered_map<std::string, std::size_t> index_;  // only once there are many
+  std::unordered_map<std::string, std::size_t> index_;  // empty while there are few pairs
 };
 
 struct EnvFile {
   Pairs pairs;
-  std::string fault;  // why it cannot be read, where that is no error
+  std::string fault;  // why the file cannot be read, if the caller accepts that; else empty
 };
 
-// Files named by env_file: each is read once, and its faults are told once.
+// The files that env_file names. Reads each file once and reports its faults once.
 class EnvFiles {
  public:
-  // In docker's format; it lives as long as this does.
+  // Reads a file in the format of `docker run --env-file`. The result lives as long as this object.
   const EnvFile& read(const std::string& path, const Caller& caller, const Place& place, Report& report);
 
  private:
@@ -48,12 +48,12 @@ class EnvFiles {
 [[nodiscard]] PairMap read_env(const Json& value, const Caller& caller, const Place& place, Report& report);
 [[nodiscard]] PairMap read_labels(const Json& value, const Place& place, Report& report);
 
-// "lr-max" is COMBU_PARAM_LR_MAX in the container.
+// Returns the name of the variable that passes a param to the container: COMBU_PARAM_LR_MAX for "lr-max".
 [[nodiscard]] std::string param_variable(std::string_view param);
-// Tells params of one object whose variables would be the same; those of `told` among themselves are passed
-// over.
+// Reports params that would have the same variable name, except pairs that are both in `told` (already
+// reported).
 void check_params(const Json& params, const Json& told, const Place& place, Report& report);
-// Gives each param as its variable, except where the person has set that one.
+// Adds each param to `env` as a variable. A variable that the user has set stays.
 void put_params(const Json& params, PairMap& env);
 
 }  // namespace combu::spec

@@ -45,7 +45,7 @@ class ExperimentReader final : public DocumentSink {
 
   void top_field(const std::string& name, const Json& value) override {
     const Place place = root_.key(name);
-    // Jsonnet's `if` without `else` gives null: as if the field were not there.
+    // Jsonnet's `if` without `else` gives null. Null means that the field is absent.
     if (value.is_null() && name != k_trials && spec::top_field(name)) return;
     if (may_hold_identifier_ && !own_field(name)) warn_of_identifier(value, place, report_);
     if (name == "experiment") {
@@ -107,7 +107,7 @@ class ExperimentReader final : public DocumentSink {
                             shown(value)));
   }
 
-  // Must come before the trials, which are laid on it.
+  // Must be called before trial(), which merges each trial with the defaults.
   void read_defaults(const Json& value) {
     defaults_known_ = true;
     const Place place = root_.key("defaults");
@@ -121,7 +121,7 @@ class ExperimentReader final : public DocumentSink {
       report_.add(place, fmt::format("must be an object of a trial's fields, not {}", shown(value)));
     }
   }
-  // What stood behind trials that have been read already, or null.
+  // Returns the `defaults` that came after the first trial in the file, or null.
   [[nodiscard]] const Json& late_defaults() const { return late_defaults_; }
 
   Reading finish(const DocumentEnd& end) {
@@ -141,8 +141,8 @@ class ExperimentReader final : public DocumentSink {
       report_.add(*trials_, "no trials: the array is empty");
     }
     report_unknown_key_parts();
-    // Not shrunk to fit: what a large vector has too much is memory never touched, and a copy would be the
-    // peak.
+    // No shrink_to_fit(): the excess capacity of a large vector is memory that was never touched, and copying
+    // the vector would set the memory peak.
     experiment_.failures_max = max_failures_.of(experiment_.trials.size());
     if (!defaults_.docker.empty()) experiment_.defaults_docker = json_text(defaults_.docker);
     return {std::move(experiment_), report_.take(), report_.warnings()};
@@ -158,16 +158,17 @@ class ExperimentReader final : public DocumentSink {
   }
 
   using Names = std::set<std::string, std::less<>>;
-  // A param or a variable that counts for the cache; one that no trial has would make all of them equal.
+  // A param or variable in a cache key. If no trial has it, the key cannot distinguish trials, which is an
+  // error.
   struct KeyPart {
-    std::string trial;  // the first that names it
+    std::string trial;  // the first trial that names it
     std::size_t index = 0;
     bool found = false;
-    Names near;  // what that trial has
+    Names near;  // the names that this trial has
   };
 
   void look_for_key_parts(const Trial& trial, std::size_t index) {
-    std::optional<Names> params;  // read once, and only where one is looked for
+    std::optional<Names> params;  // parsed once, and only if a key part needs them
     for (const std::string& part : trial.cache.key) {
       const std::size_t dot = part.find('.');
       if (dot == std::string::npos) continue;
@@ -244,7 +245,7 @@ class ExperimentReader final : public DocumentSink {
   }
 
   const Caller& caller_;
-  const bool may_hold_identifier_;  // saves looking through all values
+  const bool may_hold_identifier_;  // false: no need to search all values
   Report report_;
   EnvFiles env_files_;
   Experiment experiment_;
@@ -256,11 +257,11 @@ class ExperimentReader final : public DocumentSink {
   Place root_;
   Place trials_field_ = root_.key(k_trials);
   const Place* trials_ = &root_;
-  bool trials_given_ = false;  // or misspelt, or no array: not missing
+  bool trials_given_ = false;  // also true if the field is misspelt or no array, which is another error
   bool trials_begun_ = false;
   std::size_t trials_seen_ = 0;
   bool trial_fields_seen_ = false;
-  bool is_compose_ = false;  // has `services`
+  bool is_compose_ = false;  // the file has a field `services`
 };
 
 }  // namespace
@@ -285,7 +286,8 @@ Reading read_experiment(std::string_view json, const Caller& caller) {
   spec::ExperimentReader reader(json, caller);
   const spec::DocumentEnd end = spec::read_document(json, reader);
   if (reader.late_defaults().is_null()) return reader.finish(end);
-  // Jsonnet sorts fields, so that this is rare: read again, now that the defaults are known.
+  // The defaults came after a trial, which is rare because Jsonnet sorts fields. Read the file again with
+  // known defaults.
   spec::ExperimentReader again(json, caller);
   again.read_defaults(reader.late_defaults());
   const spec::DocumentEnd end_again = spec::read_document(json, again);

@@ -65,7 +65,7 @@ constexpr std::array k_backoff_fields{Spelling{"initial", "initial"}, Spelling{"
                                       Spelling{"max", "max"}};
 constexpr std::array k_grow_fields{Spelling{"memory", "memory"}};
 
-// What a trial may be tried again after: nobody tries again what somebody stopped.
+// The causes that a retry can follow. A stopped trial is never retried.
 constexpr std::array k_retried{Cause::error,     Cause::oom,   Cause::timeout, Cause::start_deadline,
                                Cause::host_lost, Cause::start, Cause::outputs};
 
@@ -104,7 +104,7 @@ double read_factor(const Json& value, const Place& place, Report& report) {
   return 1;
 }
 
-// The object at `value`, with its fields; nullopt, and reported, when it is none.
+// Returns the fields of the object `value`. If `value` is not an object, reports that and returns nullopt.
 std::optional<Section> read_section(const Json& value, std::span<const Spelling> fields,
                                     std::string_view wanted, const Place& place, Report& report) {
   if (value.is_object()) return Section(value, fields, place, report);

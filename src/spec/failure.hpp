@@ -1,5 +1,5 @@
 #pragma once
-// The fields that say what becomes of failures: retries, timeout, start_deadline, deadline, max_failures.
+// The fields that limit and handle failures: retries, timeout, start_deadline, deadline, max_failures.
 
 #include <cstddef>
 
@@ -9,16 +9,16 @@
 
 namespace combu::spec {
 
-// Each reports what is wrong at `place`, and then gives what is for nothing.
+// Each function reports faults at `place`. If the field is faulty, it returns the value of an absent field.
 [[nodiscard]] Retries read_retries(const Json& value, const Place& place, Report& report);
-// A duration that something may take at most, longer than 0.
+// Reads a maximum duration, which must be longer than 0.
 [[nodiscard]] Seconds read_limit(const Json& value, const Place& place, Report& report);
 
-// 5 trials, or "10%" of all.
+// A number of trials, or a share of all trials such as "10%".
 struct MaxFailures {
   std::size_t trials = 0;
   double percent = 0;
-  // Of `count` trials; 0 when none is given.
+  // Returns the limit for an experiment of `count` trials; 0: no limit was set.
   [[nodiscard]] std::size_t of(std::size_t count) const;
 };
 [[nodiscard]] MaxFailures read_max_failures(const Json& value, const Place& place, Report& report);

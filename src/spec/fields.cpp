@@ -18,7 +18,7 @@ struct FieldSpelling {
   Field field;
 };
 
-// A field's own name comes first, then what people of compose, Dockerfiles and `docker run` write.
+// A field's own name comes first. Its aliases follow: the names in Compose, Dockerfiles and `docker run`.
 constexpr std::array k_spellings{
     FieldSpelling{"name", Field::name},
     FieldSpelling{"container_name", Field::name},
@@ -71,7 +71,7 @@ constexpr std::array k_spellings{
     FieldSpelling{"docker", Field::docker},
 };
 
-// With what people of compose write for them.
+// Includes the names of these features in Compose.
 constexpr auto k_planned = std::to_array<std::string_view>(
     {"slots", "build", "secrets", "gang", "worker", "replicas", "scale", "reuse", "swarm", "kubernetes"});
 

@@ -1,6 +1,6 @@
 #pragma once
-// The names of fields: a trial's and the whole file's, their aliases, and those that are known but not built
-// yet.
+// Names and aliases of the fields of a trial and of the file, and names of fields that are planned but not
+// implemented.
 
 #include <cstddef>
 #include <optional>
@@ -55,36 +55,35 @@ enum class Field {
 };
 constexpr std::size_t k_field_count = static_cast<std::size_t>(Field::docker) + 1;
 
-// A spelling of a trial's field, or nullopt.
+// Returns the trial field with this name or alias, or nullopt.
 [[nodiscard]] std::optional<Field> find_field(std::string_view spelling);
-// The name by which messages and docs/experiment.md know a field.
+// Returns the field's name in messages and in docs/experiment.md.
 [[nodiscard]] std::string_view field_name(Field field);
-// Whether the docs name it as a field of a trial or of the whole, and combu cannot do it yet.
+// True if the documentation names the field (of a trial or of the file) and combu does not support it yet.
 [[nodiscard]] bool planned_field(std::string_view spelling);
-// A field of the whole file: "experiment", "defaults", "trials", "parallel", …
+// True for a top-level field of the file: "experiment", "defaults", "trials", "parallel", …
 [[nodiscard]] bool top_field(std::string_view spelling);
 [[nodiscard]] const std::vector<std::string_view>& top_fields();
-// "x-…": the person's own, never read.
+// True for "x-…". Such fields belong to the user, and combu never reads them.
 [[nodiscard]] bool own_field(std::string_view spelling);
 
-// The field of a trial that an unknown spelling is likely to mean, also one that is only planned.
+// Returns the field of a trial that an unknown spelling probably means, or nullopt. Includes planned fields.
 [[nodiscard]] std::optional<std::string_view> meant_field(std::string_view spelling);
 
 [[nodiscard]] std::string unknown_field(std::string_view spelling, std::optional<std::string_view> meant);
 
 struct Spelling {
   std::string_view spelling;
-  std::string_view name;  // the same for all spellings of one field
+  std::string_view name;  // the same for all spellings of a field
 };
-// The fields of a small object, by their names; unknown and repeated ones are reported. nullptr: not given,
-// or null.
+// The fields of a small object. The constructor reports unknown and repeated fields.
 class Section {
  public:
   Section(const Json& object, std::span<const Spelling> known, const Place& place, Report& report);
   [[nodiscard]] const Json* find(std::string_view name) const;
-  // Neither given nor, as has been reported, misspelt.
+  // True if the field is absent, and no reported misspelling stands for it.
   [[nodiscard]] bool lacks(std::string_view name) const;
-  // As the file spells it, for a place; `name` itself when it is not given.
+  // Returns the spelling in the file, for a Place, or `name` if the field is absent.
   [[nodiscard]] std::string_view spelling(std::string_view name) const;
 
  private:

@@ -11,7 +11,7 @@
 namespace combu {
 namespace {
 
-// The longer of two that begin alike comes first.
+// An operator must come before its own prefixes.
 constexpr std::array<std::pair<std::string_view, Filter::Relation>, 7> k_relations{
     {{"==", Filter::Relation::equal},
      {"!=", Filter::Relation::not_equal},
@@ -23,7 +23,7 @@ constexpr std::array<std::pair<std::string_view, Filter::Relation>, 7> k_relatio
 
 constexpr std::string_view k_blanks = " \t\n";
 constexpr std::string_view k_ends_name = " \t\n\"'=!<>&|";
-// `!` stays, as [!0] in a pattern.
+// Without `!`, because a pattern such as [!0] may contain it.
 constexpr std::string_view k_ends_value = " \t\n\"'=<>&|";
 constexpr std::string_view k_form = "NAME=VALUE, or with != < <= > >=, several joined by &&";
 
@@ -49,14 +49,15 @@ bool is_order(Filter::Relation relation) {
   return relation != Filter::Relation::equal && relation != Filter::Relation::not_equal;
 }
 
-// Throws Error(invalid) for an order between a number and what is none, which was not meant.
+// True if `value` has the relation to `wanted`. Throws Error(invalid) if an order operator compares a number
+// with text that is not a number: the user probably did not mean that.
 bool holds(const std::string& name, const std::string& value, Filter::Relation relation,
            const std::string& wanted) {
   const auto is_nan = [](const std::optional<double>& one) { return one && std::isnan(*one); };
   auto left = parse_number<double>(value);
   if (is_nan(left) && is_order(relation)) return false;
   auto right = parse_number<double>(wanted);
-  // It is not even equal to itself: only its text is.
+  // NaN is not even equal to itself as a number, so compare it as text.
   if (is_nan(left)) left.reset();
   if (is_nan(right)) right.reset();
   if (left && right) return holds(*left <=> *right, relation);
@@ -70,7 +71,7 @@ bool holds(const std::string& name, const std::string& value, Filter::Relation r
   return holds(value <=> wanted, relation);
 }
 
-// What was meant by an operator that there is not.
+// Returns a hint about an unknown operator.
 std::string_view operator_hint(std::string_view text) {
   if (text.starts_with("=<")) return "at most is <=";
   if (text.starts_with("=>")) return "at least is >=";
@@ -78,14 +79,14 @@ std::string_view operator_hint(std::string_view text) {
   return k_form;
 }
 
-// What was meant by something between a name and its operator.
+// Returns a hint about text between a name and its operator.
 std::string_view relation_hint(std::string_view text) {
   const std::size_t at = text.find_first_of("=<>");
   const bool is_name = at != std::string_view::npos && text.find_first_of("!&|") >= at;
   return is_name ? "a name with blanks or operators stands in quotes" : k_form;
 }
 
-// What was meant by something between a value and the next term.
+// Returns a hint about text between a value and the next term.
 std::string_view joint_hint(std::string_view text) {
   const std::string_view word = text.substr(0, text.find_first_of(k_blanks));
   if (text.starts_with('|') || word == "or") return "only && joins conditions, there is no `or`";
@@ -94,12 +95,12 @@ std::string_view joint_hint(std::string_view text) {
   return "a value with blanks or operators stands in quotes";
 }
 
-// Reads a condition from its front to its end.
+// Reads a condition from left to right.
 class TermReader {
  public:
   explicit TermReader(std::string_view text) : rest_(text) {}
 
-  // Reads the && before the next one, too; false: there is none.
+  // Consumes the `&&` before the next term. False if there is no next term.
   bool more() {
     skip_blanks();
     if (rest_.empty()) return false;
@@ -159,7 +160,7 @@ class TermReader {
   }
 
   std::string_view rest_;
-  std::string_view term_;  // from the one that is being read
+  std::string_view term_;  // the rest of the condition, from the current term on
 };
 
 }  // namespace
@@ -167,7 +168,7 @@ class TermReader {
 Filter::Filter(std::string_view text) {
   TermReader reader(text);
   do {
-    // In this order, which that of arguments would not be.
+    // Separate statements fix the order of the reads.
     std::string name = reader.name();
     const Relation relation = reader.relation();
     terms_.push_back({std::move(name), relation, reader.value()});
@@ -177,7 +178,7 @@ Filter::Filter(std::string_view text) {
 bool Filter::matches(const Lookup& lookup) const {
   bool all = true;
   for (const Term& term : terms_) {
-    // Of each term, so that a name that nobody knows is met wherever it stands.
+    // Look up the name of every term, so that `lookup` can throw for an unknown name in any position.
     const std::optional<std::string> value = lookup(term.name, term.value);
     all = all && (value ? holds(term.name, *value, term.relation, term.value)
                         : term.relation == Relation::not_equal);

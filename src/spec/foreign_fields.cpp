@@ -15,8 +15,8 @@ struct ForeignField {
   std::string_view instead;
 };
 
-// Of HostConfig, with an example of each. Names: the Compose specification's services, and the Docker Engine
-// API v1.51, ContainerCreate.
+// Fields of HostConfig, with an example of each. The names are those of services in the Compose
+// specification, and of ContainerCreate in the Docker Engine API v1.51.
 constexpr auto k_of_host_config = std::to_array<ForeignField>({
     {"add_host", R"(ExtraHosts: ["registry.lab:10.0.0.2"])"},
     {"annotations", R"(Annotations: { "com.example.note": "text" })"},
@@ -73,7 +73,7 @@ constexpr auto k_of_host_config = std::to_array<ForeignField>({
     {"volumes_from", R"(VolumesFrom: ["loader"])"},
 });
 
-// Of the body itself.
+// Fields of the request body of ContainerCreate itself.
 constexpr auto k_of_container = std::to_array<ForeignField>({
     {"domainname", R"(Domainname: "lab.example.com")"},
     {"hostname", R"(Hostname: "solver")"},
@@ -99,7 +99,7 @@ constexpr auto k_of_combu = std::to_array<ForeignField>({
     {"restart_policy", "in combu this is `retries`"},
 });
 
-// By its spelling, or by the API's name, with which its example begins.
+// Finds a field by its spelling, or by its API name, which is the first word of its example.
 std::string_view find_foreign(std::span<const ForeignField> fields, std::string_view spelling) {
   const auto found = std::ranges::find_if(fields, [&](const ForeignField& field) {
     return field.spelling == spelling || field.instead.substr(0, field.instead.find(':')) == spelling;

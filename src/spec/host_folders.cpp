@@ -28,10 +28,10 @@ bool is_file(const std::string& path) {
   return stat(path.c_str(), &status) == 0 && !S_ISDIR(status.st_mode);
 }
 
-// mkdir -p; gives why not, or an empty text.
+// Creates a folder and its parents, as mkdir -p does. Returns the fault, or an empty string.
 std::string make_folders(const std::string& path, const Caller& caller) {
   const bool for_another = geteuid() == 0 && caller.uid != 0;
-  constexpr mode_t k_mode = 0777;  // less the umask
+  constexpr mode_t k_mode = 0777;  // the umask reduces it
   for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
     const std::string folder = path.substr(0, end);
     const int failed = mkdir(folder.c_str(), k_mode) == 0 ? 0 : errno;
@@ -47,7 +47,7 @@ std::string make_folders(const std::string& path, const Caller& caller) {
   }
 }
 
-// Why an existing host path cannot be mounted, or an empty text.
+// Returns why an existing host path cannot be mounted, or an empty string.
 std::string fault_of_existing(const std::string& path, mode_t mode, bool folder_meant) {
   if (folder_meant && !S_ISDIR(mode)) return "is a file, but the `/` at its end means a folder";
   const int access_wanted = S_ISDIR(mode) ? R_OK | X_OK : R_OK;
@@ -55,12 +55,12 @@ std::string fault_of_existing(const std::string& path, mode_t mode, bool folder_
   return "";
 }
 
-// One host path, however many trials mount it.
+// One host path, which several trials may mount.
 struct HostPath {
   const Trial* trial;
-  const Volume* volume;  // the first that names it, or the first that means a folder
+  const Volume* volume;  // the first volume with this path, or the first one whose path ends with `/`
   bool folder_meant;
-  bool read_only;  // by all that name it
+  bool read_only;  // all volumes with this path are read-only
 };
 
 std::vector<HostPath> distinct_paths(const Experiment& experiment) {
@@ -87,7 +87,8 @@ bool is_absent(const HostPath& path) {
   return stat(path.volume->source.c_str(), &status) != 0 && (errno == ENOENT || errno == ENOTDIR);
 }
 
-// Of one that is there, or cannot be looked at; an empty text when it is sound, or absent.
+// Returns the fault of an existing path, or why the path cannot be examined. Returns an empty string if the
+// path is valid or absent.
 std::string fault_of(const HostPath& path) {
   const std::string& source = path.volume->source;
   struct stat status {};
@@ -95,7 +96,7 @@ std::string fault_of(const HostPath& path) {
   return errno == ENOENT || errno == ENOTDIR ? "" : "cannot be read: " + reason(errno);
 }
 
-// Why an absent folder cannot be made, as far as the nearest one above it tells.
+// Returns why an absent folder cannot be created, judging by its nearest existing parent; empty if it can.
 std::string fault_of_making(const std::string& path) {
   std::string above = path;
   struct stat status {};
@@ -107,7 +108,7 @@ std::string fault_of_making(const std::string& path) {
   return fmt::format("is absent and cannot be made: {}: {}", above, reason(errno));
 }
 
-// Why outputs cannot be brought there, or an empty text.
+// Returns why outputs cannot be copied to `path`, or an empty string.
 std::string fault_of_results(const std::string& path) {
   struct stat status {};
   if (stat(path.c_str(), &status) != 0) return fault_of_making(path);
@@ -115,7 +116,7 @@ std::string fault_of_results(const std::string& path) {
   return access(path.c_str(), W_OK | X_OK) == 0 ? "" : "cannot be written: " + reason(errno);
 }
 
-// One of them is the other, or a folder above it.
+// True if the paths are equal, or one is a folder that contains the other.
 bool is_along(std::string_view one, std::string_view other) {
   if (one.size() > other.size()) std::swap(one, other);
   return other.starts_with(one) && (other.size() == one.size() || one == "/" || other[one.size()] == '/');
@@ -126,7 +127,7 @@ bool any_outputs(const Experiment& experiment) {
          std::ranges::any_of(experiment.trials, [](const Trial& trial) { return !trial.outputs.empty(); });
 }
 
-// True if a trial with a writable volume, or the collected outputs, may put something there.
+// True if a trial with a writable volume, or the collected outputs, can create something in the folder.
 bool may_be_filled(const HostPath& path, const Experiment& experiment, const std::vector<HostPath>& paths) {
   const std::string& source = path.volume->source;
   if (any_outputs(experiment) && is_along(source, experiment.collect.to)) return true;
@@ -140,7 +141,7 @@ Error error_of(const HostPath& path, const std::string& fault) {
           fmt::format("{} {} (trial `{}`)", path.volume->source, fault, shortened(path.trial->name))};
 }
 
-// Why an input of the person's own cannot be sent, or an empty text.
+// Returns why an input file or folder of this machine cannot be uploaded, or an empty string.
 std::string fault_of_input(const std::string& path) {
   struct stat status {};
   if (stat(path.c_str(), &status) == 0) return fault_of_existing(path, status.st_mode, false);

@@ -30,7 +30,7 @@ class InputReader {
   std::optional<Input> from_string(const Json& value) {
     const auto text = read_string(value, place_, report_);
     if (!text) return std::nullopt;
-    // What it is put to is absolute, so that the first part may hold colons.
+    // TO is an absolute path, so the last ":/" separates it. FROM may contain colons.
     const std::size_t colon = text->rfind(":/");
     if (colon == std::string::npos || text->compare(colon, 3, "://") == 0) {
       report_.add(
@@ -83,7 +83,7 @@ class InputReader {
     return std::nullopt;
   }
 
-  // "NAME/PATH"
+  // Reads the "NAME/PATH" of "trial:NAME/PATH".
   bool read_of_trial(const std::string& text, const Place& place, Input& input) {
     const std::size_t slash = text.find('/');
     input.trial = text.substr(0, slash);
@@ -119,10 +119,10 @@ class InputReader {
   Report& report_;
 };
 
-// Where the inputs of one trial are put, of which there may be thousands.
+// The target paths of one trial's inputs. A trial may have thousands of inputs.
 class Places {
  public:
-  // Why nothing more can be put there.
+  // Adds a path. Returns the conflict with another input's target, or nullopt.
   std::optional<std::string> take(const std::string& path) {
     for (std::size_t slash = path.rfind('/'); slash != 0; slash = path.rfind('/', slash - 1))
       if (const auto above = taken_.find(path.substr(0, slash)); above != taken_.end())

@@ -1,5 +1,5 @@
 #pragma once
-// What is put into containers before they start.
+// The field `inputs`: files that combu stages into containers before they start.
 
 #include <vector>
 
@@ -9,12 +9,12 @@
 
 namespace combu::spec {
 
-// ["FROM:TO"], or [{from, to}].
+// Accepts ["FROM:TO"] or [{from, to}].
 [[nodiscard]] std::vector<Input> read_inputs(const Json& value, const Caller& caller, const Place& place,
                                              Report& report);
 
-// What another trial leaves is there when that one has succeeded: `trial` depends on that, if it does not
-// yet.
+// Adds the condition `succeeded` on each trial whose outputs are inputs of `trial`, unless `trial` already
+// has this condition.
 void add_depends(Trial& trial);
 
 }  // namespace combu::spec

@@ -1,5 +1,5 @@
 #pragma once
-// What the readers of single fields share of JSON: the value type, and how a value reads in a message.
+// The JSON type of the field readers, and how messages show a JSON value.
 
 #include <optional>
 #include <string>
@@ -9,16 +9,16 @@
 
 namespace combu::spec {
 
-// Ordered, so that errors and env come in the file's order.
+// Keeps the order of fields, so that errors and env have the order of the file.
 using Json = nlohmann::ordered_json;
 
-// "a string", "an array", "nothing (null)", for messages.
+// Returns the type of a value for messages: "a string", "an array", "nothing (null)".
 [[nodiscard]] std::string_view kind_of(const Json& value);
-// The value as a message shows it: short JSON for scalars, the kind for the rest.
+// Returns a value as messages show it: short JSON for scalars, the type for other values.
 [[nodiscard]] std::string shown(const Json& value);
-// Strings as they are, numbers and booleans as the text that Jsonnet gives them; nullopt for all others.
+// Returns strings unchanged, and numbers and booleans as Jsonnet prints them; nullopt for other values.
 [[nodiscard]] std::optional<std::string> scalar_text(const Json& value);
-// `base` with `over` laid on it: objects are merged at every depth, all else is replaced.
+// Merges `over` into `base`: merges objects recursively and replaces all other values.
 void merge_deep(Json& base, const Json& over);
 
 }  // namespace combu::spec

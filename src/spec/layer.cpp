@@ -51,8 +51,7 @@ Layer LayerReader::read(Json& object, const Place& place) {
     }
     before = spelling;
     layer_.given.set(bit(*field));
-    // Jsonnet's `if` without `else` gives null: as if the field were not there, and not in the defaults
-    // either.
+    // Jsonnet's `if` without `else` gives null. Null means that the field is absent, in the defaults too.
     if (value.is_null()) {
       layer_.cleared.set(bit(*field));
     } else {
@@ -66,7 +65,8 @@ Layer LayerReader::read(Json& object, const Place& place) {
 void LayerReader::read_unknown(const std::string& spelling, const Json& value, const Place& place) {
   if (planned_field(spelling)) {
     report_.add(place, fmt::format("`{}` is not supported yet", spelling));
-    // It would have given the image: one cause, one error.
+    // `build` replaces the image. Without this, the same mistake would also cause an error about a missing
+    // image.
     if (spelling == "build") layer_.given.set(bit(Field::image));
     return;
   }
@@ -82,7 +82,8 @@ void LayerReader::read_unknown(const std::string& spelling, const Json& value, c
   report_.add(place, unknown_field(spelling, meant));
   const auto field = meant ? find_field(*meant) : std::nullopt;
   if (!field) return;
-  // The misspelt field is not missing, too; and others may depend on the misspelt name.
+  // Count a misspelt field as given, so that no second error says that it is missing. Keep a misspelt name,
+  // since other trials may depend on it.
   layer_.given.set(bit(*field));
   if (field == Field::name && value.is_string() && layer_.trial.name.empty()) layer_.trial.name = value;
 }
@@ -205,7 +206,7 @@ void LayerReader::read_name(const Json& value, const Place& place) {
   auto name = read_string(value, place, report_);
   if (!name) return;
   if (const auto fault = fault_of_trial_name(*name)) report_.add(place, *fault);
-  // A name that Docker refuses is kept: what depends on it has no fault of its own.
+  // Keep a name that Docker refuses: trials that depend on it have no fault of their own.
   layer_.trial.name = std::move(*name);
 }
 
@@ -255,7 +256,7 @@ void LayerReader::read_user(const Json& value, const Place& place) {
   }
 }
 
-// Compose's long form of `cpus`, `memory` and `gpus`.
+// Reads Compose's long form of `cpus`, `memory` and `gpus`.
 void LayerReader::lay_deploy(const Place& place) {
   const Deploy deploy = read_deploy(*deploy_, place, report_);
   const auto take = [&](Field field, const auto& from, auto& to) {
@@ -272,7 +273,7 @@ void LayerReader::lay_deploy(const Place& place) {
 }
 
 void LayerReader::read_pull(const Json& value, const Place& place) {
-  if (value == "if_not_present") return;  // compose's word for missing
+  if (value == "if_not_present") return;  // Compose's word for "missing"
   const auto choice = read_choice(value, {"missing", "always", "never"}, place, report_);
   if (choice) layer_.trial.pull = static_cast<Pull>(*choice);
 }
@@ -370,7 +371,7 @@ Trial combine(Layer&& own, const Layer& defaults, const Place& place, Report& re
     report.add(place.key(field_name(Field::retries)).key("grow"), "there is no `memory` that could grow");
   add_depends(trial);
   trial.process.env = env.take();
-  trial.process.env.shrink_to_fit();  // there may be 100,000 of it
+  trial.process.env.shrink_to_fit();  // an experiment may have 100,000 trials
   trial.container.labels = (labels ? laid(defaults.labels, own.labels) : std::move(own.labels)).take();
   if (!own.params.empty()) trial.params = json_text(own.params);
   if (!own.docker.empty()) trial.container.docker = json_text(own.docker);

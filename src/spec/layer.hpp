@@ -1,5 +1,5 @@
 #pragma once
-// The fields of one object: of a trial, or of `defaults`; and how a trial is laid on the defaults.
+// Reads the fields of one object (a trial or `defaults`), and merges a trial with the defaults.
 
 #include <array>
 #include <bitset>
@@ -16,15 +16,15 @@
 namespace combu::spec {
 
 struct Layer {
-  Trial trial;                         // all but what stands below
-  std::bitset<k_field_count> given;    // also when null or wrong: the defaults are not taken
-  std::bitset<k_field_count> cleared;  // null: nor are they merged
+  Trial trial;                         // except the fields that the members below hold
+  std::bitset<k_field_count> given;    // fields that replace the defaults, even if null or invalid
+  std::bitset<k_field_count> cleared;  // fields that are null: not merged with the defaults either
   PairMap env;
   PairMap labels;
-  std::vector<const Pairs*> env_files;  // they live in the EnvFiles
+  std::vector<const Pairs*> env_files;  // the EnvFiles object owns them
   Json params = Json::object();
   Json docker = Json::object();
-  std::string shell_syntax;  // in a `cmd` that is a string: see find_shell_syntax()
+  std::string shell_syntax;  // in a `cmd` that is a string; see find_shell_syntax()
 };
 
 enum class LayerKind { trial, defaults };
@@ -34,7 +34,7 @@ class LayerReader {
   LayerReader(LayerKind kind, const Caller& caller, EnvFiles& env_files, Report& report)
       : kind_(kind), caller_(caller), env_files_(env_files), report_(report) {}
 
-  // `object` is an object; its `params` and `docker` are moved out of it.
+  // Reads `object`, which must be an object. Moves `params` and `docker` out of it.
   [[nodiscard]] Layer read(Json& object, const Place& place);
 
  private:
@@ -55,12 +55,13 @@ class LayerReader {
   EnvFiles& env_files_;
   Report& report_;
   Layer layer_;
-  const Json* deploy_ = nullptr;  // read when all else has been
+  const Json* deploy_ = nullptr;  // read after all other fields
 };
 
-// Lays a trial on the defaults: env, labels and params are merged by name, `docker` at every depth (its
-// sections are the engine's own, and one option of HostConfig must not take away the others); every other
-// field is the trial's, or else the defaults'. Reports what only shows then.
+// Merges a trial with the defaults, and reports faults that only the result shows. Merges env, labels and
+// params by name. Merges `docker` recursively, since it holds the engine's own sections: one option of
+// HostConfig must not remove the others. Every other field comes from the trial if it has the field, else
+// from the defaults.
 [[nodiscard]] Trial combine(Layer&& own, const Layer& defaults, const Place& place, Report& report);
 
 }  // namespace combu::spec

@@ -38,8 +38,8 @@ std::optional<std::string> fault_of_token(std::string_view text, std::size_t lea
       shortened(text), least > 1 ? "at least one more of" : "any number of");
 }
 
-// Lower-case letters and digits, joined by `.`, `_`, `__` or dashes.
-// https://github.com/distribution/reference: path-component.
+// True if the text consists of lower-case letters and digits, joined by `.`, `_`, `__` or dashes
+// (path-component in https://github.com/distribution/reference).
 bool path_component(std::string_view text) {
   if (text.empty() || !lower_or_digit(static_cast<unsigned char>(text.front())) ||
       !lower_or_digit(static_cast<unsigned char>(text.back()))) {
@@ -70,7 +70,7 @@ bool valid_digest(std::string_view digest) {
                              [](unsigned char c) { return c < 0x80 && std::isxdigit(c) != 0; });
 }
 
-// "registry.example.com:5000/lab/solver" names a registry first, "lab/solver" does not.
+// Removes a leading registry: "registry.example.com:5000/lab/solver" has one, "lab/solver" does not.
 std::string_view without_registry(std::string_view repository) {
   const std::size_t slash = repository.find('/');
   const std::string_view first = repository.substr(0, slash);
@@ -84,7 +84,7 @@ constexpr auto k_signals = std::to_array<std::string_view>(
      "USR2", "PIPE", "ALRM",   "TERM", "CHLD", "CLD",  "CONT", "STOP", "TSTP",  "TTIN",   "TTOU",  "URG",
      "XCPU", "XFSZ", "VTALRM", "PROF", "POLL", "IO",   "PWR",  "SYS",  "WINCH", "STKFLT", "RTMIN", "RTMAX"});
 
-// "RTMIN+3", "RTMAX-2".
+// Removes the offset of a real-time signal: "RTMIN+3", "RTMAX-2".
 std::string_view without_offset(std::string_view signal) {
   const std::size_t sign = signal.find_first_of("+-");
   const bool offset =

@@ -1,6 +1,6 @@
 #pragma once
-// The grammars of names that Docker checks, too: told here, all at once, rather than by the engine one by
-// one.
+// Checks names by Docker's own rules. combu reports all faults at once; the engine would report one at a
+// time.
 
 #include <optional>
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace combu::spec {
 
-// Each gives what is wrong with the text, for a message, or nullopt.
+// Each function returns the fault of the text for a message, or nullopt if the text is valid.
 [[nodiscard]] std::optional<std::string> fault_of_network(std::string_view name);
 [[nodiscard]] std::optional<std::string> fault_of_named_volume(std::string_view name);
 [[nodiscard]] std::optional<std::string> fault_of_image(std::string_view reference);

@@ -20,11 +20,12 @@ namespace {
 constexpr std::array k_depend_fields{Spelling{"trial", "trial"}, Spelling{"condition", "condition"}};
 constexpr std::array k_compose_depend_fields{Spelling{"condition", "condition"}};
 
-// A wrong one is reported, and read as the default, so that the edge stays for the plan to check.
+// Returns the condition of a dependency. Reports an invalid one and returns the default, so that the plan
+// still checks the dependency.
 Condition read_condition(const Section& section, const Place& place, Report& report) {
   const Json* value = section.find("condition");
   if (value == nullptr) return Condition::started;
-  // Compose's words mean the same.
+  // Compose's names of the same conditions.
   static const auto k_compose = std::to_array<std::pair<std::string_view, Condition>>(
       {{"service_started", Condition::started},
        {"service_healthy", Condition::healthy},
@@ -69,7 +70,7 @@ std::optional<Depend> read_depend(const Json& value, const Place& place, Report&
   return Depend{std::move(*name), condition, place.text()};
 }
 
-// Compose's map: {loader: {condition: "service_healthy"}}.
+// Reads an entry of Compose's map: {loader: {condition: "service_healthy"}}.
 std::optional<Depend> read_compose_depend(const std::string& name, const Json& value, const Place& place,
                                           Report& report) {
   if (value.is_null()) return Depend{name, Condition::started, place.text()};

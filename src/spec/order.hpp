@@ -1,5 +1,5 @@
 #pragma once
-// The fields that join trials: depends and networks.
+// The fields that connect trials: depends and networks.
 
 #include <string>
 #include <vector>

@@ -1,5 +1,5 @@
 #pragma once
-// What is kept of trials, and where it is taken to.
+// The fields `outputs` and `collect`: what combu copies from trials, and where to.
 
 #include <string>
 #include <vector>
@@ -10,13 +10,13 @@
 
 namespace combu::spec {
 
-// Reports what a shell would take for a pattern; false: it was one.
+// False if the path contains a character of a shell pattern, which is reported.
 [[nodiscard]] bool expect_no_pattern(const std::string& path, const Place& place, Report& report);
 
-// ["/out"], or [{path, required, max_size}].
+// Accepts ["/out"] or [{path, required, max_size}].
 [[nodiscard]] std::vector<Output> read_outputs(const Json& value, const Place& place, Report& report);
 
-// {to, on}
+// Accepts {to, on, every}.
 [[nodiscard]] Collect read_collect(const Json& value, const Caller& caller, const Place& place,
                                    Report& report);
 

@@ -23,7 +23,7 @@ constexpr std::array k_port_fields{Spelling{"host", "host"},         Spelling{"c
                                    Spelling{"published", "host"},    Spelling{"target", "container"},
                                    Spelling{"protocol", "protocol"}, Spelling{"host_ip", "host_ip"}};
 
-// One end of a port as it is written: all but the number may be absent.
+// One end of a port mapping. The address and the protocol may be absent.
 struct PortEnd {
   std::string ip;
   std::uint16_t number = 0;
@@ -36,13 +36,13 @@ bool valid_ip(const std::string& text) {
          inet_pton(AF_INET6, text.c_str(), address.data()) == 1;
 }
 
-// Everything about one port's text; each step gives nullopt after it has reported.
+// Parses the text of one port. Each function reports a fault and then returns nullopt.
 class PortText {
  public:
   PortText(const Json& value, const Place& place, Report& report)
       : value_(value), place_(place), report_(report) {}
 
-  // The whole text as `docker run -p` has it: [IP:][HOST:]CONTAINER[/PROTOCOL]
+  // Parses the complete text in the form of `docker run -p`: [IP:][HOST:]CONTAINER[/PROTOCOL]
   std::optional<Port> pair(std::string_view text) {
     const auto ends = split(text);
     if (!ends) return std::nullopt;
@@ -54,7 +54,7 @@ class PortText {
     return Port{ip, *host, *container, protocol.empty() ? "tcp" : protocol};
   }
 
-  // One end: [IP:]NUMBER[/PROTOCOL]
+  // Parses one end of a mapping: [IP:]NUMBER[/PROTOCOL]
   std::optional<PortEnd> end(std::string_view text) {
     const auto ends = split(text);
     if (!ends) return std::nullopt;
@@ -95,7 +95,7 @@ class PortText {
     result.rest = text;
     return result;
   }
-  // Where the colon after an address stands, or npos when there is no address.
+  // Returns the position of the colon after an IP address, or npos if the text has no address.
   static std::size_t end_of_ip(std::string_view text) {
     if (text.starts_with('[')) {
       const std::size_t bracket = text.find("]:");
@@ -135,7 +135,7 @@ std::optional<PortEnd> read_end(const Json& value, const Place& place, Report& r
   return PortText(value, place, report).end(*text);
 }
 
-// Fields of compose's long form that say apart what ours says in the text.
+// Reads the fields of Compose's long form that combu's own form has inside the text: protocol and host_ip.
 bool read_apart(const Section& section, PortEnd& host, const Place& place, Report& report) {
   if (const Json* protocol = section.find("protocol")) {
     const auto choice = read_choice(*protocol, {"tcp", "udp", "sctp"}, place.key("protocol"), report);

@@ -1,5 +1,5 @@
 #pragma once
-// Where in the evaluated file something stands, and the errors and warnings found so far.
+// Locations in the evaluated file, and the errors and warnings found so far.
 
 #include <cstddef>
 #include <map>
@@ -11,14 +11,14 @@
 
 namespace combu::spec {
 
-// A path as a chain on the stack, made to text only when a message needs it. A place must not outlive its
-// parent.
+// A location as a linked list on the stack. text() formats it only when a message needs it. A Place must not
+// outlive its parent.
 class Place {
  public:
   Place() = default;
   [[nodiscard]] Place key(std::string_view name) const { return {this, name, 0}; }
   [[nodiscard]] Place index(std::size_t at) const { return {this, {}, at}; }
-  // "trials[17].ports[0].host"; empty for the whole file.
+  // Returns for example "trials[17].ports[0].host"; empty for the file as a whole.
   [[nodiscard]] std::string text() const;
 
  private:
@@ -26,28 +26,28 @@ class Place {
       : parent_(parent), name_(name), index_(at) {}
 
   const Place* parent_ = nullptr;
-  std::string_view name_;  // empty: an element of an array
+  std::string_view name_;  // no data: an element of an array
   std::size_t index_ = 0;
 };
 
-// Kinds of values that are legal but rarely meant.
+// Kinds of warnings about legal values that are probably mistakes.
 enum class Warning {
-  shell,          // a command that is written for a shell, and is given to none
-  identifier,     // a text that was to be the run's id
-  mounted_cache,  // `cache` beside a volume whose content does not count
+  shell,          // a command that uses shell syntax but runs without a shell
+  identifier,     // a text "UUID" that combu does not replace with the run's id
+  mounted_cache,  // `cache` with a volume whose content is not part of the cache key
 };
 
 class Report {
  public:
-  // The trial that the following errors and warnings are about; empty for none that is known.
+  // Sets the trial that the following errors and warnings are about; empty: unknown, or no trial.
   void enter(std::string_view trial) { trial_ = trial; }
   void add(const Place& place, const std::string& message);
   void forget() { errors_.clear(); }
   [[nodiscard]] std::vector<Error> take() { return std::move(errors_); }
 
-  // Keeps the first warning of each kind, and counts the others. `where`: "cmd", "env.RUN".
+  // Keeps the first warning of each kind and counts the others. `where` is for example "cmd" or "env.RUN".
   void warn(Warning kind, const std::string& where, const std::string& message);
-  // A line for each kind: "solver-1 and 9 more: cmd: …".
+  // Returns one line for each kind: "solver-1 and 9 more: cmd: …".
   [[nodiscard]] std::vector<std::string> warnings() const;
 
  private:

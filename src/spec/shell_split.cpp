@@ -17,7 +17,7 @@ bool is_of_name(char c) {
   return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-// "$NAME" or "${NAME}" that `text` begins with, or nothing.
+// Returns the "$NAME" or "${NAME}" at the beginning of `text`, or an empty view.
 std::string_view variable_at(std::string_view text) {
   if (!text.starts_with('$')) return {};
   const bool is_braced = text.substr(1).starts_with('{');
@@ -35,8 +35,8 @@ std::string_view operator_at(std::string_view text) {
   return {};
 }
 
-// POSIX, Shell Command Language 2.2 (Quoting) and 2.3 (Token Recognition), less what expands or joins
-// commands.
+// Implements POSIX, Shell Command Language, 2.2 (Quoting) and 2.3 (Token Recognition), without expansions and
+// operators.
 class WordSplitter {
  public:
   explicit WordSplitter(std::string_view line) : line_(line) {}
@@ -62,7 +62,7 @@ class WordSplitter {
     end_word();
     return std::move(words_);
   }
-  // Of what has been split.
+  // Returns the first shell syntax in the text that split() has read.
   [[nodiscard]] std::string_view shell_syntax() const { return shell_syntax_; }
 
  private:
@@ -80,7 +80,7 @@ class WordSplitter {
   }
   void escaped() {
     if (at_ == line_.size()) {
-      put('\\');  // as sh takes a backslash before the end of its input
+      put('\\');  // sh also keeps a backslash at the end of its input
     } else if (line_[at_] == '\n') {
       ++at_;
     } else {
@@ -125,7 +125,7 @@ class WordSplitter {
   std::string word_;
   bool in_word_ = false;
   std::vector<std::string> words_;
-  std::string_view shell_syntax_;  // the first
+  std::string_view shell_syntax_;  // the first one found
 };
 
 }  // namespace

@@ -69,8 +69,8 @@ std::string to_string(const GpuWish& wish) {
 namespace spec {
 namespace {
 
-// A container gets a share of each 100 ms (moby: daemon/daemon_unix.go, getCPUResources), of which the kernel
-// gives no less than 1 ms (kernel/sched/core.c, min_cfs_quota_period).
+// Docker limits CPUs by a quota for each period of 100 ms (moby: daemon/daemon_unix.go, getCPUResources). The
+// kernel accepts no quota below 1 ms (kernel/sched/core.c, min_cfs_quota_period).
 constexpr Cpus k_cpus_least{10'000'000};
 constexpr Bytes k_memory_least{std::int64_t{6} << 20};  // moby: daemon/daemon_unix.go, linuxMinMemory
 
@@ -86,10 +86,11 @@ constexpr std::array k_device_fields{Spelling{"driver", "driver"}, Spelling{"cou
 constexpr std::array k_gpus_fields{Spelling{"count", "count"}, Spelling{"ids", "ids"},
                                    Spelling{"memory", "memory"}, Spelling{"kind", "kind"}};
 
-// Above what one machine has.
+// More than any machine has.
 constexpr std::uint32_t k_gpus_max = 1024;
 
-// What is written as one: something else may be too little to be told from it.
+// True if the file says zero. A positive value can also parse as 0 if it is too small, and then it is an
+// error.
 bool is_zero(const Json& value) {
   if (value.is_number()) return value == 0;
   return value.get_ref<const std::string&>().find_first_of("123456789") == std::string::npos;
@@ -122,7 +123,7 @@ void read_gpu_ids(const Json& value, const Place& place, Report& report, GpuWish
   });
 }
 
-// Whatever is not said otherwise: all that are named, or one.
+// Sets the number of GPUs from `count`. If `count` is nullptr: all named GPUs, or one GPU if none is named.
 void settle_gpu_count(const Json* count, const Place& place, Report& report, GpuWish& wish) {
   if (count == nullptr) {
     wish.count = wish.ids.empty() ? 1 : wish.ids.size();
@@ -131,10 +132,10 @@ void settle_gpu_count(const Json* count, const Place& place, Report& report, Gpu
   }
   if (!wish.ids.empty() && wish.count > wish.ids.size())
     report.add(place, fmt::format("{} GPUs of {} that are named", wish.count, wish.ids.size()));
-  if (wish.empty()) wish = {};  // of whatever kind none would be
+  if (wish.empty()) wish = {};  // a request for no GPU has no other attributes
 }
 
-// Compose's list of devices, of which there can be one kind: GPUs.
+// Reads Compose's list of devices. GPUs are the only supported kind.
 GpuWish read_devices(const Json& value, const Place& place, Report& report) {
   GpuWish wish;
   if (!value.is_array() || value.size() != 1 || !value[0].is_object()) {
@@ -152,7 +153,7 @@ GpuWish read_devices(const Json& value, const Place& place, Report& report) {
   if (!is_gpu && device.lacks("capabilities"))
     report.add(here, "`capabilities: [\"gpu\"]` is missing: there are no other devices");
   if (const Json* ids = device.find("device_ids")) read_gpu_ids(*ids, here.key("device_ids"), report, wish);
-  // Compose's default is all of them.
+  // Compose's default is all GPUs.
   const Json all = "all";
   const Json* count = device.find("count");
   settle_gpu_count(count == nullptr && wish.ids.empty() ? &all : count, here.key("count"), report, wish);
@@ -211,7 +212,7 @@ GpuWish read_gpus(const Json& value, const Place& place, Report& report) {
 
 Deploy read_deploy(const Json& value, const Place& place, Report& report) {
   Deploy deploy;
-  // nullptr when it is not given, or is no object (which is reported).
+  // Returns nullptr if `inner` is nullptr, or is not an object (which is reported).
   const auto object = [&](const Json* inner, const Place& here) -> const Json* {
     if (inner == nullptr || inner->is_object()) return inner;
     report.add(here, fmt::format("must be an object, not {}", shown(*inner)));
@@ -222,7 +223,7 @@ Deploy read_deploy(const Json& value, const Place& place, Report& report) {
   const Json* resources = object(Section(value, k_deploy_fields, place, report).find("resources"), inside);
   if (resources == nullptr) return deploy;
   const Section section(*resources, k_resources_fields, inside, report);
-  // The limits come last: they are what is enforced.
+  // Read the limits last, so that they win: the engine enforces limits, not reservations.
   for (const char* kind : {"reservations", "limits"}) {
     const Place here = inside.key(kind);
     const Json* given = object(section.find(kind), here);

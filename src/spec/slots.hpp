@@ -1,5 +1,5 @@
 #pragma once
-// The fields that say what an attempt holds: cpus, memory, shm_size, gpus, and compose's deploy.resources.
+// The fields that set an attempt's slots: cpus, memory, shm_size, gpus, and Compose's deploy.resources.
 
 #include <optional>
 
@@ -9,13 +9,13 @@
 
 namespace combu::spec {
 
-// Each reports what is wrong at `place`, and then gives nullopt.
+// Each function reports a fault at `place` and then returns nullopt.
 [[nodiscard]] std::optional<Cpus> read_cpus(const Json& value, const Place& place, Report& report);
-// At least the engine's own least, 6 MiB.
+// Also reports an amount below the engine's minimum of 6 MiB.
 [[nodiscard]] std::optional<Bytes> read_memory(const Json& value, const Place& place, Report& report);
 [[nodiscard]] std::optional<Bytes> read_bytes(const Json& value, const Place& place, Report& report);
 
-// A number, "all", names of GPUs, or {count, ids, memory, kind}. Reports what is wrong at `place`.
+// Accepts a number, "all", names of GPUs, or {count, ids, memory, kind}. Reports faults at `place`.
 [[nodiscard]] GpuWish read_gpus(const Json& value, const Place& place, Report& report);
 
 struct Deploy {
@@ -23,8 +23,8 @@ struct Deploy {
   std::optional<Bytes> memory;
   std::optional<GpuWish> gpus;
 };
-// Compose's {resources: {limits: {cpus, memory}, reservations: {cpus, memory, devices}}}: what is limited is
-// reserved, too.
+// Reads Compose's {resources: {limits: {cpus, memory}, reservations: {cpus, memory, devices}}}. A limit is
+// also a reservation.
 [[nodiscard]] Deploy read_deploy(const Json& value, const Place& place, Report& report);
 
 }  // namespace combu::spec

@@ -20,7 +20,7 @@ constexpr std::array k_metrics_fields{Spelling{"stdout", "stdout"}, Spelling{"fi
                                       Spelling{"step", "step"}};
 constexpr std::array k_logs_fields{Spelling{"max_size", "max_size"}};
 
-// The step is no metric itself.
+// True if no group of the pattern names a metric. The step is not a metric.
 bool names_no_metric(const re2::RE2& pattern, const std::string& step) {
   return std::ranges::all_of(pattern.NamedCapturingGroups(),
                              [&](const auto& group) { return group.first == step; });
@@ -76,7 +76,7 @@ Metrics read_metrics(const Json& value, const Place& place, Report& report) {
   const Json* file = section.find("file");
   if (step != nullptr) read_step(*step, place.key("step"), report, metrics);
   if (out != nullptr) read_stdout(*out, place.key("stdout"), report, metrics);
-  // The name of the step alone: "json" is the form that has nested names.
+  // If only `step` is given, metrics are JSON lines: the other form, a regular expression, cannot be empty.
   if (step != nullptr && out == nullptr && file == nullptr) metrics.json = true;
   if (file != nullptr) {
     const auto text = read_string(*file, place.key("file"), report);

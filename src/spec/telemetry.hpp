@@ -1,5 +1,5 @@
 #pragma once
-// What is kept of what trials write.
+// The fields `metrics` and `logs`.
 
 #include "combu/spec.hpp"
 #include "spec/json.hpp"
@@ -7,10 +7,10 @@
 
 namespace combu::spec {
 
-// {stdout: "json" | a regular expression, file, step}, or what `stdout` may be alone.
+// Accepts {stdout: "json" | a regular expression, file, step}, or a string as for `stdout`.
 [[nodiscard]] Metrics read_metrics(const Json& value, const Place& place, Report& report);
 
-// {max_size}
+// Accepts {max_size}.
 [[nodiscard]] Bytes read_log_size(const Json& value, const Place& place, Report& report);
 
 }  // namespace combu::spec

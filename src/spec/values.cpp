@@ -12,7 +12,7 @@ namespace combu::spec {
 
 namespace {
 
-// No argument, variable or path of a process can hold one.
+// Arguments, variables and paths of a process cannot contain NUL.
 bool free_of_nul(std::string_view text, const Place& place, Report& report) {
   if (text.find('\0') == std::string_view::npos) return true;
   report.add(place, "holds a NUL character, which no process can be given");
@@ -62,7 +62,8 @@ namespace {
 std::optional<std::uint32_t> read_count_from(int least, const Json& value, const Place& place,
                                              Report& report) {
   constexpr std::int64_t k_count_max = std::numeric_limits<std::int32_t>::max();
-  // A number beyond 2^63 is a float here, or an unsigned one that does not compare as such.
+  // This also rejects numbers from 2^63 on: they are floats here, or unsigned numbers that compare as
+  // negative.
   if (value.is_number_integer() && value >= least && value <= k_count_max) return value.get<std::uint32_t>();
   report.add(place,
              fmt::format("must be a whole number from {} to {}, not {}", least, k_count_max, shown(value)));

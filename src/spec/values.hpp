@@ -1,5 +1,5 @@
 #pragma once
-// Values of one kind. Each reader reports what is wrong at `place`, and then gives nullopt.
+// Readers of values of one type. Each reader reports a fault at `place` and then returns nullopt.
 
 #include <cstddef>
 #include <initializer_list>
@@ -14,25 +14,26 @@
 namespace combu::spec {
 
 [[nodiscard]] std::optional<std::string> read_string(const Json& value, const Place& place, Report& report);
-// A string, a number or a boolean, as text.
+// Accepts a string, number or boolean and returns it as text.
 [[nodiscard]] std::optional<std::string> read_text(const Json& value, const Place& place, Report& report);
 [[nodiscard]] std::optional<bool> read_flag(const Json& value, const Place& place, Report& report);
-// A number without an exponent.
+// Returns a number as text without an exponent.
 [[nodiscard]] std::string plain_number(const Json& number);
-// A number that is more than there is of anything.
+// True if the value is a number of magnitude 1e19 or more, which no field accepts.
 [[nodiscard]] bool is_out_of_bounds(const Json& value);
-// A duration's text, or a number of seconds.
+// Accepts a duration as text, or a number of seconds.
 [[nodiscard]] std::optional<Seconds> read_duration(const Json& value, const Place& place, Report& report);
 [[nodiscard]] std::optional<std::uint32_t> read_count(const Json& value, const Place& place, Report& report);
-// The same of what is no limit when it is left out, and may not be 0.
+// Like read_count() for a limit: 0 is an error, because an absent field means no limit.
 [[nodiscard]] std::optional<std::uint32_t> read_limit_count(const Json& value, const Place& place,
                                                             Report& report);
 [[nodiscard]] std::optional<int> read_integer(const Json& value, const Place& place, Report& report);
-// One of the words that are allowed here, as its index.
+// Accepts one of `words` and returns its index.
 [[nodiscard]] std::optional<std::size_t> read_choice(const Json& value,
                                                      std::initializer_list<std::string_view> words,
                                                      const Place& place, Report& report);
-// A number as Jsonnet gives it, or a text, as what `parse` reads. `wanted` is said of any other kind.
+// Reads a number or a string with `parse`. `wanted` describes the expected value in the message about another
+// type.
 template <typename Value>
 [[nodiscard]] std::optional<Value> read_unit(const Json& value, std::string_view wanted,
                                              Value (*parse)(std::string_view), const Place& place,
@@ -53,12 +54,11 @@ template <typename Value>
   }
 }
 
-// A command's words: a string split as a shell does, or an array of texts.
+// Reads the words of a command: a string split as a shell does, or an array of scalars.
 [[nodiscard]] std::optional<std::vector<std::string>> read_words(const Json& value, const Place& place,
                                                                  Report& report);
 
-// An array, or one string that stands for an array of one. What it calls `body` with: each element and its
-// place.
+// Calls `body` with each element of an array and its place. A string counts as an array of one element.
 template <typename Body>
 void read_list(const Json& value, std::string_view wanted, const Place& place, Report& report, Body body) {
   if (value.is_string()) {

@@ -13,10 +13,12 @@ namespace combu::spec {
 [[nodiscard]] std::vector<Volume> read_volumes(const Json& value, const Caller& caller, const Place& place,
                                                Report& report);
 
-// Without `.`, without `/` at its end, and without `..` where a folder's name stands before it.
+// Returns the path without `.`, without a final `/`, and without `..` after a folder's name. Does not access
+// the file system.
 [[nodiscard]] std::string normalised(const std::filesystem::path& path);
 
-// A path of the file as an absolute one: `~` is the caller's home, relative ones begin at the file's folder.
+// Returns a path of the file as an absolute path. `~` is the caller's home; a relative path starts in the
+// file's folder.
 [[nodiscard]] std::string absolute_path(const std::string& path, const Caller& caller);
 
 }  // namespace combu::spec

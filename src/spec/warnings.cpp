@@ -12,7 +12,7 @@ namespace combu::spec {
 
 namespace {
 
-// As in "UUID", "results/UUID/a" and "--run=UUID", but not in "UUID=3", "$UUID" or "env.UUID".
+// True for "UUID", "results/UUID/a" and "--run=UUID", but not for "UUID=3", "$UUID" or "env.UUID".
 bool holds_identifier(std::string_view text) {
   constexpr std::string_view k_before = "/=:- ";
   constexpr std::string_view k_after = "/:-. ";
@@ -26,13 +26,14 @@ bool holds_identifier(std::string_view text) {
   return false;
 }
 
-// In an array of `env`, "UUID" is the caller's variable.
+// In an array `env`, the string "UUID" names a variable of the caller.
 bool is_variable(const Json& element, std::string_view field) {
   return find_field(field) == Field::env && element.is_string() &&
          element.get_ref<const std::string&>() == k_identifier_text;
 }
 
-// The place of the first such string, or an empty text. `field`: the name of `value` in its object.
+// Returns the place of the first string that contains the identifier, or an empty string. `field` is the name
+// of `value` in its object.
 std::string place_of_identifier(const Json& value, std::string_view field, const Place& place) {
   if (value.is_string())
     return holds_identifier(value.get_ref<const std::string&>()) ? place.text() : std::string();
@@ -60,7 +61,7 @@ bool is_shell(std::string_view program) {
   return std::ranges::find(k_shells, program) != k_shells.end();
 }
 
-// True if a word of its command line is a shell, perhaps behind a program that starts it: "timeout 5 sh -c 'a
+// True if a word of the command line is a shell, possibly after a program that starts it: "timeout 5 sh -c 'a
 // && b'".
 bool uses_shell(const Trial& trial) {
   const auto has_shell = [](const auto& words) { return words && std::ranges::any_of(*words, is_shell); };

@@ -1,5 +1,5 @@
 #pragma once
-// Warnings of values that are legal but rarely meant.
+// Warnings about legal values that are probably mistakes.
 
 #include <string>
 #include <string_view>
@@ -10,15 +10,15 @@
 
 namespace combu::spec {
 
-// The text that combu replaces by the run's id where it is the value of a `local`.
+// combu replaces this text with the run's id if it is the value of a `local`.
 inline constexpr std::string_view k_identifier_text = "UUID";
 
-// Warns of the first string in `value` that still has k_identifier_text as a word of its own. `place` is of
-// `value`, relative to its trial.
+// Warns of the first string in `value` that still contains k_identifier_text as a separate word. `place` is
+// the place of `value` within its trial.
 void warn_of_identifier(const Json& value, const Place& place, Report& report);
 
-// Warns of a trial that is laid on the defaults. `shell_syntax` is what find_shell_syntax() gives for its
-// `cmd`; empty for a `cmd` that is an array.
+// Warns about a trial that has been merged with the defaults. `shell_syntax` is the result of
+// find_shell_syntax() for its `cmd`, or empty for a `cmd` that is an array.
 void warn_of_trial(const Trial& trial, const std::string& shell_syntax, Report& report);
 
 }  // namespace combu::spec
