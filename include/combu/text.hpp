@@ -1,5 +1,5 @@
 #pragma once
-// Text for people and programs: text of others made fit for a terminal, names, numbers, times, shell words.
+// Text for people and for programs: text that is safe for a terminal, names, numbers, times and shell words.
 
 #include <cstddef>
 #include <string>
@@ -10,66 +10,70 @@
 
 namespace combu {
 
-// Text that others wrote, as one line of a terminal with so many columns; 0: it is not cut.
+// Returns clean_line(line), cut to `columns_max` columns. 0: not cut.
 [[nodiscard]] std::string fit_line(std::string_view line, std::size_t columns_max);
 
-// `text` without control characters and escape sequences, in valid UTF-8: line ends and tabs become spaces,
-// bytes that are no UTF-8 become question marks.
+// Returns `text` as valid UTF-8 without control characters and escape sequences. Line ends and tabs become
+// spaces, and bytes that are not UTF-8 become question marks.
 [[nodiscard]] std::string clean_line(std::string_view text);
 
-// Whether it is printable ASCII only, and so clean.
+// True if `text` is printable ASCII. Such text needs no clean_line().
 [[nodiscard]] bool is_plain(std::string_view text);
 
-// A clean line cut to at most `columns_max` columns, between characters; what was cut is told by "…".
+// Returns a clean line, cut between characters to at most `columns_max` columns. If it was cut, it ends with
+// "…".
 [[nodiscard]] std::string cut_line(std::string_view clean, std::size_t columns_max);
 
-// The same, but cut in its middle: "a-qu…-17". Names that differ at their ends stay different.
+// Like cut_line(), but replaces the middle: "a-qu…-17". Names that differ only at their ends stay different.
 [[nodiscard]] std::string cut_middle(std::string_view clean, std::size_t columns_max);
 
-// The order in which numbers in names count by their value.
+// Sort order of names in which digits compare as whole numbers: "a2" is before "a10".
 [[nodiscard]] bool is_before(std::string_view left, std::string_view right);
 
-// Names that differ in their last number only, and follow one another in it, become one: "solver-a-[1-5]",
-// "solver-[08-10]". In the order of the first of each.
+// Joins names that differ only in their last number, if the numbers are consecutive: "solver-a-[1-5]",
+// "solver-[08-10]". The groups keep the order of their first names.
 [[nodiscard]] std::vector<std::string> ranges(const std::vector<std::string_view>& names);
 
-// A count and its noun: "1 run", "3 runs". `plural`: of the noun; empty: the noun with an "s".
+// Returns a count with its noun: "1 run", "3 runs". If `plural` is empty, the plural is the noun with an "s".
 [[nodiscard]] std::string number_of(std::size_t count, std::string_view noun, std::string_view plural = {});
 
-// Four significant digits, whole numbers whole: "0.2134", "1.234e-05", "12346"; "nan", "inf".
+// Returns a number with four significant digits, or all digits of an integer: "0.2134", "1.234e-05", "12346",
+// "nan", "inf".
 [[nodiscard]] std::string short_number(double number);
-// The shortest text that is read as the same number.
+// Returns the shortest text that parses to the same number.
 [[nodiscard]] std::string whole_number(double number);
-// The same; "null" for what JSON has no number for.
+// Like whole_number(), but "null" for NaN and infinity, which JSON does not have.
 [[nodiscard]] std::string json_number(double number);
 
-// A text as JSON has it, quoted.
+// Returns `text` as a quoted JSON string.
 [[nodiscard]] std::string json_string(std::string_view text);
 
-// "2026-01-31 12:00:00", in local time; and for programs "2026-01-31T12:00:00.250Z".
+// local_time() returns "2026-01-31 12:00:00" in local time. rfc3339() returns "2026-01-31T12:00:00.250Z", for
+// programs.
 [[nodiscard]] std::string local_time(Instant instant);
 [[nodiscard]] std::string rfc3339(Instant instant);
 
-// A text of several lines that others wrote (an error with its stack), for a terminal: without control
-// characters and escape sequences, in valid UTF-8, each line with its end.
+// Returns a text of several lines (for example an error with its stack trace) that is safe for a terminal.
+// Applies clean_line() to each line and ends each line with a newline.
 [[nodiscard]] std::string clean_lines(std::string_view text);
 
-// Makes text with colours fit for a terminal: keeps ECMA-48's SGR sequences (`ESC [ 31 m`), carriage returns,
-// newlines and tabs, and escapes every other control character and byte that is not UTF-8. Resets colours
-// before each newline and at the end.
+// Makes text with colours safe for a terminal. Keeps the SGR sequences of ECMA-48 (`ESC [ 31 m`), carriage
+// returns, newlines and tabs. Escapes every other control character and each byte that is not UTF-8. Resets
+// the colours before each newline and at the end.
 class ColouredText {
  public:
-  // `prefix` (text without control characters) is repeated behind each carriage return that other text
-  // follows on the same line.
+  // `prefix` (text without control characters) is repeated after a carriage return if other text follows on
+  // the same line.
   explicit ColouredText(std::string_view prefix = {}) : prefix_(prefix) {}
 
-  // `piece` continues the text of the last call. A character or a sequence that is not complete is held back.
+  // Returns the safe form of the next piece of the text. Buffers an incomplete character or escape sequence
+  // at the end of `piece`.
   [[nodiscard]] std::string add(std::string_view piece);
-  // What was held back, and the reset of the last colour.
+  // Returns the safe form of the buffered text, and a colour reset if one is needed.
   [[nodiscard]] std::string end();
 
  private:
-  // Moves complete text from `held_` to `out`; all of it if `is_end`.
+  // Moves complete characters and sequences from `held_` to `out`; if `is_end`, everything.
   void move_to(std::string& out, bool is_end);
   void reset(std::string& out);
 
@@ -78,8 +82,8 @@ class ColouredText {
   bool is_coloured_ = false;
 };
 
-// As one word of a POSIX shell: quoted where it has to be. Holds no control character but newline and tab,
-// and is UTF-8.
+// Returns `text` as one word of a POSIX shell, quoted if needed. The result is valid UTF-8 without control
+// characters other than newline and tab.
 [[nodiscard]] std::string shell_word(std::string_view text);
 
 }  // namespace combu

@@ -9,10 +9,11 @@ namespace {
 
 constexpr char k_escape = '\x1b';
 constexpr std::string_view k_reset = "\x1b[0m";
-// A longer one is no colour.
+// Longer sequences are escaped instead of kept.
 constexpr std::size_t k_sequence_max = 64;
 
-// The length of the SGR sequence that `text` begins with; 0: it begins with none; npos: it may become one.
+// Returns the length of the SGR sequence at the beginning of `text`; 0 if there is none; npos if `text` is
+// too short to decide.
 std::size_t colour_size(std::string_view text) {
   constexpr std::string_view k_parameters = "0123456789;:";
   if (text.size() == 1) return std::string_view::npos;

@@ -12,7 +12,8 @@
 namespace combu {
 namespace {
 
-// The length of the escape sequence at `at` (ECMA-48): ESC [ … final byte, ESC ] … BEL, else ESC alone.
+// Returns the length of the ECMA-48 escape sequence at `at`: ESC [ … final byte, ESC ] … BEL, otherwise ESC
+// alone.
 std::size_t escape_size(std::string_view text, std::size_t at) {
   if (at + 1 >= text.size()) return 1;
   if (text[at + 1] == '[') {
@@ -70,7 +71,7 @@ std::string clean_lines(std::string_view text) {
 std::string cut_line(std::string_view clean, std::size_t columns_max) {
   if (columns_of(clean) <= columns_max) return std::string(clean);
   if (columns_max == 0) return {};
-  std::size_t columns = 1;  // the "…"
+  std::size_t columns = 1;  // for the "…"
   std::size_t at = 0;
   while (at < clean.size()) {
     const std::size_t bytes = first_character(clean.substr(at)).value_or(Character{}).bytes;

@@ -14,7 +14,7 @@ namespace combu {
 namespace {
 
 constexpr std::string_view k_digits = "0123456789";
-constexpr std::size_t k_number_digits_max = 18;  // what fits 64 bits
+constexpr std::size_t k_number_digits_max = 18;  // such numbers fit 64 bits
 
 bool is_digit(char c) {
   return c >= '0' && c <= '9';
@@ -28,21 +28,22 @@ std::string_view without_zeros(std::string_view digits) {
   return digits.substr(std::min(digits.find_first_not_of('0'), digits.size()));
 }
 
-// A name around its last number.
+// The text of a name before and after its last number.
 struct Pattern {
   std::string_view head;
   std::string_view tail;
-  std::size_t width = 0;  // of numbers of which one has leading zeros, else 0
+  std::size_t width = 0;  // number of digits if one of the numbers has leading zeros, else 0
   auto operator<=>(const Pattern&) const = default;
 };
 
 struct Numbered {
   Pattern pattern;
   std::uint64_t number = 0;
-  bool has_zeros = false;  // leading ones
+  bool has_zeros = false;  // leading zeros
 };
 
-// With the number's own width. False when there is no number in it, or one too long.
+// Splits a name at its last number. False if the name has no number, or one with too many digits. Sets the
+// width to the number's own width.
 bool split(std::string_view name, Numbered& out) {
   const std::size_t last = name.find_last_of(k_digits);
   if (last == std::string_view::npos) return false;
@@ -56,7 +57,7 @@ bool split(std::string_view name, Numbered& out) {
   return true;
 }
 
-// One pattern's numbers: "solver-[1-5]", "solver-[7-9]", "solver-12".
+// Appends the ranges of one pattern's numbers: "solver-[1-5]", "solver-[7-9]", "solver-12".
 void append_ranges(const Pattern& pattern, std::vector<std::uint64_t>& numbers,
                    std::vector<std::string>& out) {
   std::ranges::sort(numbers);
@@ -94,11 +95,11 @@ bool is_before(std::string_view left, std::string_view right) {
   }
   const std::size_t left_rest = left.size() - l;
   const std::size_t right_rest = right.size() - r;
-  return left_rest != right_rest ? left_rest < right_rest : left < right;  // "a01" and "a1" are not the same
+  return left_rest != right_rest ? left_rest < right_rest : left < right;  // orders "a01" and "a1"
 }
 
 std::vector<std::string> ranges(const std::vector<std::string_view>& names) {
-  // Beside "a-09" is "a-10" written with two places, too.
+  // If a name such as "a-09" has a leading zero, then "a-10" counts as zero-padded to two digits too.
   std::set<Pattern> padded;
   for (const std::string_view name : names)
     if (Numbered numbered; split(name, numbered) && numbered.has_zeros) padded.insert(numbered.pattern);
@@ -109,7 +110,7 @@ std::vector<std::string> ranges(const std::vector<std::string_view>& names) {
     const bool has_number = split(name, numbered);
     if (!has_number) numbered.pattern = {name, {}, 0};
     if (!padded.contains(numbered.pattern)) numbered.pattern.width = 0;
-    // A name without a number is alone: no number is ever added to its group.
+    // A name without a number forms its own group, to which no number is ever added.
     const auto [place, is_new] = places.try_emplace(numbered.pattern, groups.size());
     if (is_new) groups.emplace_back(numbered.pattern, std::vector<std::uint64_t>{});
     if (has_number) groups[place->second].second.push_back(numbered.number);
