@@ -1,5 +1,5 @@
 #pragma once
-// One HTTP/1.1 connection, over a unix socket or plain TCP.
+// One HTTP/1.1 connection over a unix socket or plain TCP.
 
 #include <cstddef>
 #include <functional>
@@ -17,15 +17,15 @@ namespace combu {
 struct Address {
   enum class Kind { unix_socket, tcp };
   Kind kind = Kind::unix_socket;
-  std::string path;  // unix_socket: the socket's path
-  std::string host;  // tcp
-  int port = 0;      // tcp
-  // "unix:///run/docker.sock", "tcp://127.0.0.1:2375"
+  std::string path;  // path of the socket, for unix_socket
+  std::string host;  // for tcp
+  int port = 0;      // for tcp
+  // Returns for example "unix:///run/docker.sock" or "tcp://127.0.0.1:2375".
   [[nodiscard]] std::string text() const;
 };
 
-// "unix:///path", "tcp://host:port", "http://host:port". Throws Error(invalid) for others, naming those not
-// supported yet.
+// Parses "unix:///path", "tcp://host:port" or "http://host:port". Throws Error(invalid) for any other text.
+// The message says so if the scheme is known but not supported.
 [[nodiscard]] Address parse_address(std::string_view text);
 
 struct HttpRequest {
@@ -33,36 +33,38 @@ struct HttpRequest {
   std::string target;  // path and query, already percent-encoded
   std::vector<std::pair<std::string, std::string>> headers;
   std::string body;
-  // Gives the body in pieces instead, of which nobody knows how many: called once, it tells them. Where that
-  // gives false the other side has answered already, and wants no more. What it throws breaks the call off.
+  // If set, `source` sends the body in pieces and replaces `body`; the total size need not be known. send()
+  // calls `source` once, and `source` calls its argument with each piece. If that call returns false, the
+  // other side has already answered or the connection is broken, and `source` must return. If `source`
+  // throws, send() aborts the request and rethrows the exception.
   using Tell = std::function<bool(std::string_view)>;
   std::function<void(const Tell&)> source;
   std::string content_type = "application/json";
-  // The longest silence between two reads; unlimited when nullopt (streams that may be quiet for hours).
+  // Maximum time between two reads; nullopt: unlimited (for streams that may be quiet for hours).
   std::optional<Seconds> silence_max = Seconds{120};
-  // The longest time from an answer's first byte to its last; unlimited when nullopt (streams).
+  // Maximum time from the first byte of the response to its last; nullopt: unlimited (for streams).
   std::optional<Seconds> answer_max = Seconds{600};
-  // The longest body that is kept in HttpResponse::body, in bytes.
+  // Maximum size in bytes of HttpResponse::body.
   std::size_t body_max = std::size_t{16} << 20U;
-  // Called when the status and headers of a 2xx answer are there.
+  // Called when the status and the headers of a 2xx response have arrived.
   std::function<void()> on_open;
-  // Takes a 2xx answer's body piece by piece instead of HttpResponse::body; false ends the call with
-  // Error(cancelled).
+  // If set, `sink` receives the body of a 2xx response in pieces, and HttpResponse::body stays empty. If
+  // `sink` returns false, send() throws Error(cancelled).
   std::function<bool(std::string_view)> sink;
 };
 
 struct HttpResponse {
   int status = 0;
   std::string content_type;
-  std::vector<std::pair<std::string, std::string>> headers;  // as the other side wrote them
+  std::vector<std::pair<std::string, std::string>> headers;  // names and values as received
   std::string body;
 
-  // The first header of this name (in any case), or empty.
+  // Returns the value of the first header with this name, ignoring case, or an empty string.
   [[nodiscard]] std::string header(std::string_view name) const;
 };
 
-// Belongs to one thread at a time. The connection is made at the first call, kept, and made again when the
-// other side closed it.
+// Not thread-safe: use a Channel from one thread at a time. Connects at the first call, keeps the connection
+// open, and reconnects if the other side has closed it.
 class Channel {
  public:
   explicit Channel(Address address);
@@ -70,10 +72,14 @@ class Channel {
   Channel(Channel&&) noexcept;
   Channel& operator=(Channel&&) noexcept;
 
-  // Blocks until the answer is complete. Any status is an answer. Throws Error: unavailable (nobody there,
-  // cut off), timeout (silence_max, answer_max), cancelled (`stop`, from any thread; or the sink), corrupt
-  // (not HTTP; larger than body_max; 256 KiB of headers, interim answers, chunk sizes or trailers without a
-  // byte of the body between them). The subject is the address.
+  // Sends a request and blocks until the response is complete. A response with any status is returned, not
+  // thrown. The subject of each Error is the address. Throws:
+  // - Error(unavailable) if the connection fails or is cut,
+  // - Error(timeout) if `silence_max` or `answer_max` is exceeded,
+  // - Error(cancelled) if `stop` is requested (from any thread), or the sink returned false,
+  // - Error(corrupt) if the response is not HTTP, or its body is larger than `body_max`,
+  // - Error(corrupt) if 256 KiB of headers, interim responses, chunk sizes or trailers arrive without any
+  //   byte of the body between them.
   HttpResponse send(const HttpRequest& request, std::stop_token stop = {});
 
  private:
@@ -81,7 +87,8 @@ class Channel {
   std::unique_ptr<Impl> impl_;
 };
 
-// `text` percent-encoded for a query's value or one path segment (RFC 3986 unreserved characters stay).
+// Returns `text` percent-encoded for the value of a query or for one path segment. The unreserved characters
+// of RFC 3986 stay.
 [[nodiscard]] std::string percent_encode(std::string_view text);
 
 }  // namespace combu

@@ -34,12 +34,12 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr int k_connect_seconds = 10;
 constexpr int k_write_seconds = 60;
-constexpr int k_send_buffer = 1 << 20;  // the system may give less
-// Of a body: what a socket that has room takes without a wait. Twice as much is already a new mapping for
-// each.
+constexpr int k_send_buffer = 1 << 20;  // the kernel may set a smaller size
+// Piece size of a request body. A socket with room takes a piece of this size without blocking. A piece of
+// twice this size would need its own memory mapping.
 constexpr std::size_t k_piece_max = std::size_t{32} << 10U;
-// Of an answer: what is not its body. Go's server refuses requests with more than 1 MiB of headers, and an
-// engine's answer has less than 2 KiB of them.
+// Limit of the bytes of a response other than its body. Go's server refuses requests with more than 1 MiB of
+// headers. An engine's response has less than 2 KiB of headers.
 constexpr std::size_t k_framing_max = std::size_t{256} << 10U;
 constexpr std::time_t k_unlimited_seconds = std::time_t{10} * 365 * 24 * 3600;
 
@@ -51,7 +51,7 @@ std::string words_of(int error) {
   return std::system_category().message(error);
 }
 
-// cpp-httplib does not say why a connection could not be made.
+// Determines why a connection failed, which cpp-httplib does not report.
 std::string why_no_connection(const Address& address, httplib::Error error) {
   if (error == httplib::Error::ConnectionTimeout) {
     return fmt::format("no connection within {} s; is the engine running?", k_connect_seconds);
@@ -91,7 +91,8 @@ auto uninterrupted(const Verb& verb) {
   return result;
 }
 
-// The limits of one answer: cpp-httplib has none for headers, interim answers and the framing of chunks.
+// The limits of one response. cpp-httplib does not limit headers, interim responses and the framing of
+// chunks.
 class Meter {
  public:
   explicit Meter(const HttpRequest& request) : answer_max_(request.answer_max) {}
@@ -99,20 +100,20 @@ class Meter {
   enum class Excess { none, framing, time };
   [[nodiscard]] Excess excess() const { return excess_; }
 
-  // Bytes that have come from the system. False: the answer takes too long.
+  // Called when bytes have arrived from the socket. False if the response takes too long.
   bool arrive() {
     const auto now = SteadyClock::now();
     if (!began_) began_ = now;
     if (answer_max_ && now - *began_ > *answer_max_) excess_ = Excess::time;
     return excess_ == Excess::none;
   }
-  // Bytes that cpp-httplib reads. False: too many without any of the body.
+  // Called when cpp-httplib reads bytes. False if too many bytes have come without any byte of the body.
   bool read(std::size_t bytes) {
     unseen_ += bytes;
     if (unseen_ > k_framing_max) excess_ = Excess::framing;
     return excess_ == Excess::none;
   }
-  // Some of the body was among these.
+  // Called when part of the body has been read.
   void body() { unseen_ = 0; }
 
  private:
@@ -122,8 +123,8 @@ class Meter {
   Excess excess_ = Excess::none;
 };
 
-// The bytes of one connection. cpp-httplib's own stream asks the system twice for each 4 KiB, which it was
-// built with: a large answer spends its time there.
+// The byte stream of one connection. cpp-httplib's own stream makes two system calls for each 4 KiB (a size
+// fixed when it was built), which takes most of the time of a large response.
 class Stream final : public httplib::Stream {
  public:
   Stream(socket_t socket, timespec read_patience, timespec write_patience, std::span<char> buffer,
@@ -157,7 +158,7 @@ class Stream final : public httplib::Stream {
     return uninterrupted([&] { return ::send(socket_, from, size, 0); });
   }
 
-  // Only a server asks.
+  // Only a server calls the next two functions.
   void get_remote_ip_and_port(std::string& /*ip*/, int& /*port*/) const override {}
   void get_local_ip_and_port(std::string& /*ip*/, int& /*port*/) const override {}
   [[nodiscard]] socket_t socket() const override { return socket_; }
@@ -172,7 +173,7 @@ class Stream final : public httplib::Stream {
   timespec read_patience_;
   timespec write_patience_;
   std::span<char> buffer_;
-  Meter* meter_;  // nullptr: without limits
+  Meter* meter_;  // nullptr: no limits
   std::string_view unread_;
 };
 
@@ -180,11 +181,11 @@ class Client final : public httplib::ClientImpl {
  public:
   using ClientImpl::ClientImpl;
 
-  // Of the next answers; nullptr: none.
+  // Sets the limits of the next responses; nullptr: no limits.
   void measure(Meter* meter) { meter_ = meter; }
 
  private:
-  static constexpr std::size_t k_buffer = std::size_t{256} << 10U;  // as much as a unix socket holds
+  static constexpr std::size_t k_buffer = std::size_t{256} << 10U;  // the capacity of a unix socket
 
   static timespec patience(time_t seconds, time_t microseconds) {
     constexpr int k_nanoseconds = 1000;
@@ -197,7 +198,7 @@ class Client final : public httplib::ClientImpl {
     return process(stream);
   }
 
-  // Pages that no answer has filled take no memory.
+  // Pages of the buffer that no response has filled use no memory.
   std::unique_ptr<char[]> buffer_ = std::make_unique_for_overwrite<char[]>(k_buffer);
   Meter* meter_ = nullptr;
 };
@@ -210,8 +211,9 @@ std::unique_ptr<Client> make_client(const Address& address) {
   return client;
 }
 
-// cpp-httplib fails alike for an answer that was cut and for one that is not HTTP. This sends a request of
-// its own and looks at the first bytes of its answer.
+// True if the other side does not speak HTTP. cpp-httplib returns the same error for a truncated response and
+// for one that is not HTTP. Therefore this function sends its own request and checks the first bytes of the
+// response.
 bool speaks_something_else(const Address& address) {
   constexpr int k_patience_ms = 2000;
   constexpr std::string_view k_protocol = "HTTP/1.";
@@ -235,7 +237,7 @@ bool speaks_something_else(const Address& address) {
 }
 
 void ignore_broken_pipes() {
-  // A write to a connection that the other side closed must be an error of that write, not the end of the
+  // If the other side has closed the connection, a write must fail with an error. SIGPIPE would end the
   // process.
   static std::once_flag once;
   std::call_once(once, [] {
@@ -247,7 +249,7 @@ void ignore_broken_pipes() {
   });
 }
 
-// What is known of one call while it goes on.
+// The state of one call of Channel::send().
 struct Call {
   explicit Call(const HttpRequest& sent) : request(sent), meter(sent) {}
 
@@ -262,8 +264,7 @@ struct Call {
   bool keeps_open = true;
   bool sink_refused = false;
   bool is_too_large = false;
-  std::exception_ptr
-      thrown;  // by the caller's functions: cpp-httplib does not survive an exception inside it
+  std::exception_ptr thrown;  // by the caller's functions; cpp-httplib cannot handle exceptions
 
   template <typename Body>
   bool guarded(const Body& body) {
@@ -319,22 +320,22 @@ struct Channel::Impl {
     client->set_socket_options([this](socket_t number) { adopt_socket(number); });
   }
 
-  // Called by cpp-httplib between socket() and connect().
+  // cpp-httplib calls this between socket() and connect().
   void adopt_socket(socket_t number) {
-    // A unix socket has room when three quarters of it are empty: a small one would stand still between two
-    // pieces of a body. TCP finds its own size.
+    // A unix socket is writable only while three quarters of its buffer are empty. With a small buffer, the
+    // transfer would stall between two pieces of a body. TCP adjusts its buffer itself.
     if (address.kind == Address::Kind::unix_socket)
       ::setsockopt(number, SOL_SOCKET, SO_SNDBUF, &k_send_buffer, sizeof(k_send_buffer));
     const std::scoped_lock lock(mutex);
     socket = Descriptor(::fcntl(number, F_DUPFD_CLOEXEC, 0));
     if (!stop.stop_requested()) return;
-    // The stop came before there was anything to shut down: what is no socket cannot connect.
+    // A stop was requested when there was nothing to shut down. Make connect() fail by replacing the socket.
     const Descriptor nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
     ::dup2(nothing.number(), number);
   }
 
-  // From the stopping thread. A TCP socket cannot be shut down between socket() and connect(), a few
-  // microseconds: hence again.
+  // Called by the thread that requests the stop. A TCP socket cannot be shut down during the few microseconds
+  // between socket() and connect(), so try again.
   void break_off() {
     while (!over) {
       const std::scoped_lock lock(mutex);
@@ -360,11 +361,11 @@ struct Channel::Impl {
 
   Address address;
   std::unique_ptr<Client> client;
-  std::mutex mutex;   // guards socket: the calling and the stopping thread meet there
-  Descriptor socket;  // the same connection as cpp-httplib's, under a number that stays ours
+  std::mutex mutex;   // guards `socket`, which the calling and the stopping thread use
+  Descriptor socket;  // a duplicate of cpp-httplib's descriptor, so that the number stays valid
   std::stop_token stop;
   std::atomic<bool> over = true;
-  bool answered = false;  // at least once: it speaks HTTP
+  bool answered = false;  // at least one response has arrived, so the other side speaks HTTP
 };
 
 httplib::Request Channel::Impl::make_request(Call& call) {
@@ -393,8 +394,9 @@ httplib::Request Channel::Impl::make_request(Call& call) {
   return request;
 }
 
-// Whoever refuses what it is sent answers before it has heard all, and then hears no more: the answer is to
-// be read, so that nothing is written where the other side may not take it.
+// Waits until the socket is ready for more of the body. A server that refuses a request responds before it
+// has read the whole body, and then reads no more. In that case the rest must not be written, so that the
+// response can be read.
 Channel::Impl::Room Channel::Impl::room() const {
   pollfd wanted{socket.number(), POLLIN | POLLOUT, 0};
   int count = 0;
@@ -433,7 +435,7 @@ void Channel::Impl::set_silence(std::optional<Seconds> silence_max) {
 
 namespace {
 
-// Without its query, which may be long.
+// Returns the method and the target, without the query, which may be long.
 std::string words_of(const HttpRequest& request) {
   return fmt::format("{} {}", request.method, request.target.substr(0, request.target.find('?')));
 }
@@ -500,8 +502,8 @@ HttpResponse Channel::send(const HttpRequest& request, std::stop_token stop) {
   impl.over = false;
   {
     const std::stop_callback on_stop(impl.stop, [&impl] { impl.break_off(); });
-    // A connection that turns out closed here is made anew before anything is sent; once sent, cpp-httplib
-    // sends nothing twice.
+    // If the connection turns out to be closed, cpp-httplib reconnects before it sends anything. It never
+    // sends a request twice.
     impl.client->measure(&call.meter);
     done = impl.client->send(sent, answer, error);
     impl.client->measure(nullptr);
@@ -510,11 +512,12 @@ HttpResponse Channel::send(const HttpRequest& request, std::stop_token stop) {
   if (call.thrown) std::rethrow_exception(call.thrown);
   if (!done && !call.complete_without_body) impl.explain(call, error);
   impl.answered = true;
-  // cpp-httplib takes a chunked body that was cut right behind a piece for a complete one.
+  // cpp-httplib accepts a chunked body as complete even if the connection was cut after a chunk.
   if (done && call.chunked && call.keeps_open && impl.closed_by_other_side()) {
     impl.explain(call, httplib::Error::Read);
   }
-  if (!call.headers_came) call.on_headers(answer);  // a 204: cpp-httplib tells only of answers with a body
+  // For a 204, which has no body, cpp-httplib does not call the handlers.
+  if (!call.headers_came) call.on_headers(answer);
   return std::move(call.response);
 }
 
