@@ -1,5 +1,5 @@
 #pragma once
-// Transfers by libcurl, whose connections stay open for the next one.
+// Transfers by libcurl that reuse open connections.
 
 #include <curl/curl.h>
 
@@ -19,10 +19,10 @@ namespace combu::curl {
 using Easy = std::unique_ptr<CURL, decltype(&curl_easy_cleanup)>;
 using List = std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)>;
 
-// May be used from many threads.
+// Pool of idle libcurl handles, which keep their connections open. Thread-safe.
 class Idle {
  public:
-  // One that has no options set.
+  // Returns a handle without any options set.
   [[nodiscard]] Easy take() {
     const std::scoped_lock lock(mutex_);
     if (idle_.empty()) return {curl_easy_init(), &curl_easy_cleanup};
@@ -30,7 +30,7 @@ class Idle {
     idle_.pop_back();
     return easy;
   }
-  // For whoever takes it next.
+  // Returns a handle to the pool.
   void leave(Easy easy) {
     curl_easy_reset(easy.get());
     const std::scoped_lock lock(mutex_);
@@ -53,33 +53,36 @@ class Idle {
   return list;
 }
 
-// An answer that is kept in memory, within limits. libcurl's callbacks fill it, and end the transfer where a
-// function returns false.
+// A response kept in memory, within limits. libcurl's callbacks call the functions. A function that returns
+// false makes its callback abort the transfer.
 struct KeptAnswer {
   std::size_t body_max;  // bytes
   std::string body = {};
   std::size_t header_bytes = 0;
-  std::string excess = {};  // the limit that the answer exceeds, behind "the answer"; empty: none
+  std::string excess = {};  // the limit that the response exceeds, as the end of "the answer …"; empty: none
 
   [[nodiscard]] bool add_header(std::size_t bytes);
   [[nodiscard]] bool add(std::string_view piece);
 };
 
-// Where certificates to trust are; empty where there is none, or libcurl has its own.
+// Where trusted certificates are. Both paths are empty if no certificates were found, or if libcurl has its
+// own default.
 struct Authorities {
-  std::string file;    // of certificates
+  std::string file;    // of certificates, named by their hashes
   std::string folder;  // of certificates by hashed names
 };
 
-// This place, a file or a folder; if empty, SSL_CERT_FILE and SSL_CERT_DIR, each by itself as for curl(1),
-// else this machine's.
+// Returns the certificates at `place`, a file or a folder. If `place` is empty, uses SSL_CERT_FILE and
+// SSL_CERT_DIR, each independently as in curl(1). If neither is set, uses libcurl's own default, else the
+// certificates of this machine.
 [[nodiscard]] Authorities authorities_of(const std::string& place);
 
-// Has its connections trust authorities_of(place).
+// Makes the transfers of `easy` trust the certificates of authorities_of(place).
 void trust(CURL* easy, const std::string& place);
 
-// Where a machine keeps the certificates that it trusts, for a libcurl that was built for no one system: a
-// file or a folder, empty if none is there. `root` is the machine's root folder.
+// Returns the file or folder where a machine keeps its trusted certificates, or an empty string if none
+// exists. Needed because the libcurl in a portable build has no default location. `root` is the machine's
+// root folder.
 [[nodiscard]] std::string find_authorities(const std::filesystem::path& root);
 
 }  // namespace combu::curl

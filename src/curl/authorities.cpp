@@ -24,7 +24,7 @@ std::string find_authorities(const fs::path& root) {
       "etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",  // Fedora, RHEL
       "etc/ssl/ca-bundle.pem",                             // openSUSE
       "etc/ssl/cert.pem",                                  // Alpine
-      "etc/ssl/certs",                                     // a folder of hashed names
+      "etc/ssl/certs",                                     // a folder of certificates, named by their hashes
   };
   for (const char* const place : k_places) {
     std::error_code unreadable;
@@ -38,7 +38,7 @@ Authorities authorities_of(const std::string& place) {
   if (!place.empty())
     return fs::is_directory(place, unreadable) ? Authorities{.folder = place} : Authorities{.file = place};
   const auto variable = [](const char* name) {
-    const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing here sets any
+    const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): combu sets none
     return std::string(value == nullptr ? "" : value);
   };
   Authorities named{.file = variable("SSL_CERT_FILE"), .folder = variable("SSL_CERT_DIR")};
