@@ -1,8 +1,8 @@
 #pragma once
-// JSON values of nlohmann's library. src/json/json.cpp compiles the slowest parts once for all files: the
-// parser, the writer (dump(), a second and a half in each file that calls it) and two constructors. A .cpp
-// file includes this header instead of <nlohmann/json.hpp>, which would cost it seconds; a header includes
-// <nlohmann/json_fwd.hpp>.
+// JSON values of the nlohmann library. src/json/json.cpp compiles the slowest templates once for all files:
+// the parser, the writer and two constructors. dump() alone takes 1.5 seconds in each file that calls it. A
+// .cpp file must include this header instead of <nlohmann/json.hpp>, which would cost it seconds. A header
+// must include <nlohmann/json_fwd.hpp>.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,35 +20,37 @@ extern template nlohmann::basic_json<nlohmann::ordered_map>::basic_json(
 
 namespace combu {
 
-// How deep arrays and objects of a text may be nested: nlohmann's library copies, compares and writes a value
-// recursively. An experiment may nest half as deep, and the record holds its values inside of a few levels.
+// Maximum nesting depth of arrays and objects in a JSON text. The limit exists because the nlohmann library
+// copies, compares and writes values recursively. An experiment may nest half as deep, and the record nests
+// values a few levels deeper.
 inline constexpr std::size_t k_json_depth_max = 512;
 
-// The value of a text. Nothing else may call nlohmann's parser, which has no limit of depth. They throw
-// nlohmann::json::exception if the text is not JSON, or nested deeper than k_json_depth_max.
+// Return the value of a JSON text. Throw nlohmann::json::exception if the text is not JSON, or is nested
+// deeper than k_json_depth_max. Other code must not call the parser of the nlohmann library, which has no
+// depth limit.
 [[nodiscard]] nlohmann::json parse_json(std::string_view text);
-// `//` and `/* */` are ignored.
+// Ignores `//` and `/* */` comments.
 [[nodiscard]] nlohmann::json parse_json_with_comments(std::string_view text);
-// Objects keep the text's order.
+// Objects keep the order of the text.
 [[nodiscard]] nlohmann::ordered_json parse_ordered_json(std::string_view text);
-// Returns a value that is_discarded() instead of throwing.
+// Returns a value for which is_discarded() is true, instead of throwing.
 [[nodiscard]] nlohmann::json parse_json_or_discard(std::string_view text);
 
-// The member of this name, or null if it is absent. Null has no members; of any other value that is not an
-// object, nlohmann::json::exception is thrown.
+// Returns the member `name`, or null if the member is absent or `object` is null. Throws
+// nlohmann::json::exception if `object` is neither an object nor null.
 [[nodiscard]] const nlohmann::json& json_at(const nlohmann::json& object, const char* name);
-// A number without a fraction in this range; nlohmann::json::exception is thrown for all else. get() wraps a
-// number that its type cannot hold, and is undefined for a fraction.
+// Returns an integer within [least, most]. Throws nlohmann::json::exception for any other value. Use it
+// instead of get(), which wraps numbers that are out of range and is undefined for fractions.
 [[nodiscard]] std::int64_t integer_of(const nlohmann::json& value, std::int64_t least, std::int64_t most);
-// The same of a member; 0 if it is absent or null.
+// Like integer_of() for the member `name`. Returns 0 if the member is absent or null.
 [[nodiscard]] std::int64_t integer_at(const nlohmann::json& object, const char* name, std::int64_t least,
                                       std::int64_t most);
 
-// The value on one line. A byte that is not UTF-8 (an engine's message may hold any) becomes U+FFFD; dump()
-// would throw.
+// Returns the value as JSON text on one line. Replaces each byte that is not UTF-8 with U+FFFD, where dump()
+// would throw. An engine's message may contain such bytes.
 [[nodiscard]] std::string json_text(const nlohmann::json& value);
 [[nodiscard]] std::string json_text(const nlohmann::ordered_json& value);
-// A string as it is, without quotes; any other value as json_text() has it.
+// Returns the content of a string without quotes, and json_text() of any other value.
 template <typename Json>
 [[nodiscard]] std::string unquoted_text(const Json& value) {
   return value.is_string() ? value.template get_ref<const std::string&>() : json_text(value);

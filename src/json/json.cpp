@@ -26,7 +26,7 @@ class JsonFault final : public nlohmann::json::exception {
   static constexpr int k_id = 501;  // "other errors" in nlohmann's documentation of exceptions
 };
 
-// Builds the value of a text. nlohmann's own builder has no limit of depth.
+// Builds the value of a text. nlohmann's own builder has no depth limit.
 template <class Json>
 class Builder {
  public:
@@ -44,7 +44,7 @@ class Builder {
   bool number_unsigned(number_unsigned_t value) { return put(value); }
   bool number_float(number_float_t value, const string_t& /*text*/) { return put(value); }
   bool string(string_t& value) { return put(std::move(value)); }
-  bool binary(binary_t& /*value*/) { return false; }  // JSON has none
+  bool binary(binary_t& /*value*/) { return false; }  // JSON has no binary values
 
   bool start_object(std::size_t /*elements*/) { return open(Json::object()); }
   bool start_array(std::size_t /*elements*/) { return open(Json::array()); }
@@ -57,12 +57,12 @@ class Builder {
 
   template <typename Exception>
   bool parse_error(std::size_t /*position*/, const std::string& /*token*/, const Exception& error) {
-    // The message holds the token, and a token may be as long as the text.
+    // The message contains the token, which may be as long as the text.
     constexpr std::size_t k_message_max = 300;
     const std::string what = error.what();
     if (what.size() <= k_message_max) throw error;
     std::size_t end = k_message_max;
-    while ((static_cast<unsigned char>(what[end]) & 0xC0U) == 0x80U) --end;  // inside of a UTF-8 character
+    while ((static_cast<unsigned char>(what[end]) & 0xC0U) == 0x80U) --end;  // not inside a character
     throw JsonFault(what.substr(0, end) + "…");
   }
 
@@ -92,8 +92,8 @@ class Builder {
   }
 
   Json root_;
-  std::vector<Json*> open_;  // arrays and objects, outermost first
-  Json* member_ = nullptr;   // of the innermost object, the one whose value comes next
+  std::vector<Json*> open_;  // open arrays and objects, outermost first
+  Json* member_ = nullptr;   // member of the innermost object whose value comes next
 };
 
 enum class Comments { refused, ignored };
