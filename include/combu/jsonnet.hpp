@@ -1,5 +1,5 @@
 #pragma once
-// Turns an experiment's Jsonnet file into JSON text.
+// Evaluates an experiment's Jsonnet file to JSON text.
 
 #include <functional>
 #include <string>
@@ -11,54 +11,58 @@
 namespace combu {
 
 struct Evaluation {
-  // A path, or "-" for standard input (read to its end; its imports are relative to the current folder).
+  // A path, or "-" for standard input. combu reads standard input to its end, and resolves its imports
+  // relative to the current folder.
   std::string file;
-  bool must_be_regular = false;  // the file: a pipe or a device is refused and not opened
-  RunId run;                     // replaces "UUID", and is std.extVar("combu.run")
+  bool must_be_regular = false;  // refuse a pipe or device without opening it
+  RunId run;                     // replaces "UUID", and is the value of std.extVar("combu.run")
 
   using Pairs = std::vector<std::pair<std::string, std::string>>;
-  Pairs ext_str;   // std.extVar(name), as a string
-  Pairs ext_code;  // std.extVar(name), as Jsonnet code
-  Pairs tla_str;   // arguments of a top-level function
+  Pairs ext_str;   // string values of std.extVar(name)
+  Pairs ext_code;  // values of std.extVar(name) as Jsonnet code
+  Pairs tla_str;   // arguments of a top-level function: strings, and (next member) Jsonnet code
   Pairs tla_code;
-  // Folders searched for imports after the importing file's own: the last one first, as jsonnet -J does; then
-  // $JSONNET_PATH's, the first one first. `import "combu.libsonnet"` is found last of all, inside the
-  // program.
+  // Folders to search for imports after the importing file's own folder: the last one first, as jsonnet -J
+  // does. The folders of $JSONNET_PATH follow, the first one first. If no folder has a file
+  // `combu.libsonnet`, `import "combu.libsonnet"` finds the library that is embedded in combu.
   std::vector<std::string> import_dirs;
 
-  Bytes memory_max{
-      std::int64_t{4} << 30};  // of the evaluator's process, beyond what this process has already
+  // Address space of the evaluator's process, in addition to what the calling process has mapped.
+  Bytes memory_max{std::int64_t{4} << 30};
   Seconds time_max{600};
 };
 
-// By `import`, `importstr` or `importbin`.
+// A file that `import`, `importstr` or `importbin` read.
 struct Import {
   std::string path;    // absolute
-  std::string sha256;  // of its bytes
+  std::string sha256;  // of the file's bytes, in hexadecimal
 };
 
 struct Evaluated {
-  std::string json;             // UTF-8; nothing is promised about its white space
-  std::string source;           // the file's text as it was read
-  std::vector<Import> imports;  // the files that it read, by path
+  std::string json;             // UTF-8; its white space is unspecified
+  std::string source;           // text of the file as combu read it
+  std::vector<Import> imports;  // the imported files, sorted by path
 };
 
-// Evaluates in a child process, so that an input on which the evaluator crashes, eats all memory or never
-// ends costs one plain error. Blocks; `slow` (may be empty) is called once, after one second, so that a
-// person can be told. Call it before this process starts threads of its own. Repeatable. Throws Error:
-// invalid (syntax and run-time errors with file, line and column, limits), not_found (the file).
+// Evaluates the file in a child process. If the evaluator crashes, uses too much memory or does not end,
+// evaluate() throws an ordinary Error. Blocks. Calls `slow` (may be empty) once, after one second, so that
+// the caller can inform the user. Call evaluate() before the process starts its own threads. Can be called
+// repeatedly. Throws Error(not_found) if the file does not exist, Error(unavailable) if no child process can
+// be created, and Error(cancelled) if a signal interrupts the evaluation. Throws Error(invalid) for any other
+// fault: syntax and run-time errors (with file, line and column), and exceeded limits.
 [[nodiscard]] Evaluated evaluate(const Evaluation& evaluation, const std::function<void()>& slow = {});
 
-// True if the file and its imports have the same bytes as when Evaluated::source and ::imports were read. A
-// file that is missing or cannot be read is not the same.
+// True if the file and its imports have the same bytes as when Evaluated::source and Evaluated::imports were
+// read. False if a file is missing or cannot be read.
 [[nodiscard]] bool is_unchanged(const std::string& file, const std::string& source,
                                 const std::vector<Import>& imports);
 
-// What evaluates, and its version: "libjsonnet 0.18.0", "rsjsonnet 0.5.1".
+// Returns the name and version of the evaluator: "libjsonnet 0.18.0" or "rsjsonnet 0.5.1".
 [[nodiscard]] std::string evaluator();
 
-// `source` with the identifier put in: in each `local NAME = "UUID";` (either quote, any spacing, also in a
-// list of binds) the four letters become `run`. Pure.
+// Returns `source` with the run's identifier inserted. In each bind `local NAME = "UUID";`, `run` replaces
+// the four letters. The quotes may be single or double, the spacing is free, and the bind may be part of a
+// list of binds. Pure.
 [[nodiscard]] std::string put_identifier(const std::string& source, const RunId& run);
 
 }  // namespace combu

@@ -40,8 +40,8 @@ constexpr rlim_t k_stack_bytes = rlim_t{1} << 30;
 constexpr Seconds k_slow_after{1};
 constexpr std::array k_interrupts{SIGINT, SIGTERM, SIGHUP};
 
-// What is mapped and not what is used: RLIMIT_AS counts address space, and under AddressSanitizer that is
-// terabytes.
+// Returns the size of the mapped address space rather than of the used memory. RLIMIT_AS limits address
+// space, and AddressSanitizer maps terabytes.
 rlim_t mapped_bytes() {
   std::uint64_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
@@ -55,9 +55,9 @@ void lower_limit(decltype(RLIMIT_AS) resource, rlim_t wanted) {
   ::setrlimit(resource, &limit);
 }
 
-// The stack of a process's first thread grows up to the limit of the moment. Below its soft limit at the
-// program's start the kernel keeps free at least 128 MiB (mmap_base() in Linux's arch/x86/mm/mmap.c), so more
-// than that may not be there.
+// The stack of a process's first thread grows up to the current soft limit. When a program starts, the kernel
+// reserves address space for the stack: its soft limit at that moment, but at least 128 MiB (mmap_base() in
+// Linux's arch/x86/mm/mmap.c). More space may be unavailable.
 void raise_stack_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_STACK, &limit) != 0) return;
@@ -65,7 +65,7 @@ void raise_stack_limit() {
   ::setrlimit(RLIMIT_STACK, &limit);
 }
 
-// The caller may hold these for itself; here they must do what the person who sent them expects.
+// The caller may have blocked or handled these signals. In the child, they must have their default effect.
 void restore_interrupts() {
   sigset_t set;
   sigemptyset(&set);
@@ -78,7 +78,7 @@ void restore_interrupts() {
   ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
 }
 
-// Whether it takes more at once, or within the patience (-1: without end).
+// True if the descriptor accepts more data within `patience_ms` (-1: no time limit).
 bool is_writable(int descriptor, int patience_ms) {
   pollfd wanted{descriptor, POLLOUT, 0};
   return ::poll(&wanted, 1, patience_ms) > 0;
@@ -88,7 +88,7 @@ bool write_all(int descriptor, std::string_view text) {
   while (!text.empty()) {
     const ssize_t count = ::write(descriptor, text.data(), text.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && errno == EAGAIN) {  // it is shared with somebody who does not wait
+    if (count < 0 && errno == EAGAIN) {  // another process made the shared descriptor non-blocking
       (void)is_writable(descriptor, -1);
       continue;
     }
@@ -98,13 +98,13 @@ bool write_all(int descriptor, std::string_view text) {
   return true;
 }
 
-// Ends an answer: that of a child that dies while it writes has none.
+// Marks the end of an answer. The answer of a child that dies while writing lacks this mark.
 constexpr std::string_view k_end{"\0", 1};
 
-// By _exit only: what the parent has at its exit and in its buffers is not this process's to run or to write.
+// Ends only by _exit(): the exit handlers and the buffered output belong to the parent.
 [[noreturn]] void be_child(int pipe, int errors, pid_t parent, rlim_t memory_max, const ChildWork& work) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(1);  // it died before the line above
+  if (::getppid() != parent) ::_exit(1);  // the parent died before prctl()
   ::dup2(errors, STDERR_FILENO);
   std::cerr.tie(nullptr);
   restore_interrupts();
@@ -127,7 +127,7 @@ constexpr std::string_view k_end{"\0", 1};
 class Child {
  public:
   explicit Child(pid_t id) : id_(id) {}
-  // However its reader leaves, no child stays behind.
+  // Kills the child, so that it never outlives its reader.
   ~Child() {
     kill();
     (void)wait();
@@ -138,7 +138,8 @@ class Child {
   void kill() const {
     if (id_ > 0) ::kill(id_, SIGKILL);
   }
-  // Its wait status; nullopt when the caller ignores SIGCHLD, so that the kernel kept none.
+  // Returns the wait status. Returns nullopt if the caller ignores SIGCHLD, because the kernel then keeps no
+  // status.
   std::optional<int> wait() {
     if (id_ <= 0) return std::nullopt;
     int status = 0;
@@ -154,8 +155,8 @@ class Child {
   pid_t id_;
 };
 
-// Becomes readable when one of them is blocked and pending, and is never read: the caller's own way of taking
-// them finds them.
+// Returns a descriptor that becomes readable when a blocked interrupt is pending. combu never reads it, so
+// that the caller still finds the signal pending.
 int open_interrupts() {
   sigset_t set;
   sigemptyset(&set);
@@ -163,17 +164,17 @@ int open_interrupts() {
   return ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-// What a child has written to its standard error, and how much of it can be passed on by now.
+// The standard error of a child, and the part of it that can be passed on already.
 class Errors {
  public:
   explicit Errors(Traces traces) : traces_(traces) {}
 
   void add(std::string_view text) {
     if (traces_ == Traces::dropped) return;
-    constexpr std::string_view k_trace = "TRACE: ";  // as both evaluators begin one
+    constexpr std::string_view k_trace = "TRACE: ";  // both evaluators begin a trace like this
     constexpr std::size_t k_kept_max = 65536;
     rest_ += text;
-    std::size_t ready = 0;  // up to the end of the last line of std.trace
+    std::size_t ready = 0;  // end of the last line of std.trace
     for (std::size_t end = rest_.find('\n', line_); end != std::string::npos; end = rest_.find('\n', line_)) {
       if (rest_.compare(line_, k_trace.size(), k_trace) == 0) ready = end + 1;
       line_ = end + 1;
@@ -183,7 +184,7 @@ class Errors {
   }
 
   [[nodiscard]] bool is_ready() const { return !ready_.empty(); }
-  // No more than a pipe that poll() calls writable takes at once.
+  // Writes at most as much as a writable pipe accepts without blocking.
   void pass_on() {
     const std::size_t count = std::min<std::size_t>(ready_.size(), PIPE_BUF);
     (void)write_all(STDERR_FILENO, std::string_view(ready_).substr(0, count));
@@ -193,12 +194,12 @@ class Errors {
     make_ready(rest_.size());
     (void)write_all(STDERR_FILENO, std::exchange(ready_, {}));
   }
-  // As much as can be without waiting.
+  // Writes as much as possible without blocking.
   void pass_on_at_once() {
     make_ready(rest_.size());
     while (is_ready() && is_writable(STDERR_FILENO, 0)) pass_on();
   }
-  // The text behind the last line that could be passed on. Passes that line on.
+  // Writes the text that is ready to be passed on, and returns the remaining text.
   [[nodiscard]] std::string rest() {
     (void)write_all(STDERR_FILENO, std::exchange(ready_, {}));
     return std::exchange(rest_, {});
@@ -212,12 +213,12 @@ class Errors {
   }
 
   Traces traces_;
-  std::string ready_;     // to be passed on
-  std::string rest_;      // as the child wrote it
-  std::size_t line_ = 0;  // where the last line of `rest_` begins, which has no end yet
+  std::string ready_;     // text to pass on
+  std::string rest_;      // later text, as the child wrote it
+  std::size_t line_ = 0;  // offset of the last, incomplete line in `rest_`
 };
 
-// Reads what a child writes until its end, its time, or an interrupt.
+// Reads a child's output until the child ends, its time is over, or an interrupt arrives.
 class ChildReader {
  public:
   ChildReader(int answer, int errors, int interrupts, Traces traces, SteadyClock::time_point deadline)
@@ -227,7 +228,7 @@ class ChildReader {
         deadline_(deadline),
         errors_(traces) {}
 
-  // nullopt at the child's end; otherwise why the reading was given up.
+  // Returns nullopt if the child ended, otherwise why reading stopped.
   std::optional<ChildEnd::Kind> read(const std::function<void()>& slow) {
     bool told = !slow;
     for (;;) {
@@ -242,7 +243,7 @@ class ChildReader {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - now).count();
       const auto timeout = std::min<std::int64_t>(left, std::numeric_limits<int>::max());
       auto& [answer, interrupts, errors, screen] = fds_;
-      // A screen that stands still may hold up the child, but not its limits.
+      // If the terminal accepts no text, the child may have to wait. Its limits still apply.
       errors.fd = has_errors_ && !errors_.is_ready() ? errors_pipe_ : -1;
       screen.fd = errors_.is_ready() ? STDERR_FILENO : -1;
       if (::poll(fds_.data(), fds_.size(), static_cast<int>(timeout)) <= 0) continue;
@@ -256,7 +257,7 @@ class ChildReader {
     }
   }
 
-  // The child's; nullopt when it has not come to its end.
+  // Returns the child's answer, or nullopt if it is incomplete.
   [[nodiscard]] std::optional<std::string> answer() && {
     if (!answer_.ends_with(k_end)) return std::nullopt;
     answer_.pop_back();
@@ -265,7 +266,8 @@ class ChildReader {
   [[nodiscard]] Errors& errors() { return errors_; }
 
  private:
-  // How much there is in `buffer_`; 0: no more will come.
+  // Reads into `buffer_`. Returns an empty view at the end of the pipe, and nullopt if a signal interrupted
+  // the read.
   std::optional<std::string_view> take(int pipe) {
     const ssize_t count = ::read(pipe, buffer_.data(), buffer_.size());
     if (count < 0 && errno == EINTR) return std::nullopt;
@@ -293,8 +295,9 @@ class ChildReader {
 };
 
 ChildEnd end_by_abort(std::string said) {
-  // What libjsonnet (memory_panic() in core/libjsonnet.cpp) and the rapidyaml in it say when malloc has
-  // nothing left for them. What is new in C++, and all that Rust allocates, ends with k_exit_out_of_memory.
+  // libjsonnet (memory_panic() in core/libjsonnet.cpp) and its copy of rapidyaml write these messages when
+  // malloc() fails. If `new` in C++ or an allocation in Rust fails, the child exits with k_exit_out_of_memory
+  // instead.
   for (const char* words : {"FATAL ERROR: a memory allocation error occurred",
                             "ERROR: could not allocate memory", "ERROR: out of memory"}) {
     if (said.find(words) != std::string::npos) return {ChildEnd::Kind::out_of_memory, {}, {}};
@@ -326,7 +329,7 @@ ChildEnd end_of(std::optional<int> status, ChildReader&& reader) {
   return {ChildEnd::Kind::died, {}, fmt::format("exit code {}", status ? WEXITSTATUS(*status) : -1)};
 }
 
-// Its two ends, to read and to write.
+// A pipe: read from `out`, write to `in`.
 struct Pipe {
   Descriptor out;
   Descriptor in;

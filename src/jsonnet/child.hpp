@@ -1,5 +1,5 @@
 #pragma once
-// Work that may crash, eat all memory or never end, done in a child process.
+// Runs work in a child process. The work may crash, use up memory or never end.
 
 #include <chrono>
 #include <functional>
@@ -11,42 +11,44 @@
 namespace combu {
 
 struct ChildLimits {
-  Bytes memory_max;  // beyond what this process has mapped when the child is made
-  // A moment, so that a second child cannot take the whole time again.
+  // Address space of the child, in addition to what this process has mapped when it creates the child.
+  Bytes memory_max;
+  // A point in time, so that a second child gets only the time that the first one has left.
   std::chrono::steady_clock::time_point deadline;
 };
 
-// `duration` from now; at most in a year.
+// Returns the time after `duration`, at most one year from the present.
 [[nodiscard]] std::chrono::steady_clock::time_point timestamp_after(Seconds duration);
 
 struct ChildEnd {
   enum class Kind {
     answered,
     out_of_memory,
-    crashed,      // SIGSEGV or SIGBUS: its stack was not enough
-    interrupted,  // by a signal meant for the person's command, such as Ctrl-C
+    crashed,      // by SIGSEGV or SIGBUS: its stack was too small
+    interrupted,  // by SIGINT, SIGTERM or SIGHUP, for example Ctrl-C
     timed_out,
-    gave_up,  // by an abort; `account` is what it had written to its standard error, never empty
-    died,     // of something else; `account` says what
+    gave_up,  // it called abort(); `account` is its standard error and is not empty
+    died,     // for any other reason, which `account` names
   };
   Kind kind = Kind::died;
-  std::string answer;   // all of it, or nothing
-  std::string account;  // for a person
+  std::string answer;   // complete, or empty
+  std::string account;  // text for the user
 };
 
 using Write = std::function<void(std::string_view)>;
 
-// What a child does: it writes its answer, in as many parts as it likes and without NUL bytes, and returns.
+// The work of a child: passes its answer to the Write function in any number of parts, and returns. combu
+// adds a NUL byte to mark the end of the answer.
 using ChildWork = std::function<void(const Write&)>;
 
-// Of what the child writes to its standard error, a line of std.trace is passed on as soon as it is whole;
-// what is behind the last of them when the child ends, unless it gave up.
+// How to handle a child's standard error. `shown`: each complete line of std.trace is passed on at once, and
+// any later text when the child ends. If the child gave up, `account` holds that text instead.
 enum class Traces { shown, dropped };
 
-// Calls `work` in a child and gives what it wrote. Blocks; calls `slow` (may be empty) once, after one
-// second. The child ends with this process, whatever ends it. A SIGINT, SIGTERM or SIGHUP that the caller has
-// blocked ends the child too, and stays pending. Throws Error(unavailable) when no child can be made; an
-// exception of `slow` ends the child and is thrown on.
+// Calls `work` in a child process and returns what it wrote. Blocks. Calls `slow` (may be empty) once, after
+// one second. The child never outlives this process. If the caller has blocked SIGINT, SIGTERM or SIGHUP,
+// such a signal still ends the child, and stays pending for the caller. Throws Error(unavailable) if no child
+// can be created. If `slow` throws, the child is killed and the exception passes through.
 [[nodiscard]] ChildEnd run_in_child(const ChildLimits& limits, Traces traces, const ChildWork& work,
                                     const std::function<void()>& slow);
 

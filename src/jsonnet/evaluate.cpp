@@ -35,11 +35,11 @@ std::string read_source(const Evaluation& evaluation, const std::string& name) {
 std::string place_in(const std::string& name, std::string_view source, std::size_t offset) {
   const std::string_view before = source.substr(0, offset);
   const auto line = std::count(before.begin(), before.end(), '\n') + 1;
-  const std::size_t line_begin = before.rfind('\n') + 1;  // 0 when there is none
+  const std::size_t line_begin = before.rfind('\n') + 1;  // 0 in the first line
   return fmt::format("{}:{}:{}", name, line, offset - line_begin + 1);
 }
 
-// The evaluator takes a C string, and replaces what is not UTF-8 without a word.
+// The evaluator takes a C string, and silently replaces bytes that are not UTF-8.
 void check_source(const std::string& name, std::string_view source) {
   if (const auto nul = source.find('\0'); nul != std::string_view::npos) {
     throw Error(ErrorKind::invalid, place_in(name, source, nul), "a NUL byte; the file must be UTF-8 text");
@@ -54,7 +54,7 @@ void check_source(const std::string& name, std::string_view source) {
   }
 }
 
-// What is made of it later takes several times as much.
+// Limits the size of the result, because its later processing needs several times as much memory.
 void check_size(const std::string& name, std::string_view json, Bytes memory_max) {
   const Bytes most{memory_max.count / 8};
   const Bytes size{static_cast<std::int64_t>(json.size())};
@@ -72,7 +72,7 @@ void check_output(const std::string& name, std::string_view json) {
   std::string_view near = json.substr(line_begin, *bad - line_begin);
   constexpr std::size_t k_shown_bytes = 60;
   if (near.size() > k_shown_bytes) near.remove_prefix(near.size() - k_shown_bytes);
-  // The cut may have left the tail of a character at the front.
+  // The cut may have left an incomplete character at the front.
   while (find_bad_utf8(near)) near.remove_prefix(1);
   near.remove_prefix(std::min(near.find_first_not_of(' '), near.size()));
   throw Error(
@@ -84,7 +84,7 @@ void check_output(const std::string& name, std::string_view json) {
 
 std::vector<std::string> import_folders(const Evaluation& evaluation) {
   std::vector<std::string> folders(evaluation.import_dirs.rbegin(), evaluation.import_dirs.rend());
-  // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing in the program sets a variable of the environment
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): combu never sets environment variables
   const char* path = std::getenv("JSONNET_PATH");
   std::string_view rest = path == nullptr ? "" : path;
   while (!rest.empty()) {
@@ -95,7 +95,7 @@ std::vector<std::string> import_folders(const Evaluation& evaluation) {
   return folders;
 }
 
-// On one line, from what the evaluator has said last.
+// Returns the reason on one line, from the evaluator's last message.
 std::string why_it_gave_up(std::string_view said) {
   constexpr std::size_t k_bytes_max = 200;
   for (const std::string_view before : {"please report this: ", "ERROR: "}) {
@@ -153,8 +153,8 @@ std::string gave_up(std::string_view said) {
   }
 }
 
-// Where in the result what is wrong lies: what a stack does not tell is found by going through the result
-// once more.
+// Returns the location of an error in the result, as lines of the error report. If the report lacks the
+// location, evaluates the file again to find it.
 std::string where_in_result(const std::string& account, const std::string& name, const std::string& code,
                             const Evaluation& evaluation, const ChildLimits& limits, Importer& importer) {
   constexpr Seconds k_time_max{10};
@@ -162,20 +162,22 @@ std::string where_in_result(const std::string& account, const std::string& name,
   const auto work = [&](const Write& write) { write(find_items(name, code, evaluation, importer)); };
   const ChildLimits rest{limits.memory_max, std::min(limits.deadline, timestamp_after(k_time_max))};
   try {
-    ChildEnd end = run_in_child(rest, Traces::dropped, work, {});  // they have been shown
+    // The first evaluation has shown the traces.
+    ChildEnd end = run_in_child(rest, Traces::dropped, work, {});
     return end.kind == ChildEnd::Kind::answered ? std::move(end.answer) : std::string();
   } catch (const Error&) {
-    return {};  // what is wrong with the file says more
+    return {};  // the error in the file is more important
   }
 }
 
-// An account that begins so is of the syntax, by every evaluator.
+// With both evaluators, the report of a syntax error begins with this text.
 constexpr std::string_view k_static_error = "STATIC ERROR: ";
 
-// One letter tells JSON from an error's account.
+// The first byte of the child's answer shows if JSON or an error report follows.
 constexpr char k_json_mark = 'J';
 constexpr char k_error_mark = 'E';
-// Behind the JSON, which holds no NUL byte, follow path and digest of each import, each after one.
+// The imports follow the JSON, which contains no NUL byte. This mark is before each path and before each
+// digest.
 constexpr char k_import_mark = '\0';
 
 void write_imports(const Write& write, const Importer& importer) {
@@ -186,7 +188,7 @@ void write_imports(const Write& write, const Importer& importer) {
     }
 }
 
-// Leaves the JSON in `answer`.
+// Removes the imports from `answer` and returns them. The JSON stays.
 std::vector<Import> cut_imports(std::string& answer) {
   const std::size_t json_end = std::min(answer.find(k_import_mark), answer.size());
   std::vector<std::string> texts;
@@ -204,7 +206,7 @@ std::vector<Import> cut_imports(std::string& answer) {
 }
 
 std::string_view without_byte_order_mark(std::string_view text) {
-  constexpr std::string_view k_byte_order_mark = "\xEF\xBB\xBF";  // as some editors begin a file
+  constexpr std::string_view k_byte_order_mark = "\xEF\xBB\xBF";  // some editors write it
   if (text.starts_with(k_byte_order_mark)) text.remove_prefix(k_byte_order_mark.size());
   return text;
 }

@@ -16,13 +16,12 @@
 namespace combu {
 namespace {
 
-// Of a longer line a part is shown, around the column that matters.
+// A longer line is cut to a part around the column.
 constexpr std::size_t k_line_bytes_max = 120;
 constexpr std::size_t k_bytes_before = 60;
 constexpr std::size_t k_bytes_after = 60;
 
-// The part of a line that is shown, and where in it the column is: how many places of a terminal are before
-// it.
+// The displayed part of a line, and the number of terminal columns before the caret.
 struct Shown {
   std::string text;
   std::size_t caret = 0;
@@ -42,7 +41,7 @@ Shown part_of(std::string_view line, std::size_t column) {
   Shown shown{fmt::format("{}{}{}", begin > 0 ? "…" : "", line.substr(begin, end - begin),
                           end < line.size() ? "…" : ""),
               (begin > 0 ? 1 : 0) + columns_of(before)};
-  // A tab, or what else would move a terminal's cursor, takes one place.
+  // Control characters such as tabs would move the cursor. A space replaces each one.
   const auto is_control = [](char byte) { return static_cast<unsigned char>(byte) < 0x20 || byte == 0x7F; };
   std::ranges::replace_if(shown.text, is_control, ' ');
   return shown;
@@ -53,7 +52,8 @@ std::string_view without_blanks_behind(std::string_view text) {
   return last == std::string_view::npos ? std::string_view{} : text.substr(0, last + 1);
 }
 
-// A pipe has been read to its end. A message can name any file: none is read that is larger than a person's.
+// Reads a file for an excerpt. Pipes cannot be read twice. An error message can name any file, so the size is
+// limited to that of hand-written files.
 std::optional<std::string> read_again(const std::string& file) {
   constexpr Bytes k_most{std::int64_t{4} << 20U};
   try {
@@ -64,7 +64,7 @@ std::optional<std::string> read_again(const std::string& file) {
   }
 }
 
-// Of the line's first byte; npos when there are fewer lines.
+// Returns the offset of the line's first byte; npos if the text has fewer lines.
 std::size_t offset_of(std::string_view text, std::size_t line) {
   std::size_t offset = 0;
   for (; line > 1; --line) {

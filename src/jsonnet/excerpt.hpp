@@ -1,5 +1,5 @@
 #pragma once
-// Lines of files, for a person who looks for a mistake in them.
+// Lines of files, for messages about mistakes in them.
 
 #include <cstddef>
 #include <map>
@@ -10,19 +10,19 @@ namespace combu {
 
 class Excerpts {
  public:
-  // `source` is what `file` holds, and outlives this.
+  // `source` is the content of `file`, and must outlive this object.
   Excerpts(std::string_view file, std::string_view source);
 
-  // What the file has from that place on, to its end; empty where it cannot be had. Lines and columns (in
-  // bytes) begin at 1. Other files than the one at hand are read, once.
+  // Returns the text of the file from this place to its end; empty if the text is not available. Lines and
+  // columns (in bytes) begin at 1. Reads any file other than the constructor's once.
   [[nodiscard]] std::string_view from(std::string_view file, std::size_t line, std::size_t column);
-  // Likewise, what is before that place.
+  // Returns the text of the file before this place.
   [[nodiscard]] std::string_view before(std::string_view file, std::size_t line, std::size_t column);
 
-  // The line, cut to some hundred characters around the column, and below it a caret: "\n    TEXT\n      ^".
-  // Empty where it cannot be had.
+  // Returns "\n    TEXT\n      ^": the line, cut to about a hundred characters around the column, and a caret
+  // below the column. Empty if the line is not available.
   [[nodiscard]] std::string with_caret(std::string_view file, std::size_t line, std::size_t column);
-  // The line alone, without the blanks around it, cut likewise.
+  // Returns the line without surrounding blanks, cut as in with_caret().
   [[nodiscard]] std::string line(std::string_view file, std::size_t line, std::size_t column);
 
  private:

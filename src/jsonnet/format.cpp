@@ -22,7 +22,7 @@
 namespace combu {
 namespace {
 
-constexpr std::size_t k_precision_max = 65535;  // of e, f and g: what Rust's own formatting takes
+constexpr std::size_t k_precision_max = 65535;  // of e, f and g: the limit of Rust's own formatting
 
 [[noreturn]] void refuse(std::string message) {
   throw Error(ErrorKind::invalid, "", std::move(message));
@@ -41,7 +41,7 @@ std::string utf8_of(std::uint32_t character) {
 
 struct Value {
   std::string_view json;
-  std::string text;  // of a string: what it means
+  std::string text;  // decoded content, if the value is a string
 
   [[nodiscard]] bool is_string() const { return json.front() == '"'; }
   [[nodiscard]] std::string_view type() const {
@@ -69,13 +69,13 @@ struct Value {
   }
 };
 
-// Of JSON as much as an evaluator writes. A person's file can call this, too: what is no JSON means anything,
-// or is refused.
+// Reads JSON in the form that an evaluator writes. A user's file can call this function too. Other text is
+// read as some value or refused, but must not crash combu.
 class FormatReader {
  public:
   explicit FormatReader(std::string_view json) : json_(json) {}
 
-  // The next item of the array that has been entered; nullopt at its end.
+  // Returns the next item of the current array, or nullopt at its end.
   std::optional<Value> next() {
     at_ = std::min(json_.find_first_not_of(" ,\n", at_), json_.size());
     if (at_ == json_.size() || json_[at_] == '}') refuse("values are cut");
@@ -130,7 +130,7 @@ class FormatReader {
     return unit;
   }
 
-  // Past a value that is no string.
+  // Skips a value that is not a string.
   void skip() {
     for (std::size_t depth = 0; at_ < json_.size();) {
       const char c = json_[at_];
@@ -153,7 +153,7 @@ class FormatReader {
 // ---- Directives
 
 struct Amount {
-  enum class Kind { none, given, asked };  // asked: `*`
+  enum class Kind { none, given, asked };  // asked: given by a value, written as `*`
   Kind kind = Kind::none;
   std::size_t count = 0;
 };
@@ -174,7 +174,7 @@ struct Directive {
   }
 };
 
-// What is between two directives, and the one behind it.
+// The text before a directive, and the directive. The last part may have no directive.
 struct Part {
   std::string literal;
   std::optional<Directive> directive;
@@ -276,7 +276,8 @@ class Parser {
 
 // ---- Numbers
 
-// The sign, then as many zeros as make the digits `digits_min` and the whole `length_min`, then the digits.
+// Returns the sign, `prefix`, zeros and `digits`. The zeros make the number of digits at least `digits_min`,
+// and the whole text at least `length_min` long.
 std::string decorated(bool is_negative, const Directive& directive, std::string_view prefix,
                       const std::string& digits, std::size_t length_min, std::size_t digits_min) {
   std::string result;
@@ -294,7 +295,7 @@ std::string decorated(bool is_negative, const Directive& directive, std::string_
   return result + digits;
 }
 
-// By a power of two, so that nothing is rounded.
+// Returns an integer's digits. `radix` is a power of two, so the division is exact.
 std::string whole_digits(double value, double radix, std::string_view numerals) {
   if (value == 0) return "0";
   std::string digits;
@@ -314,7 +315,7 @@ std::string digits_of(double value, std::chars_format form, std::size_t precisio
   return text;
 }
 
-// Without the zeros at the end of what is before `tail`, and without a point that would end it.
+// Removes zeros at the end of a fraction, and the point if no fraction is left.
 void trim_zeros(std::string& digits) {
   if (digits.find('.') == std::string::npos) return;
   digits.erase(digits.find_last_not_of('0') + 1);
@@ -337,8 +338,8 @@ std::string scientific_digits(double value, std::size_t precision, bool alternat
   return mantissa + (capital ? 'E' : 'e') + digits.substr(mark + 1);
 }
 
-// Jsonnet counts a 0 before the point among the digits, and takes the exponent of the number as it is before
-// it is rounded: C does neither.
+// Differs from C: Jsonnet counts a 0 before the point as a digit, and uses the exponent of the number before
+// rounding.
 std::string general_digits(double value, std::size_t precision, bool alternate, bool capital) {
   const double exponent = value == 0 ? 0 : std::floor(std::log10(value));
   if (exponent < -4 || (exponent >= 0 && exponent >= static_cast<double>(precision))) {
@@ -396,7 +397,7 @@ std::string number_text(const Directive& directive, const Sizes& sizes, double g
 
 // ---- The whole
 
-// As a text names the conversions that take numbers in what is wrong with them.
+// Returns the names of a numeric conversion for messages.
 std::string_view names_of(char conversion) {
   switch (conversion) {
     case 'o':

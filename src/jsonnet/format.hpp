@@ -1,9 +1,9 @@
 #pragma once
-// Jsonnet's std.format, which `%` on a text is: the directives of C's printf. docs/experiment.md says where
-// it is not as C's.
+// Jsonnet's std.format (the operator `%` on a string), with the directives of C's printf. docs/experiment.md
+// lists the differences to C.
 //
-// Texts and values come as Jsonnet writes them in JSON. What is wrong with them is an Error(invalid) without
-// a subject. All is pure.
+// Texts and values are passed as JSON, in the form that Jsonnet writes. The functions throw Error(invalid)
+// without a subject if an argument is faulty. They are pure.
 
 #include <string>
 #include <string_view>
@@ -11,11 +11,12 @@
 
 namespace combu {
 
-// `call` is [text, values]: `text` with `values`, an array, put in its directives' places.
+// `call` is [text, values], where `values` is an array. Returns `text` with the values in place of its
+// directives.
 [[nodiscard]] std::string format(std::string_view call);
 
-// `call` is [text]: the fields of an object that the text's directives name, `%(lr)g`, as often and in the
-// order in which they stand. format() takes their values.
+// `call` is [text]. Returns the names of the object fields in the directives of `text`, such as `lr` in
+// `%(lr)g`, in their order and with repetitions. format() needs the values of these fields.
 [[nodiscard]] std::vector<std::string> format_fields(std::string_view call);
 
 }  // namespace combu

@@ -11,11 +11,12 @@
 namespace combu {
 namespace {
 
-// Follows `local NAME = "UUID"` through the tokens. A bind may also come after a comma, so what is open is
-// kept on a stack.
+// Recognises `local NAME = "UUID"` in a sequence of tokens. A bind may also follow a comma, so a stack holds
+// the open `local`s and `assert`s.
 class BindReader {
  public:
-  // The string between the quotes, once the token after it has shown that it is the whole of a bind's value.
+  // Returns the string of a bind, with its quotes, once the next token shows that the string is the whole
+  // value.
   std::string_view take(const Token& token) {
     std::string_view found;
     switch (state_) {
@@ -44,7 +45,8 @@ class BindReader {
   enum class State { other, name, equals, value, closed };
   struct Open {
     int depth;
-    bool binds;  // a `local`, whose commas begin another bind; or an `assert`, which has a ; of its own
+    bool binds;  // true for a `local`, whose commas separate binds; false for an `assert`, which has its own
+                 // `;`
   };
 
   void follow(const Token& token) {

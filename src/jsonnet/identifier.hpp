@@ -1,5 +1,5 @@
 #pragma once
-// Where a file asks for the run's identifier.
+// Finds where a file requests the run's identifier.
 
 #include <cstddef>
 #include <string_view>
@@ -7,7 +7,8 @@
 
 namespace combu {
 
-// The offset of each UUID in `source` that put_identifier replaces, ascending. Linear, and pure.
+// Returns the offsets of the texts UUID in `source` that put_identifier() replaces, in ascending order. Pure,
+// and linear in the length of `source`.
 [[nodiscard]] std::vector<std::size_t> find_identifiers(std::string_view source);
 
 inline constexpr std::string_view k_identifier = "UUID";

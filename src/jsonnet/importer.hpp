@@ -1,5 +1,5 @@
 #pragma once
-// Finds what an `import` names.
+// Finds the file that an `import` names.
 
 #include <map>
 #include <string>
@@ -7,23 +7,23 @@
 
 namespace combu {
 
-// Where the embedded library is said to be: in no folder, so that no file on disk can be taken for it.
+// The path of the embedded library in messages. No file on disk has this path.
 inline constexpr const char* k_embedded_path = "<combu.libsonnet>";
 
 class Importer {
  public:
-  // `folders` in the order in which they are searched, after the importing file's own.
+  // `folders` is in search order. The importing file's own folder comes before them.
   explicit Importer(std::vector<std::string> folders);
 
   struct Found {
-    std::string path;  // names it in messages, and its own imports are relative to this path's folder
+    std::string path;  // for messages; imports of this file are relative to the path's folder
     std::string content;
   };
-  // `base` is the importing file's folder, with a slash at its end or empty. Throws Error; the message alone
-  // says all, since the evaluator puts the import's place before it.
+  // Returns the file `wanted`. `base` is the importing file's folder, empty or with a final slash. Throws
+  // Error(not_found) or Error(invalid). The evaluator adds the place of the import to the error's text.
   [[nodiscard]] Found find(const std::string& base, const std::string& wanted);
 
-  // The files that have been found, by path, each with the SHA-256 of its bytes.
+  // Returns the SHA-256 of each file found so far, by path.
   [[nodiscard]] const std::map<std::string, std::string>& found() const { return found_; }
 
  private:

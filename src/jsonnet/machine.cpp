@@ -24,8 +24,8 @@ extern "C" {
 namespace combu {
 namespace {
 
-// The callback's type changed between 0.18 and 0.19, and LIB_JSONNET_VERSION is a string: only the type
-// itself can tell.
+// The callback's type changed between releases 0.18 and 0.19. LIB_JSONNET_VERSION is a string, so only the
+// type itself shows the release.
 using TextCallback = char*(void*, const char*, const char*, char**, int*);
 using BytesCallback = int(void*, const char*, const char*, char**, char**, std::size_t*);
 static_assert(std::is_same_v<JsonnetImportCallback, TextCallback> ||
@@ -34,18 +34,18 @@ static_assert(std::is_same_v<JsonnetImportCallback, TextCallback> ||
 struct ImportContext {
   JsonnetVm* vm;
   Importer* importer;
-  const Importer::Found* experiment;  // is imported by its path as k_experiment
+  const Importer::Found* experiment;  // imported under the path k_experiment
 };
 
-// libjsonnet gives an error's account as a C string, which a NUL byte in its message ends: before the last of
-// its lines' ends, and all that is told of places.
+// libjsonnet returns an error report as a C string, so a NUL byte in the message ends the report. Such a
+// report lacks its final newline and its stack.
 [[maybe_unused]] constexpr std::string_view k_cut =
     "… (the message has a NUL byte, beyond which libjsonnet tells nothing, nor its line)\n";
 
-// No file's name.
+// No file has this name.
 constexpr std::string_view k_experiment = "<the experiment>";
 
-// The library frees what callbacks give it, so it must come from its own allocator.
+// Copies a callback's result to memory of the library's allocator, because the library frees it.
 char* copy_for(JsonnetVm* vm, std::string_view text) {
   char* copy = jsonnet_realloc(vm, nullptr, text.size() + 1);
   std::memcpy(copy, text.data(), text.size());
@@ -53,8 +53,9 @@ char* copy_for(JsonnetVm* vm, std::string_view text) {
   return copy;
 }
 
-// Where content goes over as a C string, it would be lost beyond a NUL byte in silence; elsewhere bytes that
-// are no UTF-8 would be replaced. A file means the same to all of the library's releases.
+// Refuses content that a release of libjsonnet would silently change. Some releases take a C string, which
+// ends at a NUL byte. Others replace bytes that are not UTF-8. As a result, a file means the same with every
+// release.
 [[maybe_unused]] void check_text(const Importer::Found& found) {
   if (found.content.find('\0') != std::string::npos)
     throw Error(ErrorKind::invalid, found.path, "holds a NUL byte; only text can be imported");
@@ -107,7 +108,7 @@ Importer::Found find_file(const ImportContext& context, const char* base, const 
   return failed;
 }
 
-// A template, so that the assignment that does not fit the library at hand is never compiled.
+// A template, so that the branch for the other type of callback is never compiled.
 template <typename Callback>
 void set_import_callback(JsonnetVm* vm, ImportContext& context) {
   Callback* callback = nullptr;
@@ -184,8 +185,8 @@ bool is_without_items(const std::string& account) {
 
 namespace {
 
-// Writes each part of a value by itself, in the order in which they are written together, and says before
-// which one it is; what is within that is not asked for, since Jsonnet is slow at it.
+// Jsonnet code that writes each part of a value separately, in the usual order, and calls combu.at before
+// each part. The code does not descend into the parts, because Jsonnet is slow at that.
 constexpr std::string_view k_parts = R"(
 local at = std.native('combu.at');
 local is_sound(object) = (object { 'combu.at':: true })['combu.at'];  // runs its asserts
@@ -196,10 +197,10 @@ local parts(value) =
   else kind != 'object' || is_sound(value) && std.foldl(function(_, name) write(name), std.objectFields(value), true);
 local experiment = import '<the experiment>';
 )";
-// A path is shown by its first 60 characters, of which each part has two.
+// Messages show the first 60 characters of a path, and each part of a path has at least two.
 constexpr std::size_t k_depth_max = 31;
 
-// A part of a value: as code that follows the value's, and as a line of an account.
+// A part of a path, as code to append to the value's code and as a line of an error report.
 struct PathPart {
   std::string index;
   std::string line;
@@ -227,7 +228,7 @@ JsonnetJsonValue* note(void* context, const JsonnetJsonValue* const* given, int*
   return jsonnet_json_make_bool(vm, 1);
 }
 
-// `path`: code that follows that of the whole.
+// `path` is code to append to the code of the whole value.
 std::string code_of_parts(const Evaluation& evaluation, std::string_view path) {
   std::string names;
   std::string values;
@@ -242,7 +243,7 @@ std::string code_of_parts(const Evaluation& evaluation, std::string_view path) {
       k_parts, names, values, path, path);
 }
 
-// The first part of what is at `path` that cannot be written; nullopt: all can, or it has none.
+// Returns the first part of the value at `path` that cannot be written, or nullopt if there is none.
 std::optional<PathPart> find_part(const Importer::Found& experiment, const std::string& path,
                                   const Evaluation& evaluation, Importer& importer) {
   const Machine vm = make_machine();
@@ -277,7 +278,7 @@ std::string find_items(const std::string& name, const std::string& code, const E
 
 #endif
 
-// libjsonnet says "v0.18.0".
+// libjsonnet reports its version as "v0.18.0".
 std::string evaluator() {
   const std::string_view version = jsonnet_version();
   return version.starts_with('v') ? fmt::format("libjsonnet {}", version.substr(1)) : std::string(version);

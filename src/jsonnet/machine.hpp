@@ -1,5 +1,5 @@
 #pragma once
-// The only file's door that knows libjsonnet.
+// The interface to the evaluator, which is libjsonnet or rsjsonnet.
 
 #include <functional>
 #include <string>
@@ -10,21 +10,22 @@
 
 namespace combu {
 
-// Told JSON, or (`ok` is false) the evaluator's own account of what is wrong. The text is not copied, since
-// it may be a tenth of all memory.
+// Called with the resulting JSON, or if `ok` is false, with the evaluator's error report. The text is not
+// copied, because it may need a tenth of all memory.
 using TakeAnswer = std::function<void(bool ok, std::string_view text)>;
 
-// Evaluates `code`, which holds no NUL byte, under the name `name`, and calls `take` once. It may crash, use
-// all memory, or never return: to be called in a process that can be spared.
+// Evaluates `code`, which must contain no NUL byte, as the file `name`, and calls `take` once. The evaluator
+// may crash, use all memory or never return, so call this function in a child process only.
 void run_machine(const std::string& name, const std::string& code, const Evaluation& evaluation,
                  Importer& importer, const TakeAnswer& take);
 
-// Whether that is the account of an error that came up while the result was written, by an evaluator that
-// does not tell which item of an array and which field that was.
+// True if the error occurred while the evaluator wrote the result, and `account` lacks the array items and
+// fields that contain the faulty value.
 [[nodiscard]] bool is_without_items(const std::string& account);
 
-// These, as further lines of the account; or nothing. Evaluates until the error comes up again, once for
-// each, so the same holds as for run_machine.
+// Returns these array items and fields as further lines of the error report, or an empty string. Evaluates
+// the file once for each line until the error occurs again. Call it in a child process only, like
+// run_machine().
 [[nodiscard]] std::string find_items(const std::string& name, const std::string& code,
                                      const Evaluation& evaluation, Importer& importer);
 

@@ -9,7 +9,7 @@
 namespace combu {
 namespace {
 
-using Buffer = std::array<char, 800>;  // all digits of any double are 767
+using Buffer = std::array<char, 800>;  // the exact decimal form of a double has at most 767 digits
 
 std::string_view scientific(double value, std::size_t decimals, Buffer& buffer) {
   const auto result = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,
@@ -17,13 +17,13 @@ std::string_view scientific(double value, std::size_t decimals, Buffer& buffer) 
   return {buffer.data(), static_cast<std::size_t>(result.ptr - buffer.data())};
 }
 
-// Of two texts as short and as near the larger is taken, as Rust does; to_chars takes the even one. Only from
-// 15 digits on is there another text that is read as the same number.
+// If two shortest texts are equally near, takes the larger one, as Rust does; to_chars takes the even one.
+// Only a text of at least 15 digits can have such an alternative.
 void round_up_halves(double size, std::string& digits) {
   constexpr std::size_t k_digits_min = 15;
   if (digits.size() < k_digits_min) return;
   Buffer buffer{};
-  const std::size_t next = digits.size() + 1;  // behind the point
+  const std::size_t next = digits.size() + 1;  // the index counts the decimal point
   if (scientific(size, digits.size(), buffer)[next] != '5') return;
   constexpr std::size_t k_decimals = 766;
   const std::string_view exact = scientific(size, k_decimals, buffer);

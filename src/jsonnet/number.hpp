@@ -1,12 +1,12 @@
 #pragma once
-// A number's text, as Jsonnet writes it.
+// Formats numbers as Jsonnet does.
 
 #include <string>
 
 namespace combu {
 
-// The fewest digits that are read as the same number again, without an exponent: 0.1, 1000000, -0. Of two as
-// near the larger. `value` is finite. Pure.
+// Returns the shortest decimal text without an exponent that parses to the same number: 0.1, 1000000, -0. If
+// two such texts are equally near to `value`, returns the larger one. `value` must be finite. Pure.
 [[nodiscard]] std::string text_of_number(double value);
 
 }  // namespace combu

@@ -64,7 +64,7 @@ void Tokens::skip_quoted(char quote) {
   go_to(at_ + 1);
 }
 
-// @'it''s': a doubled quote stands for one.
+// Skips a string such as @'it''s', in which a doubled quote means a quote.
 void Tokens::skip_verbatim(char quote) {
   at_ += 2;
   while (at_ < source_.size()) {
@@ -79,7 +79,8 @@ void Tokens::skip_verbatim(char quote) {
   }
 }
 
-// It ends at the first line that has less than the first line's indentation; that line begins with |||.
+// Skips a text block. It ends at the first line with less indentation than its first line. That line begins
+// with |||.
 void Tokens::skip_text_block() {
   go_past("\n");
   while (at_ < source_.size() && source_[at_] == '\n') ++at_;

@@ -1,5 +1,6 @@
 #pragma once
-// As much of Jsonnet's lexer (jsonnet.org/ref/spec.html#lexing) as tells code from comments and strings.
+// The part of Jsonnet's lexer (jsonnet.org/ref/spec.html#lexing) that distinguishes code from comments and
+// strings.
 
 #include <cstddef>
 #include <string_view>
@@ -10,10 +11,10 @@ enum class TokenKind { end, name, string, symbol };
 
 struct Token {
   TokenKind kind;
-  std::string_view text;  // within the source; a string's with its quotes, a symbol's one character
+  std::string_view text;  // part of the source: a string with its quotes, or one character of a symbol
 };
 
-// Those of `source`, which outlives this; linear.
+// The tokens of `source`, which must outlive this object. Takes linear time.
 class Tokens {
  public:
   explicit Tokens(std::string_view source) : source_(source) {}

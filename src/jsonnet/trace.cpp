@@ -26,8 +26,8 @@ namespace {
 
 constexpr std::size_t k_trace_lines_max = 8;
 
-// FILE:L:C, FILE:L:C-C2 or FILE:(L:C)-(L2:C2), as libjsonnet's LocationRange writes them
-// (core/static_error.h).
+// A location in the form of libjsonnet's LocationRange (core/static_error.h): FILE:L:C, FILE:L:C-C2 or
+// FILE:(L:C)-(L2:C2).
 struct Place {
   std::string_view file;
   std::size_t line = 0;
@@ -47,8 +47,8 @@ bool take(std::string_view& rest, std::size_t& number) {
   return true;
 }
 
-// Takes a place from the front of `rest`. A file's name may itself hold colons: the first one after which
-// numbers follow counts.
+// Removes a place from the front of `rest` and returns it. The name of a file may contain colons. The name
+// ends at the first colon with numbers after it.
 std::optional<Place> take_place(std::string_view& rest) {
   const std::size_t line_end = std::min(rest.find('\n'), rest.size());
   for (std::size_t colon = rest.find(':'); colon < line_end; colon = rest.find(':', colon + 1)) {
@@ -75,17 +75,17 @@ std::string_view without_prefix(std::string_view text, std::string_view prefix) 
   return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
 }
 
-// As libjsonnet tells it: a line for each place on the stack, the innermost first, a tab before it, and
-// behind it what it is in.
+// A line of libjsonnet's stack: a tab, a place, and the function or value that contains the place. The
+// innermost frame comes first.
 struct Frame {
-  Place place;  // without a line: not told
+  Place place;  // line 0: unknown
   std::string_view inside;
 };
 
 struct Account {
   std::string message;
   std::vector<Frame> frames;
-  std::string path;  // in the result: "trials[3].command"
+  std::string path;  // location in the result, for example "trials[3].command"
 };
 
 bool is_identifier(std::string_view name) {
@@ -94,7 +94,7 @@ bool is_identifier(std::string_view name) {
   return !name.empty() && is_letter(name.front()) && std::ranges::all_of(name, is_allowed);
 }
 
-// Of "array item 3" or "field <name>".
+// Converts "array item 3" or "field <name>" to a part of a path. Returns nullopt for other lines.
 std::optional<std::string> part_of_path(std::string_view line) {
   constexpr std::string_view k_item = "array item ";
   constexpr std::string_view k_field = "field <";
@@ -104,7 +104,7 @@ std::optional<std::string> part_of_path(std::string_view line) {
   return is_identifier(name) ? fmt::format(".{}", name) : fmt::format("[\"{}\"]", name);
 }
 
-// Whether it can be a line of the stack, and is none of a message's own that begins with a tab.
+// True if the line can belong to the stack. False for a line of a message that begins with a tab.
 bool is_of_stack(std::string_view line) {
   if (!take(line, '\t')) return false;
   std::string_view rest = line;
@@ -113,8 +113,7 @@ bool is_of_stack(std::string_view line) {
          line.starts_with("comparing ");
 }
 
-// The stack is the tail of lines that begin with a tab; before it is the message, which may have lines of its
-// own.
+// The stack consists of the last lines that begin with a tab. The message before it may have several lines.
 Account read_account(std::string_view text) {
   std::vector<std::string_view> lines;
   while (!text.empty()) {
@@ -127,7 +126,7 @@ Account read_account(std::string_view text) {
   Account account;
   for (std::size_t i = 0; i < stack; ++i)
     account.message += fmt::format("{}{}", i == 0 ? "" : "\n", lines[i]);
-  std::vector<std::string> parts;  // the innermost first
+  std::vector<std::string> parts;  // innermost first
   for (std::size_t i = stack; i < lines.size(); ++i) {
     std::string_view rest = lines[i].substr(1);
     if (auto part = part_of_path(rest)) {
@@ -136,7 +135,7 @@ Account read_account(std::string_view text) {
     }
     const Place place = take_place(rest).value_or(Place{});
     account.frames.push_back({place, trimmed(rest)});
-    // What is further in was made into JSON by the file itself, not for combu.
+    // The parts further inside belong to a text that the file itself converted to JSON, not to the result.
     if (place.line > 0) parts.clear();
   }
   account.path = fmt::format("{}", fmt::join(parts.rbegin(), parts.rend(), ""));
@@ -144,13 +143,14 @@ Account read_account(std::string_view text) {
   return account;
 }
 
-// The libraries that come with the program say nothing about the person's file; its own place is further out.
+// False for the libraries of Jsonnet and combu, because they do not help the user. A place in the user's own
+// file is further out.
 bool is_of_the_file(const Frame& frame) {
   const std::string_view file = frame.place.file;
   return frame.place.line > 0 && file != "std.jsonnet" && file != "<std>" && file != k_embedded_path;
 }
 
-// What is called, or given a name, is so somewhere; objects and the items of arrays are in the path.
+// True for a function or a named value, which has a caller. The path shows objects and array items instead.
 bool is_called(const Frame& frame) {
   constexpr std::string_view k_item = "thunk <array_element>";
   constexpr std::string_view k_assert = "thunk <object_assert>";
@@ -159,12 +159,12 @@ bool is_called(const Frame& frame) {
   return is_thunk || frame.inside.starts_with("function <");
 }
 
-// Where the last `assert` begins that has no end in `text`.
+// Returns the offset of the last `assert` in `text` that is not complete, or nullopt.
 std::optional<std::size_t> open_assert(std::string_view text) {
   struct Open {
     std::size_t begin;
     int depth;
-    bool is_assert;  // or a local, whose binds have commas between them
+    bool is_assert;  // false: a `local`, whose binds are separated by commas
   };
   std::vector<Open> open;
   int depth = 0;
@@ -189,7 +189,8 @@ std::optional<std::size_t> open_assert(std::string_view text) {
   return last == open.rend() ? std::nullopt : std::optional(last->begin);
 }
 
-// An assert without a message is at its condition for libjsonnet, and else at its message.
+// Returns the place where an assert begins. libjsonnet reports the place of the assert's message, or of its
+// condition if it has no message.
 Place begin_of_assert(Place place, Excerpts& excerpts) {
   const std::string_view before = excerpts.before(place.file, place.line, place.column);
   const auto at = open_assert(before);
@@ -199,7 +200,7 @@ Place begin_of_assert(Place place, Excerpts& excerpts) {
   return {place.file, place.line - static_cast<std::size_t>(lines), *at - (above.rfind('\n') + 1) + 1};
 }
 
-// The file's own place of what the evaluated text has.
+// Creates errors whose places refer to the user's file instead of the evaluated text.
 class Teller {
  public:
   Teller(std::string_view file, std::string_view source, const Columns& columns)
@@ -221,7 +222,7 @@ class Teller {
     return {ErrorKind::invalid, text_of(place), message + excerpts_.with_caret(file, line, column) + from};
   }
 
-  // A line for each place that the innermost of `frames` was called from.
+  // Returns a line for each place from which the innermost of `frames` was called.
   [[nodiscard]] std::string called_from(const std::vector<Frame>& frames, std::size_t innermost) {
     std::string text;
     std::size_t count = 0;
@@ -258,15 +259,15 @@ Error explain_static(std::string_view account, std::string_view file, Teller& te
   const Place original = teller.original(*place);
   const std::string_view ahead = teller.excerpts().from(original.file, original.line, original.column);
   std::string message(trimmed(without_prefix(rest, ":")));
-  // Which of all that could go on it names depends on the evaluator, and helps nobody.
+  // The list of expected tokens depends on the evaluator and does not help the user.
   const bool is_known = !teller.excerpts().before(original.file, original.line, original.column).empty();
   if (message.starts_with("expected ") && is_known && trimmed(ahead).empty())
     message = "unexpected end of file";
   return teller.error(Teller::Kind::syntax, original, std::move(message), "");
 }
 
-// What a person who has only forgotten an argument types. libjsonnet has no place for what is wrong with the
-// call of the file itself (core/vm.cpp).
+// Returns a hint for a user who may have forgotten an argument. libjsonnet reports no place if the call of
+// the file itself is wrong (core/vm.cpp).
 std::string hint_for(std::string_view message, bool has_place) {
   constexpr std::string_view k_external = "undefined external variable: ";
   if (message.starts_with(k_external))

@@ -1,5 +1,5 @@
 #pragma once
-// libjsonnet's account of an error, made into ours.
+// Converts the evaluator's error report to an Error.
 
 #include <cstddef>
 #include <string>
@@ -10,14 +10,14 @@
 
 namespace combu {
 
-// Where the evaluated text stood before its identifiers were put in, so that columns can be told as the file
-// has them.
+// Converts columns of the evaluated text, which contains identifiers, to columns of the file, which contains
+// "UUID" instead.
 class Columns {
  public:
-  // `places` as find_identifiers gives them for `source`.
+  // `places` is the result of find_identifiers(source).
   Columns(std::string_view source, const std::vector<std::size_t>& places, std::size_t identifier_length);
 
-  // Lines and columns begin at 1; columns count bytes, as libjsonnet does.
+  // Returns the column in the file. Lines and columns begin at 1. Columns count bytes, as in libjsonnet.
   [[nodiscard]] std::size_t original(std::size_t line, std::size_t column) const;
 
  private:
@@ -29,10 +29,14 @@ class Columns {
   std::size_t identifier_length_;
 };
 
-// An Error(invalid) whose subject is "file:line:column" and whose message is what is wrong; then, where there
-// is one, that line of the file with a caret below its column, at most 8 lines "  from file:line:column: its
-// text" of where it was called from, the innermost first, and "  in [3].command", where in the result that
-// is. `file` is the name under which `source` was evaluated; lines of what it imports are read from there.
+// Returns an Error(invalid) with the subject "file:line:column". Its message consists of the following parts,
+// as far as they are known:
+// - the message of the evaluator,
+// - the line of the file, and a caret below the column,
+// - at most 8 lines "  from file:line:column: TEXT" with the callers, the innermost first,
+// - "  in [3].command", the location in the result.
+//
+// `file` is the name under which `source` was evaluated. Lines of imported files are read from these files.
 [[nodiscard]] Error explain(std::string_view account, std::string_view file, std::string_view source,
                             const Columns& columns);
 

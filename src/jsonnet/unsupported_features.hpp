@@ -1,5 +1,5 @@
 #pragma once
-// What the evaluator of one build knows and that of another does not.
+// Features of Jsonnet that only some evaluators support.
 
 #include <optional>
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace combu {
 
-// The message of an error that is none by rsjsonnet, in the words of ours; nullopt when it would be one
-// there, too. `before` and `from` are the file's text on both sides of the error's place, `is_syntax`: the
-// file could not be read; `evaluator` names this build's own.
+// If an error exists only because this build's evaluator lacks a feature of rsjsonnet, returns a message
+// about that feature, else nullopt. `before` and `from` are the file's text before and after the place of the
+// error. `is_syntax`: the error is a syntax error. `evaluator` is the name of this build's evaluator.
 [[nodiscard]] std::optional<std::string> unsupported_features(std::string_view message,
                                                               std::string_view before, std::string_view from,
                                                               bool is_syntax, std::string_view evaluator);

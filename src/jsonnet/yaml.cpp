@@ -11,7 +11,7 @@
 namespace combu {
 namespace {
 
-// The key of YAML with which the line begins: "services" for "services:". Empty if there is none.
+// Returns the YAML key at the beginning of the line: "services" for "services:". Empty if there is none.
 std::string_view key_of(std::string_view line) {
   const std::size_t colon = line.find(':');
   if (colon == std::string_view::npos) return {};
@@ -30,7 +30,7 @@ std::string_view key_of(std::string_view line) {
   return is_plain ? key : std::string_view();
 }
 
-// True for a first line that YAML can have and Jsonnet cannot.
+// True if YAML allows this first line and Jsonnet does not.
 bool begins_yaml(std::string_view line) {
   return line.starts_with("---") || line.starts_with("%YAML") || line.starts_with("- ") ||
          !key_of(line).empty();

@@ -1,4 +1,4 @@
-//! The version that Cargo.lock has of the evaluator.
+//! Passes the evaluator's version in Cargo.lock to the crate.
 
 fn main() {
     println!("cargo::rerun-if-changed=Cargo.lock");

@@ -1,6 +1,6 @@
 #pragma once
-// What combu uses of libjsonnet's interface, as release 0.19 and later have it
-// (https://github.com/google/jsonnet/blob/v0.20.0/include/libjsonnet.h). One thread at a time.
+// The part of libjsonnet's interface that combu uses, in the form of release 0.19 and later
+// (https://github.com/google/jsonnet/blob/v0.20.0/include/libjsonnet.h). Not thread-safe.
 
 #include <stddef.h>
 
@@ -10,26 +10,27 @@ extern "C" {
 
 struct JsonnetVm;
 
-// What it does beyond libjsonnet: an account of an error that came up while the result was written ends with a line
-// "\tarray item 3" or "\tfield <command>" for each that it lies in. What is imported may hold any bytes; import and
-// importstr refuse what is no text.
+// Differences from libjsonnet:
+// - If an error occurs while the result is written, its report ends with lines "\tarray item 3" or "\tfield <command>"
+//   that locate the faulty value.
+// - An imported file may contain any bytes. import and importstr refuse a file that is not text.
 #define COMBU_JSONNET_RSJSONNET 1
 
-// The callback gives what it has found in memory from jsonnet_realloc(), which becomes the evaluator's: where it
-// stands, and its bytes; or returns 1, and the bytes say why there is nothing.
+// The callback returns 0 and sets the path and the bytes of the imported file. On failure, it returns 1, and the bytes
+// are the error message. The memory comes from jsonnet_realloc() and belongs to the evaluator afterwards.
 typedef int JsonnetImportCallback(void *context, const char *folder, const char *wanted, char **found_here,
                                   char **buffer, size_t *length);
 
 const char *jsonnet_version(void);
 struct JsonnetVm *jsonnet_make(void);
 void jsonnet_destroy(struct JsonnetVm *vm);
-char *jsonnet_realloc(struct JsonnetVm *vm, char *buffer, size_t size);  // of size 0: frees it
+char *jsonnet_realloc(struct JsonnetVm *vm, char *buffer, size_t size);  // size 0 frees the buffer
 void jsonnet_import_callback(struct JsonnetVm *vm, JsonnetImportCallback *callback, void *context);
 void jsonnet_ext_var(struct JsonnetVm *vm, const char *name, const char *value);
 void jsonnet_ext_code(struct JsonnetVm *vm, const char *name, const char *code);
 void jsonnet_tla_var(struct JsonnetVm *vm, const char *name, const char *value);
 void jsonnet_tla_code(struct JsonnetVm *vm, const char *name, const char *code);
-// JSON, or what is wrong and where, as libjsonnet writes it.
+// Returns JSON, or an error report in the form of libjsonnet.
 char *jsonnet_evaluate_snippet(struct JsonnetVm *vm, const char *name, const char *code, int *failed);
 
 #ifdef __cplusplus

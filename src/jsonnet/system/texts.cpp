@@ -17,12 +17,15 @@ extern "C" {
 #include "jsonnet/format.hpp"
 #include "jsonnet/number.hpp"
 
-// libjsonnet calls two of its own functions by the dynamic linker's table, which finds the program's first:
-// jsonnet_unparse_number, which writes 0.1 as 0.10000000000000001, and jsonnet_lex, which reads any code,
-// first of all the library's own part in Jsonnet. In that stands std.format, which rounds wrongly and takes 5
-// ms a call. From release 0.20 on both are in a namespace.
+// libjsonnet calls two of its own functions through the table of the dynamic linker. The linker finds the
+// program's functions of the same name first. combu defines both:
+// - jsonnet_unparse_number(), because the library's own writes 0.1 as 0.10000000000000001.
+// - jsonnet_lex(), which reads all code, and first the part of the library that is written in Jsonnet. That
+//   part contains std.format, which rounds wrongly and takes 5 ms a call. combu's function replaces it.
+//
+// Since release 0.20, both functions are in a namespace.
 
-// The library's list of tokens, which is given back as it came.
+// The library's list of tokens. combu returns it unchanged.
 // NOLINTNEXTLINE(misc-use-internal-linkage): functions with external linkage return it
 struct JsonnetTokens {
   JsonnetTokens() = delete;
@@ -34,7 +37,7 @@ namespace {
 
 using Lex = JsonnetTokens (*)(const std::string&, const char*);
 
-// Fields of the library's object. `==` would be a function written in Jsonnet.
+// Fields of the library's object std. They avoid `==`, which would call a function written in Jsonnet.
 constexpr std::string_view k_mod = R"(
   mod(a, b)::
     if std.primitiveEquals(std.type(a), 'string') then
@@ -59,8 +62,8 @@ constexpr std::string_view k_format = R"(
     if std.primitiveEquals(std.type(text), 'string') then text else std.join('\u0000', text),
 )";
 
-// Puts `field` in the place of the one that begins with the same line. A field has two blanks before it, what
-// is in one has more.
+// Replaces the field of `code` that begins with the same line as `field`. The first line of a field is
+// indented by two blanks, and its other lines by more.
 bool put(std::string_view field, std::string& code) {
   constexpr std::string_view k_indentation = "\n  ";
   const std::size_t begin = code.find(field.substr(0, field.find('\n', 1)));
@@ -117,7 +120,7 @@ JsonnetTokens jsonnet_lex(const std::string& file, const char* code) {
 namespace combu {
 namespace {
 
-// What can go to the library as a C string, else the texts between the NUL bytes.
+// libjsonnet takes C strings. If the text contains NUL bytes, returns an array of the texts between them.
 JsonnetJsonValue* value_of(JsonnetVm* vm, const std::string& text) {
   if (text.find('\0') == std::string::npos) return jsonnet_json_make_string(vm, text.c_str());
   JsonnetJsonValue* texts = jsonnet_json_make_array(vm);

@@ -1,15 +1,16 @@
 #pragma once
-// What combu puts in the place of libjsonnet's own: how a number is written, and std.format.
-// docs/experiment.md says what both evaluators give; rsjsonnet does by itself.
+// Replaces two parts of libjsonnet with combu's own: the text of numbers, and std.format. docs/experiment.md
+// describes the result. rsjsonnet gives the same result without a replacement.
 
 struct JsonnetVm;
 
 namespace combu {
 
-// For each machine, before it evaluates.
+// Prepares a machine. Call it before the machine evaluates.
 void set_texts(JsonnetVm* vm);
 
-// After an evaluation: whether the library has taken them. One that was built with -Bsymbolic does not.
+// True if libjsonnet has used the replacements in an evaluation. False for a library that was built with
+// -Bsymbolic.
 [[nodiscard]] bool texts_are_set();
 
 }  // namespace combu

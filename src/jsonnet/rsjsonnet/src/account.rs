@@ -1,5 +1,5 @@
-//! What is wrong, in the form and where there is one in the words of libjsonnet: its message, then from the
-//! innermost place outwards a line for each with a tab before it.
+//! Error reports in the form of libjsonnet, with the same messages if libjsonnet has them. The message comes first. A
+//! line for each place of the stack follows, indented by a tab, the innermost first.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -13,7 +13,7 @@ use rsjsonnet_lang::program::{
 use rsjsonnet_lang::span::{SourceId, SpanContext, SpanId, SpanManager};
 use rsjsonnet_lang::token::STokenKind as Token;
 
-/// All texts that have been read, and what they are called.
+/// The names and contents of all files that have been read.
 pub struct Sources(HashMap<SourceId, (String, Vec<u8>)>);
 
 impl Sources {
@@ -30,7 +30,7 @@ impl Sources {
         &self.0[&source].1
     }
 
-    /// FILE:LINE:COLUMN, from 1; columns are bytes, as libjsonnet's are.
+    /// Returns FILE:LINE:COLUMN. Lines and columns begin at 1. Columns count bytes, as in libjsonnet.
     fn place(&self, spans: &SpanManager, span: SpanId) -> String {
         let (context, begin, _) = spans.get_span(span);
         let SpanContext::Source(source) = *spans.get_context(context);
@@ -55,13 +55,14 @@ pub fn of_eval_error(error: &EvalError, spans: &SpanManager, sources: &Sources, 
     if matches!(error.kind, Kind::ImportFailed { .. }) && message.starts_with("STATIC ERROR: ") {
         return message;
     }
-    // A place, and what it is in, which is called or looked up at the next one outwards.
+    // Each frame is a place and the function or value that contains the place. The next frame calls the function or
+    // uses the value.
     let mut frames = vec![(span.map(|span| sources.place(spans, span)), String::new())];
     let mut items = Vec::new();
     for item in error.stack_trace.iter().rev() {
         let (span, what) = of_item(item);
         match item {
-            // Without a span: what has asked for it is the writing of the result, too.
+            // An item without a span is also evaluated by the writing of the result.
             Item::ManifestArrayItem { index } | Item::ArrayItem { span: None, index } => {
                 items.push(format!("array item {index}"));
                 continue;
@@ -70,7 +71,7 @@ pub fn of_eval_error(error: &EvalError, spans: &SpanManager, sources: &Sources, 
                 items.push(format!("field <{}>", name.replace('\n', " ")));
                 continue;
             }
-            _ => items.clear(), // of a text that code has made
+            _ => items.clear(), // the items belong to a text that the code itself creates
         }
         if let Some(inside) = frames.last_mut() {
             if inside.1.is_empty() {
@@ -92,10 +93,10 @@ pub fn of_eval_error(error: &EvalError, spans: &SpanManager, sources: &Sources, 
     account
 }
 
-/// On each end of the stack, as libjsonnet tells them.
+/// Maximum number of frames at each end of the stack, as in libjsonnet.
 const FRAMES_MAX: usize = 10;
 
-/// The innermost place.
+/// Returns the innermost place of the stack, or an empty string.
 pub fn place_of(stack: &[Item], spans: &SpanManager, sources: &Sources) -> String {
     stack.iter().rev().find_map(|item| of_item(item).0).map_or(String::new(), |span| sources.place(spans, span))
 }
@@ -193,7 +194,7 @@ fn of_tokens<'a>(expected: impl IntoIterator<Item = &'a ExpectedToken>, instead:
             return format!("expected a comma before next {what}.");
         }
     }
-    // What may go on after any value says nothing, where there is more.
+    // Omit tokens that can follow any value, unless there are no others.
     let may_go_on = |token: &ExpectedToken| match token {
         ExpectedToken::BinaryOp => true,
         ExpectedToken::Simple(kind) => {

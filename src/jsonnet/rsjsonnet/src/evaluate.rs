@@ -1,4 +1,4 @@
-//! One evaluation: from a text and what it imports to JSON.
+//! Evaluates a text and its imports to JSON.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -17,14 +17,14 @@ use rsjsonnet_lang::span::{SpanContext, SpanId};
 use crate::account::{self, Sources};
 use crate::{Given, JsonnetVm, jsonnet_realloc};
 
-/// What an import has found, and where.
+/// The path and the content of an imported file.
 struct Found {
     path: String,
     bytes: Vec<u8>,
 }
 
 impl Found {
-    /// What is no text, in the words in which combu refuses it of libjsonnet (check_text in machine.cpp).
+    /// Why the content is not text, or None. The message is that of check_text() in machine.cpp.
     fn fault(&self) -> Option<String> {
         if self.bytes.contains(&0) {
             return Some(format!("{}: holds a NUL byte; only text can be imported", self.path));
@@ -37,9 +37,9 @@ impl Found {
 struct World<'p, 'vm> {
     vm: &'vm JsonnetVm,
     sources: Sources,
-    found: HashMap<(String, String), Rc<Found>>, // by the importing file's folder and what it wants: each is read once
+    found: HashMap<(String, String), Rc<Found>>, // key: the importing file's folder and the wanted path
     imported: HashMap<String, Thunk<'p>>,
-    fault: String, // why an import has failed: what that says is its own account
+    fault: String, // error message of the last failed import
 }
 
 impl<'p> World<'p, '_> {
@@ -131,7 +131,7 @@ impl<'p> Callbacks<'p> for World<'p, '_> {
 
     fn trace(&mut self, program: &mut Program<'p>, message: &str, stack: &[EvalStackTraceItem]) {
         let place = account::place_of(stack, program.span_manager(), &self.sources);
-        let _ = writeln!(std::io::stderr(), "TRACE: {place} {message}"); // nobody may listen
+        let _ = writeln!(std::io::stderr(), "TRACE: {place} {message}"); // standard error may be closed
     }
 
     fn native_call(
@@ -156,17 +156,17 @@ fn value_of<'p>(
     Ok(program.value_to_thunk(&Value::string(&given.value)))
 }
 
-/// Of JSON in bytes: taking apart what more of it was made from takes a quarter of the time that making it did. The
-/// process ends after its evaluation, and need not.
+/// Size of JSON in bytes from which the evaluator's memory is not freed. Freeing it takes a quarter of the time of the
+/// evaluation, and the process ends afterwards anyway.
 const LARGE: usize = 1 << 20;
 
-/// JSON, or what is wrong, as libjsonnet words it.
+/// Returns JSON, or an error report in the form of libjsonnet.
 pub fn evaluate(vm: &JsonnetVm, name: &str, code: &str) -> Result<String, String> {
     let arena = Arena::new();
     let mut owner = ManuallyDrop::new(Program::new(&arena));
     let answer = evaluate_in(&mut owner, vm, name, code);
     if answer.as_ref().map_or(true, |json| json.len() < LARGE) {
-        // SAFETY: it is not used again.
+        // SAFETY: `owner` is not used again.
         unsafe { ManuallyDrop::drop(&mut owner) };
     }
     answer

@@ -1,7 +1,7 @@
-//! What combu uses of libjsonnet.h (see the header beside this crate), by rsjsonnet's evaluator. combu calls it
-//! in a process that can be spared: what runs out of memory or stack ends that.
+//! Implements the part of libjsonnet.h that combu uses, with rsjsonnet's evaluator. The header is beside this crate.
+//! combu calls the functions in a child process: an evaluation that needs too much memory or stack ends its process.
 
-#![allow(clippy::missing_safety_doc)] // it is the header that C and C++ read
+#![allow(clippy::missing_safety_doc)] // the C header documents safety
 
 mod account;
 mod evaluate;
@@ -11,8 +11,8 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::ptr;
 
-/// libjsonnet is told of no memory by exceptions, and Rust by an abort with words on standard error: combu's own
-/// exit code for it says the same and no more (k_exit_out_of_memory in child.cpp).
+/// If an allocation fails, exits with combu's own exit code (k_exit_out_of_memory in child.cpp). By default, Rust would
+/// abort with a message on standard error; libjsonnet throws an exception.
 struct Allocator;
 const EXIT_OUT_OF_MEMORY: c_int = 86;
 
@@ -56,7 +56,7 @@ type ImportCallback = unsafe extern "C" fn(
     length: *mut usize,
 ) -> c_int;
 
-/// A value that code is given by name, as a text or as code.
+/// A named argument of the evaluation: a string, or Jsonnet code.
 struct Given {
     name: String,
     value: String,
@@ -138,10 +138,11 @@ pub unsafe extern "C" fn jsonnet_evaluate_snippet(
     let (name, code) = unsafe { (text(name), text(code)) };
     let (answer, has_failed) = match evaluate::evaluate(unsafe { &*vm }, &name, &code) {
         Ok(json) => (json, 0),
-        Err(account) => (account.replace('\0', "\\u0000"), 1), // which is read to the first of them
+        Err(account) => (account.replace('\0', "\\u0000"), 1), // a NUL byte would end the C string
     };
     unsafe { *failed = has_failed };
-    // Not copied, since it may be a tenth of all memory: Rust's System allocator is malloc on Unix.
+    // Not copied, because the answer may need a tenth of all memory. The caller can free it with free(), because Rust's
+    // System allocator uses malloc() on Unix.
     let mut bytes = ManuallyDrop::new(answer.into_bytes());
     bytes.push(0);
     bytes.as_mut_ptr().cast()
