@@ -35,16 +35,16 @@ class Authorities : public testing::Test {
   fs::path root_;
 };
 
-TEST_F(Authorities, AreNowhereOnABareMachine) {
+TEST_F(Authorities, AMachineMayHaveNone) {
   EXPECT_EQ(found(), "");
 }
 
-TEST_F(Authorities, AreAFolderWhereThereIsNoFile) {
+TEST_F(Authorities, AFolderIsFoundIfThereIsNoFile) {
   add("etc/ssl/certs/0a1b2c3d.0");
   EXPECT_EQ(found(), "etc/ssl/certs");
 }
 
-TEST_F(Authorities, AreFoundWhereDebianFedoraOpenSuseAndAlpineHaveThem) {
+TEST_F(Authorities, FilesOfDebianFedoraOpenSuseAndAlpineAreFound) {
   for (const char* const file : {"etc/ssl/cert.pem", "etc/ssl/ca-bundle.pem",
                                  "etc/pki/tls/certs/ca-bundle.crt", "etc/ssl/certs/ca-certificates.crt"}) {
     add(file);
@@ -62,7 +62,7 @@ class OfTheEnvironment : public Authorities {
   static void clear() {
     for (const char* const name : {"SSL_CERT_FILE", "SSL_CERT_DIR"}) unsetenv(name);
   }
-  // What is to be taken, with these in the environment.
+  // Returns the authorities if the environment has these values.
   static curl::Authorities with(const fs::path& file, const fs::path& folder) {
     setenv("SSL_CERT_FILE", file.c_str(), 1);
     setenv("SSL_CERT_DIR", folder.c_str(), 1);
@@ -70,7 +70,7 @@ class OfTheEnvironment : public Authorities {
   }
 };
 
-TEST_F(OfTheEnvironment, AFileAndAFolderCountEachByItself) {
+TEST_F(OfTheEnvironment, TheFileAndTheFolderAreIndependent) {
   EXPECT_EQ(with("own.pem", "own").file, "own.pem");
   EXPECT_EQ(with("own.pem", "own").folder, "own");
   EXPECT_EQ(with("own.pem", "").file, "own.pem");
@@ -79,11 +79,11 @@ TEST_F(OfTheEnvironment, AFileAndAFolderCountEachByItself) {
   EXPECT_EQ(with("", "own").folder, "own");
 }
 
-TEST_F(OfTheEnvironment, WhatItNamesIsTakenForWhatItIsCalled) {
+TEST_F(OfTheEnvironment, ThePathsAreNotChecked) {
   EXPECT_EQ(with(root_, "").file, root_) << "which libcurl refuses, as it does for curl(1)";
 }
 
-TEST_F(OfTheEnvironment, APlaceThatIsNamedCountsInItsStead) {
+TEST_F(OfTheEnvironment, AnExplicitPlaceOverridesTheVariables) {
   with("own.pem", "own");
   add("some.pem");
   EXPECT_EQ(authorities_of(root_ / "some.pem").file, root_ / "some.pem");

@@ -1,4 +1,4 @@
-// Answers that have no end, or come too slowly: each ends with an error that names the limit.
+// Responses that are endless or arrive too slowly. Each one ends with an error that names the limit.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ const std::string k_chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n
 
 class HttpLimits : public testing::TestWithParam<ScriptedDaemon::Kind> {
  protected:
-  // What sending `request` ends with, against a daemon that answers with `reply`.
+  // Returns the error of sending `request` to a daemon that answers with `reply`.
   static std::optional<Error> error_of(const Reply& reply, const HttpRequest& request) {
     ScriptedDaemon daemon([&](const Asked&) { return reply; }, GetParam());
     Channel channel(parse_address(daemon.address()));
@@ -45,14 +45,15 @@ INSTANTIATE_TEST_SUITE_P(, HttpLimits,
                            return kind.param == ScriptedDaemon::Kind::tcp ? "tcp" : "unix";
                          });
 
-TEST_P(HttpLimits, ABodyThatIsKeptIsAsLargeAsItMayBe) {
+TEST_P(HttpLimits, AStoredBodyIsLimited) {
   const std::string text(64 << 10, 'x');
   const std::string piece = wire::chunk(text);
   for (const int status : {200, 500}) {
     const std::string head = "HTTP/1.1 " + std::to_string(status) + " Word\r\n";
-    for (const Reply& reply : {wire::endless(head + "Content-Length: 10000000000\r\n\r\n", text),
-                               wire::endless(head + "Transfer-Encoding: chunked\r\n\r\n", piece),
-                               wire::endless(head + "\r\n", text)})  // it ends with the connection
+    for (const Reply& reply :
+         {wire::endless(head + "Content-Length: 10000000000\r\n\r\n", text),
+          wire::endless(head + "Transfer-Encoding: chunked\r\n\r\n", piece),
+          wire::endless(head + "\r\n", text)})  // the end of the connection ends the body
       expect_corrupt(reply, get("/big?query"), "the answer to GET /big is larger than 16 MiB");
   }
   HttpRequest request = get("/big");
@@ -61,7 +62,7 @@ TEST_P(HttpLimits, ABodyThatIsKeptIsAsLargeAsItMayBe) {
   expect_corrupt(wire::whole(200, text + "x"), request, "the answer to GET /big is larger than 64 KiB");
 }
 
-TEST_P(HttpLimits, OfABodyThatIsNotKeptOnlyRefusalsAreLimited) {
+TEST_P(HttpLimits, AStreamedBodyIsLimitedOnlyInARefusal) {
   HttpRequest request = get("/stream");
   std::size_t come = 0;
   request.sink = [&](std::string_view bytes) {
@@ -76,7 +77,7 @@ TEST_P(HttpLimits, OfABodyThatIsNotKeptOnlyRefusalsAreLimited) {
                  "the answer to GET /stream is larger than 16 MiB");
 }
 
-TEST_P(HttpLimits, WhatIsNotTheBodyIsLimited) {
+TEST_P(HttpLimits, HeadersAndFramingAreLimited) {
   const std::string line = "X-Header: " + std::string(1000, 'x') + "\r\n";
   const std::string letters(1000, 'x');
   const std::string headers = "the answer to GET / has more than 256 KiB of headers";
@@ -93,7 +94,7 @@ TEST_P(HttpLimits, WhatIsNotTheBodyIsLimited) {
   EXPECT_TRUE(error_of(wire::endless(k_chunked + "0\r\n", line), get("/")));
 }
 
-TEST_P(HttpLimits, AnAnswerThatComesByteByByteIsUnderstood) {
+TEST_P(HttpLimits, AResponseMayArriveByteByByte) {
   ScriptedDaemon daemon(
       [](const Asked& asked) {
         return wire::dripped(asked.target == "/chunked"
@@ -108,7 +109,7 @@ TEST_P(HttpLimits, AnAnswerThatComesByteByByteIsUnderstood) {
   EXPECT_EQ(daemon.connections(), 1U);
 }
 
-TEST_P(HttpLimits, AnAnswerThatComesTooSlowlyIsATimeout) {
+TEST_P(HttpLimits, AResponseThatArrivesTooSlowlyIsATimeout) {
   HttpRequest request = get("/slow");
   request.answer_max = Seconds{0.05};
   for (const Reply& reply :
@@ -120,7 +121,7 @@ TEST_P(HttpLimits, AnAnswerThatComesTooSlowlyIsATimeout) {
   }
 }
 
-TEST_P(HttpLimits, AStopEndsAnAnswerWithoutAnEnd) {
+TEST_P(HttpLimits, AStopEndsAnEndlessResponse) {
   HttpRequest request = get("/stream");
   request.answer_max = std::nullopt;
   std::stop_source stop;

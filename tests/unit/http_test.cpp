@@ -19,7 +19,7 @@ using wire::Asked;
 using wire::Reply;
 using wire::ScriptedDaemon;
 
-// The error of sending `request` there; fails when there is none.
+// Returns the error of sending `request` to `address`. Fails the test if there is no error.
 Error failure(const std::string& address, const HttpRequest& request, const std::stop_token& stop = {}) {
   Channel channel(parse_address(address));
   try {
@@ -31,14 +31,14 @@ Error failure(const std::string& address, const HttpRequest& request, const std:
   return {ErrorKind::invalid, "", ""};
 }
 
-TEST(ParseAddress, ReadsWhatDockerWrites) {
+TEST(ParseAddress, ReadsTheFormsThatDockerUses) {
   EXPECT_EQ(parse_address("unix:///run/docker.sock").path, "/run/docker.sock");
   EXPECT_EQ(parse_address("tcp://127.0.0.1:2375").port, 2375);
   EXPECT_EQ(parse_address("http://localhost:80/").host, "localhost");
   EXPECT_EQ(parse_address("tcp://[::1]:2375").text(), "tcp://[::1]:2375");
 }
 
-TEST(ParseAddress, NamesWhatIsNotSupportedYet) {
+TEST(ParseAddress, ErrorsNameUnsupportedSchemes) {
   for (const std::string text : {"ssh://host", "https://host:2376"}) {
     try {
       (void)parse_address(text);
@@ -113,8 +113,8 @@ TEST_P(ChannelTest, SendsABodyPieceByPiece) {
                             wire::chunk(large.substr(32768)) + "0\r\n\r\n");
 }
 
-// As an engine whose disk is full: it does not read on.
-TEST_P(ChannelTest, AnAnswerBeforeTheBodysEndIsHeard) {
+// The daemon stops reading, like an engine whose disk is full.
+TEST_P(ChannelTest, AResponseBeforeTheEndOfTheBodyIsRead) {
   ScriptedDaemon daemon([](const Asked&) { return wire::whole(500, "no space left on device"); }, GetParam());
   Channel channel(parse_address(daemon.address()));
   const std::string piece(1 << 20, 'x');
@@ -128,7 +128,7 @@ TEST_P(ChannelTest, AnAnswerBeforeTheBodysEndIsHeard) {
   EXPECT_LT(told, k_most);
 }
 
-TEST_P(ChannelTest, WhatTheSourceThrowsIsThrown) {
+TEST_P(ChannelTest, AnExceptionOfTheSourceIsRethrown) {
   ScriptedDaemon daemon([](const Asked&) { return wire::whole(200, ""); }, GetParam(),
                         ScriptedDaemon::Bodies::whole);
   Channel channel(parse_address(daemon.address()));
@@ -142,7 +142,7 @@ TEST_P(ChannelTest, WhatTheSourceThrowsIsThrown) {
   EXPECT_THAT(daemon.asked().front().body, HasSubstr("two"));
 }
 
-TEST_P(ChannelTest, AConnectionThatIsCutWithinABodyIsUnavailable) {
+TEST_P(ChannelTest, AConnectionCutDuringTheBodyIsUnavailable) {
   ScriptedDaemon daemon([](const Asked&) { return wire::hang_up(); }, GetParam());
   const std::string piece(1 << 20, 'x');
   const Error error = failure(daemon.address(), put([&](const HttpRequest::Tell& tell) {
@@ -171,7 +171,7 @@ TEST_P(ChannelTest, StreamsAnAnswerPieceByPiece) {
   EXPECT_THAT(seen, ElementsAre("open", "one", "two"));
 }
 
-TEST_P(ChannelTest, KeepsARefusalsBodyFromTheSink) {
+TEST_P(ChannelTest, TheSinkDoesNotReceiveTheBodyOfARefusal) {
   ScriptedDaemon daemon([](const Asked&) { return wire::whole(500, "no"); }, GetParam());
   Channel channel(parse_address(daemon.address()));
   HttpRequest request = get("/");
@@ -198,7 +198,7 @@ TEST_P(ChannelTest, ConnectsAgainAfterTheOtherSideClosed) {
       GetParam());
   Channel channel(parse_address(daemon.address()));
   EXPECT_EQ(channel.send(get("/1")).body, "x");
-  // The daemon's close may not have come yet: then this call fails, and is not sent twice.
+  // The daemon may not have closed the connection yet. In that case this call fails, and is not sent twice.
   try {
     EXPECT_EQ(channel.send(get("/2")).body, "x");
     EXPECT_THAT(daemon.lines(), ElementsAre("GET /1", "GET /2"));
@@ -235,7 +235,7 @@ TEST_P(ChannelTest, ACutAnswerIsUnavailableAndNotSentAgain) {
   }
 }
 
-TEST_P(ChannelTest, WhatIsNotHttpIsCorrupt) {
+TEST_P(ChannelTest, AResponseThatIsNotHttpIsCorrupt) {
   ScriptedDaemon daemon([](const Asked&) { return wire::cut("SSH-2.0-OpenSSH_9.2\r\n"); }, GetParam());
   const Error error = failure(daemon.address(), get("/"));
   EXPECT_EQ(error.kind(), ErrorKind::corrupt);
@@ -315,7 +315,7 @@ TEST_P(ChannelTest, TheCallersOwnErrorsPassThrough) {
   EXPECT_EQ(failure(daemon.address(), request).kind(), ErrorKind::cancelled);
 }
 
-TEST(Channel, NobodyThereIsUnavailable) {
+TEST(Channel, AnAddressWithoutServerIsUnavailable) {
   const Error absent = failure("unix:///nonexistent/docker.sock", get("/"));
   EXPECT_EQ(absent.kind(), ErrorKind::unavailable);
   EXPECT_EQ(

@@ -38,12 +38,12 @@ TEST(Json, AllKindsOfValuesAreRead) {
   EXPECT_EQ(parse_json("7"), 7);
 }
 
-TEST(Json, OfMembersOfOneNameTheLastCounts) {
+TEST(Json, TheLastOfSeveralEqualNamesWins) {
   EXPECT_EQ(json_text(parse_json(R"({"a":[1],"b":2,"a":{"c":3}})")), R"({"a":{"c":3},"b":2})");
   EXPECT_EQ(json_text(parse_ordered_json(R"({"b":1,"a":2,"b":3})")), R"({"b":3,"a":2})");
 }
 
-TEST(Json, WhatIsNotJsonIsAnError) {
+TEST(Json, TextThatIsNotJsonIsAnError) {
   for (const std::string text :
        {"", "{", "[1,]", "{\"a\"}", "1 2", "nul", "\"\xff\"", "[1e999]", "// no\n1"}) {
     EXPECT_THAT(fault_of([&] { (void)parse_json(text); }), HasSubstr("json.exception")) << text;
@@ -73,7 +73,7 @@ TEST(Json, ATextNestedTooDeepIsAnError) {
   }
 }
 
-TEST(Json, AnErrorsMessageIsShortHoweverLongTheTokenIs) {
+TEST(Json, AnErrorsMessageIsShortForALongToken) {
   const std::string text = "[\"" + std::string(1'000'000, 'a') + "\xc3\xa4";
   EXPECT_THAT(fault_of([&] { (void)parse_json(text); }), SizeIs(testing::Le(310)));
   for (std::size_t length = 290; length < 300; ++length) {
@@ -93,7 +93,7 @@ TEST(Json, AMemberThatIsAbsentIsNull) {
   EXPECT_THROW((void)json_at(json::array({1}), "a"), json::exception);
 }
 
-TEST(Json, AnIntegerIsOneInItsRange) {
+TEST(Json, AnIntegerMustBeWholeAndInRange) {
   EXPECT_EQ(integer_of(json(7), 0, 10), 7);
   EXPECT_EQ(integer_of(json(-7), -10, 10), -7);
   EXPECT_EQ(integer_of(json(7.0), 0, 10), 7);

@@ -1,4 +1,4 @@
-// What is shown of a file that cannot be evaluated: the same by every evaluator.
+// The errors of files that cannot be evaluated. Both evaluators must give the same text.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ using testing::HasSubstr;
 using testing::MatchesRegex;
 using testing::Not;
 
-// The error with the scratch folder's name left out.
+// Returns the error's text without the path of the scratch folder.
 std::string shown(const Scratch& scratch, const Evaluation& evaluation) {
   std::string text = refusal_of(evaluation).what();
   const std::string folder = scratch.path("");
@@ -35,7 +35,7 @@ bool has_rsjsonnet() {
   return evaluator().starts_with("rsjsonnet ");
 }
 
-TEST(ShownError, HasItsLineItsCallersAndItsPlaceInTheResult) {
+TEST(ShownError, AnErrorShowsItsLineItsCallersAndItsPlaceInTheResult) {
   EXPECT_EQ(shown(R"(local lr(i) =
   if i > 2 then error 'no more' else i;
 local trial(i) = {
@@ -55,7 +55,7 @@ e.jsonnet:2:17: no more
 )");
 }
 
-TEST(ShownError, OfAWrongSyntaxHasItsLine) {
+TEST(ShownError, ASyntaxErrorShowsItsLine) {
   EXPECT_EQ(shown("[\n\t{ name: 'ä', cmd: 'b },\n]\n"), R"(
 e.jsonnet:2:21: unterminated string
      { name: 'ä', cmd: 'b },
@@ -83,7 +83,7 @@ e.jsonnet:1:6: unexpected end of file
 )");
 }
 
-TEST(ShownError, OfAnUnknownNameHasItsLine) {
+TEST(ShownError, AnUnknownNameShowsItsLine) {
   EXPECT_EQ(shown("[\n  { name: nmae },\n]"), R"(
 e.jsonnet:2:11: Unknown variable: nmae
       { name: nmae },
@@ -91,7 +91,7 @@ e.jsonnet:2:11: Unknown variable: nmae
 )");
 }
 
-TEST(ShownError, OfAValueWithANameIsToldFromWhereItIsUsed) {
+TEST(ShownError, ANamedValueShowsWhereItIsUsed) {
   EXPECT_EQ(shown(R"({ trials: [
   { name: 'a', 'a b': y, local y = self.missing },
 ] }
@@ -105,7 +105,7 @@ e.jsonnet:2:36: field does not exist: missing
 )");
 }
 
-TEST(ShownError, OfAnAssertIsAtItsBeginning) {
+TEST(ShownError, AFailedAssertPointsToItsBeginning) {
   const std::string with_message = R"(
 e.jsonnet:1:20: above 3, please
     local check(v) = { assert v > 3 : 'above 3, please', v: v };
@@ -130,7 +130,7 @@ e.jsonnet:1:14: small
 )");
 }
 
-TEST(ShownError, OfAnAssertIsAtNoOtherWordThatLooksLikeIt) {
+TEST(ShownError, AFailedAssertPointsToNoSimilarWord) {
   EXPECT_EQ(shown(R"({
   assert true,
   my_assert: { assert self.b, b: true },
@@ -149,7 +149,7 @@ e.jsonnet:1:3: Assertion failed.
 )");
 }
 
-TEST(ShownError, OfAnAssertIsAtItsBeginAlsoBehindLocals) {
+TEST(ShownError, AFailedAssertWithLocalsPointsToItsBeginning) {
   EXPECT_EQ(shown("{\n  local z = 1,\n  assert local x = z, y = 2; x == y : 'no ' + 'msg',\n}"), R"(
 e.jsonnet:3:3: no msg
       assert local x = z, y = 2; x == y : 'no ' + 'msg',
@@ -157,7 +157,7 @@ e.jsonnet:3:3: no msg
 )");
 }
 
-TEST(ShownError, OfWrongTypesNamesThem) {
+TEST(ShownError, ATypeErrorNamesTheTypes) {
   EXPECT_EQ(shown("[{ a: 1,\n  b: 'é' + {} - 2 }]"), R"(
 e.jsonnet:2:6: binary operator - requires matching types, got string and number.
       b: 'é' + {} - 2 }]
@@ -172,7 +172,7 @@ e.jsonnet:1:11: unary operator - does not operate on type string
 )");
 }
 
-TEST(ShownError, GoesThroughTheLibrarysFunctions) {
+TEST(ShownError, CallersAreFoundThroughLibraryFunctions) {
   EXPECT_EQ(shown(R"(local x = 1 + { a: error 'boo' }.a;
 local y = std.map(function(i) i + x, [1, 2]);
 std.foldl(function(a, b) a + b, y, 0)
@@ -187,7 +187,7 @@ e.jsonnet:1:20: boo
 )");
 }
 
-TEST(ShownError, OfAnImportedFileHasThatFilesLine) {
+TEST(ShownError, AnErrorInAnImportedFileShowsItsLineThere) {
   const Scratch scratch;
   scratch.write("lib/l.libsonnet", "local f(x) = x.a;\n{ f(x):: f(x) }\n");
   const auto of = [&](const std::string& code) {
@@ -215,7 +215,7 @@ e.jsonnet:1:2: couldn't open import "no.libsonnet": no such file in ; -J or JSON
 )");
 }
 
-TEST(ShownError, OfAFileThatIsAFunctionIsInItsResult) {
+TEST(ShownError, AFileThatIsAFunctionShowsThePlaceInItsResult) {
   const Scratch scratch;
   Evaluation evaluation =
       evaluation_of(scratch.write("e.jsonnet", "function(n, more=[])\n  [1, { a: n / 0 }] + more\n"));
@@ -228,18 +228,18 @@ e.jsonnet:2:12: division by zero.
 )");
 }
 
-TEST(ShownError, OfNoJsonIsInItsField) {
+TEST(ShownError, AFunctionInTheResultIsLocated) {
   EXPECT_THAT(shown("[{ a: 1, f: function(x) x }]"),
               AllOf(HasSubstr("couldn't manifest function in JSON output."), EndsWith("\n  in [0].f\n")));
 }
 
-TEST(ShownError, OfALongLineShowsItsPart) {
+TEST(ShownError, ALongLineIsCut) {
   const std::string filler(500, 'x');
   const std::string text = shown("['" + filler + "', 'é', 1 / 0, '" + filler + "']");
   EXPECT_THAT(text,
               MatchesRegex(
                   "\ne.jsonnet:1:512: division by zero.\n    …x+', 'é', 1 / 0, 'x+…\n +\\^\n  in \\[2\\]\n"));
-  // The caret is below the 1.
+  // The caret must be below the 1.
   const auto begin_of = [&](char last) { return text.rfind('\n', text.find(last)); };
   const std::string line = text.substr(text.find("    …"), text.find("1 / 0") - text.find("    …"));
   const auto continued = std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xC0) == 0x80; });
@@ -247,7 +247,7 @@ TEST(ShownError, OfALongLineShowsItsPart) {
   EXPECT_LT(text.size(), 400U);
 }
 
-TEST(ShownError, HasItsCaretBelowItsPlaceAlsoBehindWideCharacters) {
+TEST(ShownError, TheCaretIsCorrectAfterWideCharacters) {
   EXPECT_EQ(shown("{ a: '実験', b: 1 / 0 }"), R"(
 e.jsonnet:1:19: division by zero.
     { a: '実験', b: 1 / 0 }
@@ -256,7 +256,7 @@ e.jsonnet:1:19: division by zero.
 )");
 }
 
-TEST(ShownError, HasAtMostEightCallers) {
+TEST(ShownError, AnErrorShowsAtMostEightCallers) {
   std::string code = "local f0(x) = error 'deep';\n";
   for (int i = 1; i <= 20; ++i)
     code += "local f" + std::to_string(i) + "(x) = 1 + f" + std::to_string(i - 1) + "(x);\n";
@@ -265,7 +265,7 @@ TEST(ShownError, HasAtMostEightCallers) {
   EXPECT_THAT(text, Not(HasSubstr("e.jsonnet:10:")));
 }
 
-TEST(ShownError, KeepsTheIdentifiersPlaceInItsLine) {
+TEST(ShownError, TheColumnIsCorrectAfterTheIdentifier) {
   EXPECT_EQ(shown("local u = 'UUID'; [u + nothing]"), R"(
 e.jsonnet:1:24: Unknown variable: nothing
     local u = 'UUID'; [u + nothing]
@@ -273,9 +273,9 @@ e.jsonnet:1:24: Unknown variable: nothing
 )");
 }
 
-// ---- What one evaluator has and the other has not
+// ---- Messages that look like the evaluator's own, and features that one evaluator lacks
 
-TEST(ShownError, KeepsLinesThatBeginWithATab) {
+TEST(ShownError, AMessageKeepsLinesThatBeginWithATab) {
   EXPECT_EQ(shown(R"(error "none of:\n\t- one\n\t- two")"), R"(
 e.jsonnet:1:1: none of:
 	- one
@@ -285,26 +285,26 @@ e.jsonnet:1:1: none of:
 )");
 }
 
-// As the stack is told, which a message can look like.
-TEST(ShownError, ReadsNoFileForAMessageThatIsLarge) {
+// A message can look like a line of the stack.
+TEST(ShownError, ALargeFileNamedInAMessageIsNotRead) {
   const Scratch scratch;
   scratch.write("large", std::string(std::size_t{5} << 20, 'x'));
   const std::string code = "error 'no\\n\\t" + scratch.path("large") + ":1:3\\tfunction <f>'";
   EXPECT_THAT(shown(scratch, evaluation_of(scratch.write("e.jsonnet", code))), Not(HasSubstr("xxx")));
 }
 
-TEST(ShownError, OfAMessageThatLooksLikeAPathOfManyFieldsIsShort) {
+TEST(ShownError, AMessageThatLooksLikeALongPathIsShortened) {
   const std::string text = shown(
       "error std.join('\\n', ['no'] + std.makeArray(200000, function(i) '\\tfield <aaaaaaaaaaaaaaaaaaaa>'))");
   EXPECT_THAT(text, HasSubstr("e.jsonnet:1:1: no"));
   EXPECT_LT(text.size(), 1000U);
 }
 
-TEST(ShownError, OfAMessageThatBeginsLikeTheEvaluatorsOwnHasItsLine) {
+TEST(ShownError, AMessageThatLooksLikeASyntaxErrorShowsItsLine) {
   EXPECT_THAT(shown("error 'STATIC ERROR: no'"), HasSubstr("e.jsonnet:1:1: STATIC ERROR: no"));
 }
 
-TEST(ShownError, WithANulByteIsReadToItAtLeast) {
+TEST(ShownError, AMessageIsShownAtLeastUpToItsNulByte) {
   const std::string text = shown(R"([{ name: error "no\u0000more" }])");
   if (has_rsjsonnet()) {
     EXPECT_THAT(text, AllOf(HasSubstr(R"(e.jsonnet:1:10: no\u0000more)"), EndsWith("\n  in [0].name\n")));
@@ -316,11 +316,11 @@ e.jsonnet: no… (the message has a NUL byte, beyond which libjsonnet tells noth
 )");
 }
 
-TEST(ShownError, OfTypesIsNoneOfTheWordBefore) {
+TEST(ShownError, AWordInACommentIsNotUnsupportedSyntax) {
   EXPECT_THAT(shown("// as importbin\n'a' - 1"), Not(HasSubstr("this build's evaluator")));
 }
 
-TEST(UnsupportedFunction, IsNamedWithTheBuildThatHasIt) {
+TEST(UnsupportedFunction, TheErrorNamesTheBuildThatHasIt) {
   const std::string code = "[{\n  name: std.trim(' a '),\n}]";
   if (has_rsjsonnet()) {
     EXPECT_EQ(value_of(code), R"([{"name":"a"}])");
@@ -339,7 +339,7 @@ TEST(UnsupportedFunction, IsNamedWithTheBuildThatHasIt) {
               HasSubstr("e.jsonnet:1:1: std.round is not in this build's evaluator"));
 }
 
-TEST(UnsupportedFunction, IsNamedByAnotherNameOfTheLibrary) {
+TEST(UnsupportedFunction, ItIsRecognisedUnderALocalNameOfStd) {
   const std::string code = "local a = 1, s = std; [s.trim(' a '), s['trim']('b')]";
   if (has_rsjsonnet()) {
     EXPECT_EQ(value_of(code), R"(["a","b"])");
@@ -352,12 +352,12 @@ TEST(UnsupportedFunction, IsNamedByAnotherNameOfTheLibrary) {
               HasSubstr("e.jsonnet:1:26: field does not exist: trim\n"));
 }
 
-TEST(UnsupportedFunction, IsNoneOfTheFilesOwnFields) {
+TEST(UnsupportedFunction, FieldsOfOtherObjectsAreNotConfusedWithIt) {
   EXPECT_THAT(shown("local o = {}; [o.trim]"), HasSubstr("e.jsonnet:1:16: field does not exist: trim\n"));
   EXPECT_THAT(shown("[std.tirm(' a')]"), HasSubstr("e.jsonnet:1:2: field does not exist: tirm\n"));
 }
 
-TEST(UnsupportedFunction, MayBeCalledByAnImportedFile) {
+TEST(UnsupportedFunction, AnImportedFileMayCallIt) {
   const Scratch scratch;
   scratch.write("l.libsonnet", "{ f(x)::\n    std.sum(x) }");
   const Evaluation evaluation =
@@ -370,7 +370,7 @@ TEST(UnsupportedFunction, MayBeCalledByAnImportedFile) {
               HasSubstr("\nl.libsonnet:2:5: std.sum is not in this build's evaluator, "));
 }
 
-TEST(UnsupportedSyntax, IsNamedWithTheBuildThatHasIt) {
+TEST(UnsupportedSyntax, TheErrorNamesTheBuildThatHasIt) {
   const Scratch scratch;
   scratch.write("bytes", std::string("\0\xff", 2));
   const auto of = [&](const std::string& code) {

@@ -11,7 +11,7 @@ std::string put(const std::string& source) {
   return put_identifier(source, RunId("r1"));
 }
 
-TEST(PutIdentifier, ReplacesEitherQuoteAnySpacingAnyName) {
+TEST(PutIdentifier, AcceptsEitherQuoteAnySpacingAndAnyName) {
   EXPECT_EQ(put("local uuid = \"UUID\";"), "local uuid = \"r1\";");
   EXPECT_EQ(put("local uuid='UUID';"), "local uuid='r1';");
   EXPECT_EQ(put("local\n\t_Run2\n=\r\n \"UUID\" \n;"), "local\n\t_Run2\n=\r\n \"r1\" \n;");
@@ -30,7 +30,7 @@ TEST(PutIdentifier, ReplacesInAListOfBinds) {
   EXPECT_EQ(put("{ a: u, local u = 'UUID' }"), "{ a: u, local u = 'r1' }");
 }
 
-TEST(PutIdentifier, LeavesAllElseAsItIs) {
+TEST(PutIdentifier, LeavesOtherTextUnchanged) {
   for (const std::string source : {
            "",
            "UUID",
@@ -68,13 +68,13 @@ TEST(PutIdentifier, LeavesAllElseAsItIs) {
   }
 }
 
-TEST(PutIdentifier, GoesOnAfterStringsAndComments) {
+TEST(PutIdentifier, ContinuesAfterStringsAndComments) {
   EXPECT_EQ(put("local t = |||\n  a\n|||; local u = 'UUID';"), "local t = |||\n  a\n|||; local u = 'r1';");
   EXPECT_EQ(put("local t = @'a\\', u = 'UUID';"), "local t = @'a\\', u = 'r1';");
   EXPECT_EQ(put("local t = 'a\\\\'; local u = 'UUID';"), "local t = 'a\\\\'; local u = 'r1';");
 }
 
-TEST(PutIdentifier, TakesAHundredThousandOfThem) {
+TEST(PutIdentifier, ReplacesAHundredThousandIdentifiers) {
   std::string source;
   std::string wanted;
   for (int i = 0; i < 100000; ++i) {

@@ -1,4 +1,4 @@
-// The embedded combu.libsonnet, used as an experiment's file uses it.
+// The embedded combu.libsonnet, used as an experiment file uses it.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ std::string value_with(const std::string& code) {
   return value_of("local combu = import 'combu.libsonnet';\n" + code);
 }
 
-TEST(Grid, IsTheProductWithTheLastFieldFastest) {
+TEST(Grid, TheLastFieldVariesFastest) {
   EXPECT_EQ(
       value_with("combu.grid({ b: ['x', 'y'], a: [1, 2, 3] })"),
       R"([{"a":1,"b":"x"},{"a":1,"b":"y"},{"a":2,"b":"x"},{"a":2,"b":"y"},{"a":3,"b":"x"},{"a":3,"b":"y"}])");
@@ -32,7 +32,7 @@ TEST(Grid, HasEachPointOnce) {
             "true");
 }
 
-TEST(Sample, IsTheSameForTheSameSeedForEver) {
+TEST(Sample, ASeedAlwaysGivesTheSameSample) {
   EXPECT_EQ(value_with("combu.sample(3, { opt: ['sgd', 'adam'], layers: { min: 1, max: 8, int: true },\n"
                        "  p: { min: 0, max: 0.5 } }, 1) == [\n"
                        "  { layers: 1, opt: 'adam', p: 0.39340771175920963 },\n"
@@ -44,7 +44,7 @@ TEST(Sample, IsTheSameForTheSameSeedForEver) {
             "true");
 }
 
-TEST(Sample, OfOneFieldDependsOnNothingElse) {
+TEST(Sample, ValuesOfAFieldDependOnNoOtherField) {
   EXPECT_EQ(value_with("local a = { min: 0, max: 1 };\n"
                        "local alone = [p.a for p in combu.sample(20, { a: a }, 7)];\n"
                        "local more = [p.a for p in combu.sample(30, { a: a, b: a, '0': [1, 2] }, 7)];\n"
@@ -92,8 +92,9 @@ TEST(Shuffle, IsAPermutationFixedByItsSeed) {
             R"([[],[{"a":1},{"a":1}]])");
 }
 
-TEST(Shuffle, GivesEachPlaceItsShare) {
-  // Of 600 seeds about 200 put each of three values first; 60 away would be more than 5 standard deviations.
+TEST(Shuffle, EachPositionIsEquallyLikely) {
+  // With 600 seeds, each of the three values should come first about 200 times. A difference of 60 is more
+  // than 5 standard deviations.
   EXPECT_EQ(value_with("local firsts = [combu.shuffle([0, 1, 2], seed)[0] for seed in std.range(1, 600)];\n"
                        "[std.abs(std.count(firsts, v) - 200) < 60 for v in [0, 1, 2]]"),
             "[true,true,true]");
@@ -115,7 +116,7 @@ TEST(Folds, LeaveEachPartOutOnce) {
       R"([{"fold":0,"test":0,"train":[1,2]},{"fold":1,"test":1,"train":[0,2]},{"fold":2,"test":2,"train":[0,1]}])");
 }
 
-TEST(Library, TakesTenThousandWithoutTheStackItsOwnRecursionWouldNeed) {
+TEST(Library, TenThousandValuesNeedNoDeepStack) {
   EXPECT_EQ(value_with("std.length(combu.grid({ a: std.range(1, 100), b: std.range(1, 100) }))"), "10000");
   EXPECT_EQ(value_with("local s = combu.shuffle(std.range(1, 10000), 1);\n"
                        "std.foldl(function(sum, value) sum + value, s, 0)"),
@@ -126,7 +127,7 @@ TEST(Library, TakesTenThousandWithoutTheStackItsOwnRecursionWouldNeed) {
   EXPECT_EQ(value_with("std.length(combu.chunk(std.range(1, 10000), 5000)[4999])"), "2");
 }
 
-TEST(Library, RefusesWrongArgumentsAtTheCallersLine) {
+TEST(Library, WrongArgumentsAreErrorsAtTheCallersLine) {
   const auto refused = [](const std::string& call, const std::string& why) {
     EXPECT_THAT(value_with("\n[" + call + "]"), AllOf(HasSubstr("e.jsonnet:3:2: combu."), HasSubstr(why)))
         << call;

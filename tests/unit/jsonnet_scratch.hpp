@@ -1,5 +1,5 @@
 #pragma once
-// A folder for a test's files, and short ways to evaluate them.
+// A temporary folder for a test's files, and functions that evaluate them.
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -28,7 +28,7 @@ class Scratch {
 
   [[nodiscard]] std::string path(const std::string& name) const { return path_ + "/" + name; }
 
-  // NOLINTNEXTLINE(modernize-use-nodiscard): its effect is enough
+  // NOLINTNEXTLINE(modernize-use-nodiscard): callers may ignore the path
   std::string write(const std::string& name, const std::string& text) const {
     std::string file = path(name);
     std::filesystem::create_directories(std::filesystem::path(file).parent_path());
@@ -53,7 +53,7 @@ inline Evaluation evaluation_of(const std::string& file) {
   return evaluation;
 }
 
-// The JSON without its white space outside of strings.
+// Returns the JSON without white space outside of strings.
 inline std::string compact(const std::string& json) {
   std::string result;
   bool quoted = false;

@@ -53,7 +53,7 @@ std::string repeated(const std::string& text, int times) {
   return result;
 }
 
-// Puts a file in the place of a standard stream for as long as it lives.
+// Replaces a standard stream with a file while this object exists.
 class Redirected {
  public:
   Redirected(int stream, const std::string& file, int flags) : stream_(stream), saved_(::dup(stream)) {
@@ -83,7 +83,7 @@ class JsonnetPath {
 };
 // NOLINTEND(concurrency-mt-unsafe)
 
-TEST(Evaluate, GivesTheJsonAndTheSourceAsItWas) {
+TEST(Evaluate, ReturnsTheJsonAndTheOriginalSource) {
   const Scratch scratch;
   const std::string source =
       "local uuid = \"UUID\";\n[{ name: 'a-' + uuid, run: std.extVar('combu.run') }]\n";
@@ -92,7 +92,7 @@ TEST(Evaluate, GivesTheJsonAndTheSourceAsItWas) {
   EXPECT_EQ(evaluated.source, source);
 }
 
-TEST(Evaluate, GivesTheImportsAndNoticesWhenTheyChange) {
+TEST(Evaluate, ReturnsTheImportsAndDetectsTheirChanges) {
   const Scratch scratch;
   const std::string text = scratch.write("text", "abc");
   const std::string library = scratch.write("lib.libsonnet", "{ a: importstr 'text' }");
@@ -118,7 +118,7 @@ TEST(Evaluate, GivesTheImportsAndNoticesWhenTheyChange) {
   EXPECT_FALSE(is_same());
 }
 
-TEST(Evaluate, TakesVariablesAndArguments) {
+TEST(Evaluate, PassesVariablesAndArguments) {
   const Scratch scratch;
   Evaluation evaluation = evaluation_of(scratch.write(
       "e.jsonnet", "function(n, list) { n: n, list: list, v: std.extVar('v'), c: std.extVar('c') }"));
@@ -131,7 +131,7 @@ TEST(Evaluate, TakesVariablesAndArguments) {
 
 TEST(Evaluate, ReadsStandardInputToItsEnd) {
   const Scratch scratch;
-  // More than a pipe or a buffer holds at once.
+  // More than the capacity of a pipe or a buffer.
   const Redirected input(STDIN_FILENO,
                          scratch.write("e.jsonnet", repeated("# a comment\n", 20000) + "{ a: 1 }"), O_RDONLY);
   EXPECT_EQ(value_of(evaluation_of("-")), R"({"a":1})");
@@ -143,7 +143,7 @@ TEST(Evaluate, NamesStandardInputInErrors) {
   EXPECT_EQ(refusal_of(evaluation_of("-")).subject(), "<stdin>:1:6");
 }
 
-TEST(Evaluate, GivesLargeResultsWhole) {
+TEST(Evaluate, ReturnsLargeResultsCompletely) {
   const std::string json = value_of("local x = std.repeat('x', 1000); [x for i in std.range(1, 5000)]");
   EXPECT_EQ(json.size(), 5000U * 1003 + 1);
   EXPECT_EQ(json.back(), ']');
@@ -165,7 +165,7 @@ TEST(Evaluate, LeavesNoDescriptorAndNoChildBehind) {
   EXPECT_FALSE(has_children());
 }
 
-TEST(Evaluate, TellsOnceThatItIsSlow) {
+TEST(Evaluate, CallsSlowOnce) {
   const Scratch scratch;
   int told = 0;
   const auto began = std::chrono::steady_clock::now();
@@ -181,7 +181,7 @@ TEST(Evaluate, TellsOnceThatItIsSlow) {
   EXPECT_EQ(told, 1);
 }
 
-TEST(Evaluate, EndsItsChildWhenTheTellingFails) {
+TEST(Evaluate, KillsTheChildIfSlowThrows) {
   const Scratch scratch;
   const Evaluation evaluation = evaluation_of(scratch.write("endless.jsonnet", k_endless));
   EXPECT_THROW((void)evaluate(evaluation, [] { throw std::runtime_error("no terminal"); }),
@@ -189,7 +189,7 @@ TEST(Evaluate, EndsItsChildWhenTheTellingFails) {
   EXPECT_FALSE(has_children());
 }
 
-TEST(Child, HasNoTimeThatAnEarlierOneHasTaken) {
+TEST(Child, ASecondChildGetsOnlyTheRemainingTime) {
   const ChildLimits limits{Bytes{std::int64_t{1} << 30U}, timestamp_after(Seconds(0.05))};
   const auto end_of = [&](const ChildWork& work) {
     return run_in_child(limits, Traces::dropped, work, {}).kind;
@@ -237,7 +237,7 @@ TEST(Import, FindsTheEmbeddedLibraryLastOfAll) {
   EXPECT_EQ(value_of(evaluation), "false");
 }
 
-TEST(Import, OfWhatIsNotThereSaysWhereItWasLookedFor) {
+TEST(Import, AnAbsentFileIsReportedWithTheSearchedFolders) {
   const Scratch scratch;
   Evaluation evaluation = evaluation_of(scratch.write("e.jsonnet", "{\n  a: import 'no.libsonnet',\n}"));
   evaluation.import_dirs = {"/one", "/two"};
@@ -249,7 +249,7 @@ TEST(Import, OfWhatIsNotThereSaysWhereItWasLookedFor) {
                          ", /two, /one; -J or JSONNET_PATH add folders\n"));
 }
 
-TEST(Import, OfWhatCannotBeReadIsRefusedByName) {
+TEST(Import, AnUnreadableFileIsReportedByName) {
   const Scratch scratch;
   scratch.write("folder/file", "");
   scratch.write("nul.txt", std::string("a\0b", 3));
@@ -267,7 +267,7 @@ TEST(Import, OfWhatCannotBeReadIsRefusedByName) {
   EXPECT_THAT(refusal("import 'loop'"), HasSubstr("loop: cannot be read: Too many levels of symbolic links"));
 }
 
-TEST(Import, OfAPipeOrADeviceIsRefusedAndOpensNeither) {
+TEST(Import, APipeOrDeviceIsRefusedWithoutOpeningIt) {
   const Scratch scratch;
   ASSERT_EQ(::mkfifo(scratch.path("pipe").c_str(), 0600), 0);
   for (const std::string& path :
@@ -280,7 +280,7 @@ TEST(Import, OfAPipeOrADeviceIsRefusedAndOpensNeither) {
   }
 }
 
-TEST(BadFile, ThatIsAPipeIsReadToItsEnd) {
+TEST(BadFile, APipeIsReadToItsEnd) {
   const Scratch scratch;
   const std::string pipe = scratch.path("pipe");
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
@@ -294,21 +294,21 @@ TEST(BadFile, ThatIsAPipeIsReadToItsEnd) {
   EXPECT_FALSE(is_unchanged(pipe, "[1]", {}));
 }
 
-TEST(Import, OfItselfWithoutEndIsAPlainError) {
+TEST(Import, AFileThatImportsItselfForeverIsAnError) {
   const Scratch scratch;
   const Evaluation evaluation = evaluation_of(scratch.write("e.jsonnet", "(import 'e.jsonnet') + 1"));
   EXPECT_THAT(value_of(evaluation), StartsWith("error: "));
 }
 
-// ---- What is wrong with a file
+// ---- Faulty files
 
-TEST(BadFile, ThatIsNotThereIsNotFound) {
+TEST(BadFile, AnAbsentFileIsNotFound) {
   const Error error = refusal_of(evaluation_of("/no/such/experiment.jsonnet"));
   EXPECT_EQ(error.kind(), ErrorKind::not_found);
   EXPECT_EQ(error.subject(), "/no/such/experiment.jsonnet");
 }
 
-TEST(BadFile, ThatIsAFolderOrEmptyIsNamed) {
+TEST(BadFile, AFolderOrAnEmptyFileIsReported) {
   const Scratch scratch;
   EXPECT_EQ(value_of(evaluation_of(scratch.path("."))),
             "error: " + scratch.path(".") + ": is a folder, not a file");
@@ -320,7 +320,7 @@ TEST(BadFile, ThatIsAFolderOrEmptyIsNamed) {
   EXPECT_THAT(value_of("// only a comment\n"), HasSubstr("e.jsonnet:2:1: unexpected end of file"));
 }
 
-TEST(BadFile, ThatIsNoTextIsRefusedWithThePlace) {
+TEST(BadFile, TextThatIsNotUtf8IsReportedWithItsPlace) {
   const Scratch scratch;
   const std::string nul = scratch.write("nul.jsonnet", std::string("[\n 1,\0 2]", 9));
   EXPECT_EQ(refusal_of(evaluation_of(nul)).subject(), nul + ":2:4");
@@ -334,7 +334,7 @@ TEST(BadFile, ThatIsNoTextIsRefusedWithThePlace) {
   EXPECT_EQ(value_of("'é€😀'"), "\"é€😀\"");
 }
 
-TEST(BadFile, WithAWrongSyntaxNamesLineAndColumn) {
+TEST(BadFile, ASyntaxErrorNamesLineAndColumn) {
   const Scratch scratch;
   const std::string file = scratch.write("e.jsonnet", "[\n  { name: 'a' image: 'b' },\n]");
   const Error error = refusal_of(evaluation_of(file));
@@ -346,7 +346,7 @@ TEST(BadFile, WithAWrongSyntaxNamesLineAndColumn) {
             "                  ^");
 }
 
-TEST(BadFile, ThatFailsAtRunTimeNamesThePlace) {
+TEST(BadFile, ARunTimeErrorNamesLineAndColumn) {
   const Scratch scratch;
   const std::string file = scratch.write("e.jsonnet",
                                          "local trial(i) = {\n"
@@ -358,7 +358,7 @@ TEST(BadFile, ThatFailsAtRunTimeNamesThePlace) {
   EXPECT_THAT(error.message(), StartsWith("no more\n"));
 }
 
-TEST(BadFile, WhoseMistakeLiesInACallShowsTheCallers) {
+TEST(BadFile, AnErrorInACallShowsTheCallers) {
   const Scratch scratch;
   const std::string file = scratch.write("e.jsonnet",
                                          "local half(x) = x / 0;\n"
@@ -374,13 +374,13 @@ TEST(BadFile, WhoseMistakeLiesInACallShowsTheCallers) {
                 file + ":2:18: local both(x) = [half(x), 1];\n  in all[0]");
 }
 
-TEST(BadFile, WithARecursionWithoutEndIsShownShortly) {
+TEST(BadFile, AnEndlessRecursionGivesAShortError) {
   const std::string text = value_of("local f(x) = 1 + f(x + 1);\n\n[f(0)]");
   EXPECT_THAT(text, HasSubstr("e.jsonnet:1:18: max stack frames exceeded"));
   EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 11);
 }
 
-TEST(BadFile, KeepsTheColumnsOfALineWithTheIdentifier) {
+TEST(BadFile, ColumnsAreCorrectInALineWithTheIdentifier) {
   const Scratch scratch;
   const auto subject = [&](const std::string& code, const std::string& run = "0123456789ab") {
     Evaluation evaluation = evaluation_of(scratch.write("e.jsonnet", code));
@@ -397,8 +397,8 @@ TEST(BadFile, KeepsTheColumnsOfALineWithTheIdentifier) {
   EXPECT_EQ(subject("local u = 'UUID'; error 'a'"), "1:19");
 }
 
-TEST(BadFile, WhoseResultIsNotTextSaysSo) {
-  // One evaluator refuses to make such a character, the other one makes bytes that are none.
+TEST(BadFile, AResultThatIsNotUtf8IsReported) {
+  // One evaluator refuses to create such a character. The other one creates bytes that are not UTF-8.
   EXPECT_THAT(
       value_of("[{ name: 'é', cmd: 'a' + std.char(55296) }]"),
       AnyOf(
@@ -407,16 +407,16 @@ TEST(BadFile, WhoseResultIsNotTextSaysSo) {
   EXPECT_EQ(value_of("std.char(0) + 'a'"), R"("\u0000a")");
 }
 
-TEST(BadFile, WhoseResultIsAFunctionIsAnError) {
+TEST(BadFile, AFunctionAsResultIsAnError) {
   EXPECT_THAT(value_of("{ f: function(x) x }"), HasSubstr("couldn't manifest function"));
   EXPECT_THAT(value_of("function(x) x"), HasSubstr("function parameter x not bound"));
   EXPECT_THAT(value_of("std.extVar('nothing')"),
               HasSubstr("e.jsonnet:1:1: undefined external variable: nothing"));
 }
 
-// ---- Inputs on which the evaluator itself would die
+// ---- Inputs that would crash or block the evaluator
 
-TEST(Limit, OnTimeEndsAnEndlessRecursion) {
+TEST(Limit, TheTimeLimitEndsAnEndlessRecursion) {
   const Scratch scratch;
   Evaluation evaluation = evaluation_of(scratch.write("e.jsonnet", k_endless));
   evaluation.time_max = Seconds(0.3);
@@ -426,7 +426,7 @@ TEST(Limit, OnTimeEndsAnEndlessRecursion) {
   EXPECT_THAT(error.message(), AllOf(HasSubstr("limit of 300 ms"), HasSubstr("--evaluate-time")));
 }
 
-TEST(Limit, OnMemoryEndsAGrowingArray) {
+TEST(Limit, TheMemoryLimitEndsAGrowingArray) {
   const Scratch scratch;
   Evaluation evaluation =
       evaluation_of(scratch.write("e.jsonnet", "local grow(a) = grow(a + a) tailstrict; grow([1, 2])"));
@@ -437,7 +437,7 @@ TEST(Limit, OnMemoryEndsAGrowingArray) {
   EXPECT_THAT(error.message(), AllOf(HasSubstr("96 MiB of memory"), HasSubstr("--evaluate-memory")));
 }
 
-TEST(Limit, OnMemoryEndsAGrowingText) {
+TEST(Limit, TheMemoryLimitEndsAGrowingText) {
   const Scratch scratch;
   Evaluation evaluation =
       evaluation_of(scratch.write("e.jsonnet", "local grow(a) = grow(a + a) tailstrict; grow('ab')"));
@@ -445,7 +445,7 @@ TEST(Limit, OnMemoryEndsAGrowingText) {
   EXPECT_THAT(value_of(evaluation), HasSubstr("96 MiB of memory"));
 }
 
-TEST(Limit, OnMemoryIsOnTheResultToo) {
+TEST(Limit, TheMemoryLimitAppliesToTheResult) {
   const Scratch scratch;
   Evaluation evaluation = evaluation_of(scratch.write("e.jsonnet", "std.repeat('x', 33 * 1024 * 1024)"));
   evaluation.memory_max = Bytes{256LL << 20};
@@ -453,11 +453,11 @@ TEST(Limit, OnMemoryIsOnTheResultToo) {
   if (evaluator().starts_with("rsjsonnet")) {
     EXPECT_THAT(told, AllOf(HasSubstr("its result is 33"), HasSubstr("more than 32 MiB")));
   } else {
-    EXPECT_THAT(told, HasSubstr("needs more than 256 MiB of memory"));  // by then
+    EXPECT_THAT(told, HasSubstr("needs more than 256 MiB of memory"));  // libjsonnet fails earlier
   }
 }
 
-TEST(Limit, OnMemoryLeavesTheCallersOwnLimitsAlone) {
+TEST(Limit, TheCallersOwnLimitsStay) {
   rlimit before{};
   rlimit after{};
   ::getrlimit(RLIMIT_AS, &before);
@@ -466,9 +466,8 @@ TEST(Limit, OnMemoryLeavesTheCallersOwnLimitsAlone) {
   EXPECT_EQ(before.rlim_cur, after.rlim_cur);
 }
 
-// Either answer will do, a value or a plain error: what must not be is a crash of the caller, or a wait
-// without an end.
-TEST(Limit, OnNestingIsFarOffOrAPlainError) {
+// A value and an error are both acceptable. The caller must not crash or wait forever.
+TEST(Limit, DeepNestingWorksOrIsAnError) {
   const Scratch scratch;
   Evaluation evaluation =
       evaluation_of(scratch.write("e.jsonnet", repeated("[", 10000) + repeated("]", 10000)));
@@ -477,17 +476,17 @@ TEST(Limit, OnNestingIsFarOffOrAPlainError) {
               AnyOf(StartsWith("[[[[["), HasSubstr("max stack frames"), HasSubstr("nested too deeply")));
 }
 
-TEST(Limit, OnNestingTurnsACrashIntoAPlainError) {
+TEST(Limit, ACrashByDeepNestingIsAnError) {
   const Scratch scratch;
   Evaluation evaluation = evaluation_of(scratch.write("e.jsonnet", repeated("[", 200000)));
-  evaluation.memory_max = Bytes{80LL << 20};  // what the stack may grow by, too
+  evaluation.memory_max = Bytes{80LL << 20};  // also limits the growth of the stack
   const Error error = refusal_of(evaluation);
   EXPECT_EQ(error.kind(), ErrorKind::invalid);
   EXPECT_EQ(error.subject(), evaluation.file);
   EXPECT_THAT(error.message(), AnyOf(HasSubstr("nested too deeply"), HasSubstr("80 MiB of memory")));
 }
 
-TEST(Limit, OnTermsIsFarOffOrAPlainError) {
+TEST(Limit, AMillionTermsWorkOrAreAnError) {
   const Scratch scratch;
   Evaluation evaluation = evaluation_of(scratch.write("e.jsonnet", repeated("1+", 999999) + "1"));
   evaluation.time_max = Seconds(10);
@@ -495,11 +494,11 @@ TEST(Limit, OnTermsIsFarOffOrAPlainError) {
                                           HasSubstr("of memory"), HasSubstr("limit of")));
 }
 
-// ---- What an evaluator says before it gives up
+// ---- Evaluators that give up
 
-TEST(GivingUp, IsNoWantOfMemoryAndIsToldOnce) {
+TEST(GivingUp, AnAbortIsReportedOnceAndNotAsLackOfMemory) {
   const Scratch scratch;
-  if (evaluator().starts_with("rsjsonnet")) {  // it is not known to
+  if (evaluator().starts_with("rsjsonnet")) {  // rsjsonnet is not known to give up
     const Error error = refusal_of(evaluation_of(scratch.write("e.jsonnet", "std.parseJson('1e999')")));
     EXPECT_EQ(error.subject(), scratch.path("e.jsonnet") + ":1:1");
     EXPECT_THAT(error.message(), Not(HasSubstr("gave up")));
@@ -528,7 +527,7 @@ TEST(GivingUp, IsNoWantOfMemoryAndIsToldOnce) {
   EXPECT_EQ(scratch.read("errors"), "");
 }
 
-TEST(GivingUp, ForWantOfMemoryIsToldAsThat) {
+TEST(GivingUp, AnAbortForLackOfMemoryIsReportedAsSuch) {
   const Scratch scratch;
   scratch.write("large.yml", repeated("- xxxxxxxx\n", 1000000));
   Evaluation evaluation =
@@ -539,7 +538,7 @@ TEST(GivingUp, ForWantOfMemoryIsToldAsThat) {
               HasSubstr("needs more than " + std::to_string(megabytes) + " MiB of memory"));
 }
 
-TEST(Trace, IsShownOnceAndWhole) {
+TEST(Trace, ATraceIsShownOnceAndCompletely) {
   const Scratch scratch;
   const Redirected errors(STDERR_FILENO, scratch.path("errors"), O_WRONLY | O_CREAT | O_TRUNC);
   const std::string file = scratch.write(
@@ -551,12 +550,12 @@ TEST(Trace, IsShownOnceAndWhole) {
   EXPECT_EQ(shown, "TRACE:  one\nmore\nTRACE:  last\nof all\n");
 }
 
-TEST(Trace, OfAnEvaluationThatIsEndedIsShown) {
+TEST(Trace, TracesOfAStoppedEvaluationAreShown) {
   const Scratch scratch;
   const Redirected errors(STDERR_FILENO, scratch.path("errors"), O_WRONLY | O_CREAT | O_TRUNC);
   Evaluation evaluation =
       evaluation_of(scratch.write("e.jsonnet", "std.trace('at\nfirst', 1) + " + std::string(k_endless)));
-  // The first limit may be over before the evaluation begins.
+  // The first limit may pass before the evaluation begins.
   for (Seconds limit(0.5); scratch.read("errors").empty() && limit < Seconds(60); limit *= 4) {
     evaluation.time_max = limit;
     EXPECT_THAT(refusal_of(evaluation).message(), HasSubstr("limit of " + to_string(limit)));
@@ -564,7 +563,7 @@ TEST(Trace, OfAnEvaluationThatIsEndedIsShown) {
   EXPECT_THAT(scratch.read("errors"), AllOf(StartsWith("TRACE: "), EndsWith("at\nfirst\n")));
 }
 
-TEST(Trace, ThatIsLargeIsShownWhole) {
+TEST(Trace, ALargeTraceIsShownCompletely) {
   const Scratch scratch;
   const Redirected errors(STDERR_FILENO, scratch.path("errors"), O_WRONLY | O_CREAT | O_TRUNC);
   EXPECT_EQ(
@@ -575,8 +574,8 @@ TEST(Trace, ThatIsLargeIsShownWhole) {
   EXPECT_EQ(std::count(shown.begin(), shown.end(), '#'), 90000);
 }
 
-// A screen that stands still: nobody reads what is shown.
-TEST(Trace, ThatNobodyReadsDoesNotHoldUpTheLimits) {
+// Standard error is a pipe that nobody reads, which acts like a stopped terminal.
+TEST(Trace, AnUnreadTraceDoesNotDelayTheLimits) {
   const Scratch scratch;
   std::array<int, 2> ends{};
   ASSERT_EQ(::pipe(ends.data()), 0);
@@ -601,21 +600,21 @@ sigset_t only(int number) {
   return set;
 }
 
-TEST(Interrupt, EndsBothWhenTheCallerHoldsTheSignal) {
+TEST(Interrupt, ABlockedSignalEndsTheChildAndStaysPending) {
   const Scratch scratch;
   const Evaluation evaluation = evaluation_of(scratch.write("e.jsonnet", k_endless));
   const sigset_t held = only(SIGINT);
   ASSERT_EQ(::pthread_sigmask(SIG_BLOCK, &held, nullptr), 0);
   try {
-    // After a second, when the evaluation is surely under way, as kill(1) would send it to this process
-    // alone.
+    // evaluate() calls this after one second, when the evaluation has surely begun. The signal reaches only
+    // this process, as from kill(1).
     (void)evaluate(evaluation, [] { ::kill(::getpid(), SIGINT); });
     ADD_FAILURE() << "an endless evaluation ended";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::cancelled);
     EXPECT_EQ(error.subject(), evaluation.file);
   }
-  // The caller still finds its signal.
+  // The signal is still pending for the caller.
   int taken = 0;
   ASSERT_EQ(::sigwait(&held, &taken), 0);
   EXPECT_EQ(taken, SIGINT);
@@ -623,8 +622,8 @@ TEST(Interrupt, EndsBothWhenTheCallerHoldsTheSignal) {
   EXPECT_FALSE(has_children());
 }
 
-// A terminal's Ctrl-C reaches the child too, whatever its parent does with it.
-TEST(Interrupt, OfTheWholeGroupIsACancellation) {
+// A terminal's Ctrl-C reaches the child too, even if the parent handles the signal.
+TEST(Interrupt, ASignalToTheProcessGroupCancelsTheEvaluation) {
   const Scratch scratch;
   const Evaluation evaluation = evaluation_of(scratch.write("e.jsonnet", k_endless));
   const pid_t group = ::fork();
@@ -644,10 +643,10 @@ TEST(Interrupt, OfTheWholeGroupIsACancellation) {
   EXPECT_EQ(status, 0);
 }
 
-TEST(Interrupt, ThatKillsTheCallerEndsTheChild) {
+TEST(Interrupt, KillingTheCallerEndsTheChild) {
   const Scratch scratch;
   const Evaluation evaluation = evaluation_of(scratch.write("e.jsonnet", k_endless));
-  // The evaluator's child inherits the pipe's writing end and closes it by ending only.
+  // The child inherits the writing end of the pipe and closes it only by ending.
   std::array<int, 2> ends{};
   ASSERT_EQ(::pipe(ends.data()), 0);
   const pid_t caller = ::fork();
@@ -669,11 +668,11 @@ TEST(Interrupt, ThatKillsTheCallerEndsTheChild) {
   EXPECT_TRUE(WIFSIGNALED(status));
 }
 
-TEST(Interrupt, OfAnotherKindDoesNotDisturb) {
+TEST(Interrupt, OtherSignalsDoNotDisturb) {
   const Scratch scratch;
   struct sigaction action {};
   struct sigaction before {};
-  action.sa_handler = [](int) {};  // without SA_RESTART: each signal makes a blocking call give EINTR
+  action.sa_handler = [](int) {};  // without SA_RESTART, each signal interrupts a blocking call
   ASSERT_EQ(::sigaction(SIGALRM, &action, &before), 0);
   constexpr itimerval k_each_millisecond{{0, 1000}, {0, 1000}};
   constexpr itimerval k_never{};

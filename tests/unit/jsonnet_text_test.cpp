@@ -1,4 +1,4 @@
-// How values become text: the same by either evaluator.
+// The text of values. Both evaluators must give the same text.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -29,7 +29,7 @@ struct Case {
   std::string expected;
 };
 
-// All of them in one evaluation.
+// Checks all cases in one evaluation.
 void expect_all(const std::vector<Case>& cases) {
   std::string code = "[\n";
   for (const Case& one : cases) code += one.code + ",\n";
@@ -55,12 +55,12 @@ std::string by_c(std::string directive, long long value) {
   return text.data();
 }
 
-// Enough digits for any double, in a form that Jsonnet's parsers read.
+// Returns enough digits for any double, in a form that Jsonnet's parsers read.
 std::string code_of(double value) {
   return fmt::format("{:.17g}", value);
 }
 
-TEST(NumberTest, IsTheFewestDigitsThatAreReadAsTheSameAgain) {
+TEST(NumberTest, ANumberHasTheFewestDigitsThatIdentifyIt) {
   const std::vector<std::pair<double, std::string>> numbers{
       {0, "0"},
       {-0.0, "-0"},
@@ -102,13 +102,13 @@ TEST(NumberTest, IsTheFewestDigitsThatAreReadAsTheSameAgain) {
   expect_all(cases);
 }
 
-TEST(NumberTest, IsWrittenSoInTheResultToo) {
+TEST(NumberTest, NumbersInTheResultHaveTheSameText) {
   EXPECT_EQ(value_of("[0.1, -0, 1e17, 1e22, 1.5e-7, 1e5, 2.50]"),
             "[0.1,-0,100000000000000000,10000000000000000000000,0.00000015,100000,2.5]");
 }
 
-// The hash of one evaluator's is the other's: of quotes and escapes in all forms that the library has.
-TEST(TextTest, OfAllElseIsTheSameToo) {
+// The hash is the same with both evaluators. The values cover quotes and escapes in all forms of the library.
+TEST(TextTest, BothEvaluatorsGiveTheSameTextOfOtherValues) {
   EXPECT_EQ(value_of(R"(
 local all = [std.char(i) for i in std.range(1, 300)] + [std.char(i) for i in [8232, 8233, 65279, 65535, 128512]];
 local values = [all] + [
@@ -128,8 +128,8 @@ std.md5(std.toString(values)))"),
             R"("8da113e11ea501af21bfd4c7ace1d4ce")");
 }
 
-TEST(NumberTest, IsReadAsTheSameAgain) {
-  std::mt19937_64 random(6);  // NOLINT(cert-msc32-c,cert-msc51-cpp): the same ones each time
+TEST(NumberTest, TheTextParsesToTheSameNumber) {
+  std::mt19937_64 random(6);  // NOLINT(cert-msc32-c,cert-msc51-cpp): fixed seed
   for (int i = 0; i < 100'000; ++i) {
     const auto value = std::bit_cast<double>(random());
     if (!std::isfinite(value)) continue;
@@ -140,7 +140,7 @@ TEST(NumberTest, IsReadAsTheSameAgain) {
   }
 }
 
-// A directive of each of `flags`, `sizes` and `conversions`, and C's text for each of `values`.
+// Returns a case for each combination, with the text that C's printf gives.
 template <typename Value>
 std::vector<Case> cases_by_c(const std::vector<std::string>& flags, const std::vector<std::string>& sizes,
                              const std::string& conversions, const std::vector<Value>& values) {
@@ -159,9 +159,9 @@ std::vector<Case> cases_by_c(const std::vector<std::string>& flags, const std::v
   return cases;
 }
 
-// Of any size, and such of which two texts are as near.
-TEST(NumberTest, IsTheSameByEitherEvaluator) {
-  std::mt19937_64 random(7);  // NOLINT(cert-msc32-c,cert-msc51-cpp): the same ones each time
+// Numbers of any size, and numbers to which two shortest texts are equally near.
+TEST(NumberTest, BothEvaluatorsGiveTheSameText) {
+  std::mt19937_64 random(7);  // NOLINT(cert-msc32-c,cert-msc51-cpp): fixed seed
   std::vector<Case> cases;
   for (int i = 0; i < 5000; ++i) {
     const double halves = std::ldexp(static_cast<double>(random() >> 11U), -static_cast<int>(random() % 12));
@@ -172,7 +172,7 @@ TEST(NumberTest, IsTheSameByEitherEvaluator) {
   expect_all(cases);
 }
 
-TEST(FormatTest, OfFractionsIsAsCsPrintf) {
+TEST(FormatTest, FractionsAreFormattedAsByPrintf) {
   expect_all(cases_by_c<double>(
       {"", "-", "0", "+", " ", "+0", " 0", "-+", "-0"}, {"", ".0", ".1", "12", "8.3", "20.15"}, "fFeE",
       {0,      1,         -1,     0.5,      1.5,    2.5,      -2.5,       0.25,
@@ -182,14 +182,14 @@ TEST(FormatTest, OfFractionsIsAsCsPrintf) {
        99.995, 9.9999995, -0.01,  0.049999, 1.005,  1e21,     2e-15,      4503599627370497.5}));
 }
 
-// Where no digit is lost to a 0 before the point, and rounding does not make the number longer.
-TEST(FormatTest, OfDigitsThatCountIsAsCsPrintf) {
+// Only cases in which a 0 before the point costs no digit and rounding does not lengthen the number.
+TEST(FormatTest, SignificantDigitsAreFormattedAsByPrintf) {
   expect_all(cases_by_c<double>(
       {"", "+", "-"}, {"", ".3", ".10", "14", "14.7"}, "gG",
       {0, 1, 0.5, 0.25, 100, 1e5, 1e6, 123456, 1234567, 1e-5, 1.5e-7, 1e300, -3.25, -1e-300, 31.25}));
 }
 
-TEST(FormatTest, OfWholeNumbersIsAsCsPrintf) {
+TEST(FormatTest, IntegersAreFormattedAsByPrintf) {
   const std::vector<long long> numbers{0, 1, 7, 8, 9, 255, 1000000, 4294967296, 9007199254740991};
   expect_all(cases_by_c<long long>({"", "-", "0", "-0"}, {"", "12"}, "diuoxX", numbers));
   expect_all(cases_by_c<long long>({"", "-"}, {".5", "12.5", ".20"}, "diuoxX", numbers));
@@ -198,9 +198,9 @@ TEST(FormatTest, OfWholeNumbersIsAsCsPrintf) {
   expect_all(cases_by_c<long long>({"#", "#-", "#0"}, {"", "12"}, "oxX", {1, 8, 255, 9007199254740991}));
 }
 
-TEST(FormatTest, IsJsonnetsWhereThatIsNotCs) {
+TEST(FormatTest, DifferencesFromPrintfFollowJsonnet) {
   expect_all({
-      // Of texts.
+      // Strings.
       {"'%s' % 'a'", "a"},
       {"'%s-%s' % ['a', 'b']", "a-b"},
       {"'%.1s' % 'abc'", "abc"},
@@ -217,20 +217,20 @@ TEST(FormatTest, IsJsonnetsWhereThatIsNotCs) {
       {R"('%s' % [["\"\\\n\u0001\t/\u2028"]])", "[\"\\\"\\\\\\n\\u0001\\t/\u2028\"]"},
       {R"("a\u0000%s" % "b\u0000")", std::string("a\0b\0", 4)},
       {R"('%s' % "[1, ]]{}\"")", "[1, ]]{}\""},
-      // Of the text itself.
+      // The format string itself.
       {"'' % []", ""},
       {"'%%' % []", "%"},
       {"'100%% %s' % 'a'", "100% a"},
       {"'%5%|%-5%|' % []", "    %|%    |"},
       {"'%ld %hd %Lf' % [1, 2, 3]", "1 2 3.000000"},
       {"'%*d|%-*d|%.*f|%*.*e' % [5, 1, 3, 2, 1, 0.25, 10, 1, 12345]", "    1|2  |0.2|   1.2e+04"},
-      // By name.
+      // Named fields.
       {"'%(a)s %(b)05.1f %(a)s' % { a: 'x', b: 2.25, c: error 'not asked for' }", "x 002.2 x"},
       {"'%(h)s%%' % { h:: 'hidden' }", "hidden%"},
       {"'%(two words)s' % { 'two words': 2 }", "2"},
       {"local o = { a: 1, b: $.a + 1 }; '%(b)d' % (o { a: 2 })", "3"},
       {"'%(a)s %(b)s' % [1, 2]", "1 2"},
-      // Whole numbers: cut towards 0, and a sign for them is not two's complement.
+      // Integers are cut towards 0. Octal and hexadecimal numbers have a sign instead of two's complement.
       {"'%d %d %d %d' % [3.99, -3.99, -0.5, -0]", "3 -3 0 0"},
       {"'%x %o %X' % [-255, -8, -0.1]", "-ff -10 0"},
       {"'%+x % x %+o' % [255, 255, 8]", "+ff  ff +10"},
@@ -243,14 +243,14 @@ TEST(FormatTest, IsJsonnetsWhereThatIsNotCs) {
       {"'%.0f' % 1152921504606846976", "1152921504606846976"},
       {"'%.1f %e' % [-0, -0]", "0.0 0.000000e+00"},
       {"'%#.0f %#.0e %#g' % [3, 3, 3]", "3. 3.e+00 3.00000"},
-      // The 0 before the point counts, and the exponent is that of the number before it is rounded.
+      // A 0 before the point counts as a digit. The exponent is that of the number before rounding.
       {"'%g %g %g' % [0.00012345, 0.0123456789, 0.1]", "0.00012 0.01235 0.1"},
       {"'%.3g %.0g %.1g' % [0.5555, 0.5, 25]", "0.56 0 2e+01"},
       {"'%g %.2g' % [999999.5, 99.9]", "1000000 100"},
   });
 }
 
-TEST(FormatTest, IsStdFormatAndStdModToo) {
+TEST(FormatTest, StdFormatAndStdModDoTheSame) {
   expect_all({
       {"std.format('%d-%s', [1, 'a'])", "1-a"},
       {"std.format(vals={ a: 0.25 }, str='%(a).1f')", "0.2"},
@@ -259,9 +259,9 @@ TEST(FormatTest, IsStdFormatAndStdModToo) {
   });
 }
 
-// Numbers of all sizes, and those halfway between two texts.
-TEST(FormatTest, IsTheSameByEitherEvaluator) {
-  std::mt19937_64 random(6);  // NOLINT(cert-msc32-c,cert-msc51-cpp): the same ones each time
+// Numbers of any size, and numbers halfway between two texts.
+TEST(FormatTest, BothEvaluatorsGiveTheSameText) {
+  std::mt19937_64 random(6);  // NOLINT(cert-msc32-c,cert-msc51-cpp): fixed seed
   const auto below = [&](unsigned limit) { return static_cast<unsigned>(random() % limit); };
   std::vector<Case> cases;
   for (int i = 0; i < 4000; ++i) {
@@ -298,9 +298,9 @@ TEST(FormatTest, IsTheSameByEitherEvaluator) {
   expect_all(cases);
 }
 
-// As a file may call it, by std.native.
-TEST(FormatTest, OfWhatIsNoJsonEnds) {
-  std::mt19937_64 random(6);  // NOLINT(cert-msc32-c,cert-msc51-cpp): the same ones each time
+// A file can pass any text through std.native.
+TEST(FormatTest, TextThatIsNotJsonDoesNotCrash) {
+  std::mt19937_64 random(6);  // NOLINT(cert-msc32-c,cert-msc51-cpp): fixed seed
   constexpr std::string_view k_letters = R"([]{},"\u%d*.(a)s10 -e)";
   std::size_t refused = 0;
   for (int i = 0; i < 100'000; ++i) {
@@ -318,12 +318,12 @@ TEST(FormatTest, OfWhatIsNoJsonEnds) {
   EXPECT_LT(refused, 100'000U);
 }
 
-TEST(FormatTest, OfWhatIsNotFiniteIsRefused) {
+TEST(FormatTest, InfiniteNumbersAreRefused) {
   for (const char* call : {R"(["%x", [inf]])", R"(["%f", [-inf]])"})
     EXPECT_THROW((void)format(call), Error) << call;
 }
 
-TEST(FormatTest, OfWhatDoesNotFitPointsAtTheLine) {
+TEST(FormatTest, ErrorsPointToTheLine) {
   const Scratch scratch;
   const std::vector<Case> cases{
       {"'%d' % 'x'", "'i' / 'd' formatting requires a number, got string"},
@@ -360,7 +360,7 @@ TEST(FormatTest, OfWhatDoesNotFitPointsAtTheLine) {
   }
 }
 
-TEST(FormatTest, IsOfImportedFilesTooAndLeavesTextsAlone) {
+TEST(FormatTest, ImportedFilesUseItAndImportedTextsStayUnchanged) {
   const Scratch scratch;
   const std::string text = "{\n  mod(a, b):: '%.1f' % 0.25,\n  format(str, vals)::\n    1,\n\n  last: 1 }";
   scratch.write("std.jsonnet", text);
@@ -374,7 +374,7 @@ TEST(FormatTest, IsOfImportedFilesTooAndLeavesTextsAlone) {
   EXPECT_EQ(values[2], "{ name(x):: '%.1f' % x }");
 }
 
-TEST(FormatTest, GoesWithAStdOfOnesOwn) {
+TEST(FormatTest, AFileMayRedefineStd) {
   EXPECT_EQ(value_of("local std = std_ + {}, std_ = { mod(a, b):: a }; 1"), "1");
   EXPECT_EQ(value_of("local f(std) = std + 1; [f(1), '%.1f' % 0.25]"), "[2,\"0.2\"]");
   EXPECT_EQ(value_of("local own = std + { twice(x):: x + x }; [own.twice(2), own.format('%.1f', 0.25)]"),
@@ -383,12 +383,12 @@ TEST(FormatTest, GoesWithAStdOfOnesOwn) {
             "[4,\"0.2\"]");
 }
 
-TEST(FormatTest, TakesNoTimeToSpeakOf) {
+TEST(FormatTest, FormattingIsFast) {
   const Scratch scratch;
   Evaluation evaluation = evaluation_of(scratch.write(
       "e.jsonnet",
       "std.makeArray(10000, function(i) { name: 'a-%s-%d' % ['a', i], cmd: 'c %d %s' % [i, 'b'] })"));
-  evaluation.time_max = Seconds(30);  // libjsonnet's own needs 150 s
+  evaluation.time_max = Seconds(30);  // libjsonnet's own std.format needs 150 s
   EXPECT_EQ(nlohmann::json::parse(evaluate(evaluation).json).at(9999).at("name"), "a-a-9999");
 }
 

@@ -43,7 +43,7 @@ Reading read(std::string_view json) {
   return read_experiment(json, caller_in("/lab"));
 }
 
-// The one trial of a file without errors.
+// Returns the only trial of a file without errors.
 Trial only_trial(std::string_view fields) {
   Reading reading = read(fmt::format(R"([{{"name": "solver", "image": "lab/solver", {}}}])", fields));
   for (const Error& error : reading.errors) ADD_FAILURE() << error.what();
@@ -79,13 +79,13 @@ TEST(SplitWords, SplitsAtBlanks) {
   EXPECT_THAT(split_words(" \n\t"), IsEmpty());
 }
 
-TEST(SplitWords, TakesQuotedTextAsItIs) {
+TEST(SplitWords, KeepsQuotedTextUnchanged) {
   EXPECT_EQ(split_words(R"(sh -c 'a "b" \c $D')"), (Words{"sh", "-c", R"(a "b" \c $D)"}));
   EXPECT_EQ(split_words(R"("a b"'c d'e)"), (Words{"a bc de"}));
   EXPECT_EQ(split_words(R"(a '' "" b)"), (Words{"a", "", "", "b"}));
 }
 
-TEST(SplitWords, HonoursBackslashesWhereAShellDoes) {
+TEST(SplitWords, TreatsBackslashesAsAShellDoes) {
   EXPECT_EQ(split_words(R"(a\ b \' \\)"), (Words{"a b", "'", "\\"}));
   EXPECT_EQ(split_words(R"("\" \\ \$ \` \n")"), (Words{R"(" \ $ ` \n)"}));
   EXPECT_EQ(split_words("a\\\nb \\\n c \"d\\\ne\""), (Words{"ab", "c", "de"}));
@@ -103,7 +103,7 @@ TEST(SplitWords, RefusesAnUnterminatedQuote) {
   }
 }
 
-TEST(FindShellSyntax, FindsWhatAShellWouldActOn) {
+TEST(FindShellSyntax, FindsSyntaxThatAShellWouldInterpret) {
   const std::vector<std::pair<std::string_view, std::string_view>> lines{
       {"make && make test", "&&"},
       {"a||b", "||"},
@@ -119,7 +119,7 @@ TEST(FindShellSyntax, FindsWhatAShellWouldActOn) {
   for (const auto& [line, syntax] : lines) EXPECT_EQ(find_shell_syntax(line), syntax) << line;
 }
 
-TEST(FindShellSyntax, PassesOverWhatAShellTakesAsText) {
+TEST(FindShellSyntax, IgnoresQuotedAndUnlistedSyntax) {
   for (const std::string_view line :
        {"", "make test", "sh -c 'a && b > $C'", R"(echo "a && b | c > d; e")", R"(echo \$HOME a\;b \&\&)",
         R"(echo "\$HOME")", "a & b", "price $5 $", "x=$(date)", "100% #1 *.csv"}) {
@@ -140,7 +140,7 @@ std::vector<std::string> warnings_of_trial(std::string_view fields) {
   return warnings_of(fmt::format(R"([{{"name": "solver", "image": "lab/solver", {}}}])", fields));
 }
 
-TEST(Warnings, OfACommandThatNeedsAShell) {
+TEST(Warnings, ACommandWithShellSyntaxNeedsAShell) {
   EXPECT_THAT(
       warnings_of_trial(R"("cmd": "make && make test > out")"),
       ElementsAre("solver: cmd: contains `&&`, but no shell is used; write [\"sh\", \"-c\", \"...\"]"));
@@ -152,7 +152,7 @@ TEST(Warnings, OfACommandThatNeedsAShell) {
   }
 }
 
-TEST(Warnings, OfTheDefaultsAreOfTheTrialsThatHaveThem) {
+TEST(Warnings, AFaultOfTheDefaultsNamesTheTrialsThatUseThem) {
   EXPECT_THAT(warnings_of(R"({"defaults": {"image": "i", "cmd": "a | b"}, "trials": [
                   {"name": "one"}, {"name": "two"}, {"name": "three", "cmd": "c"}, {"name": "four"}]})"),
               ElementsAre(HasSubstr("one and 2 more: cmd: contains `|`")));
@@ -161,7 +161,7 @@ TEST(Warnings, OfTheDefaultsAreOfTheTrialsThatHaveThem) {
               IsEmpty());
 }
 
-TEST(Warnings, OfTheTextUuidThatStays) {
+TEST(Warnings, AnUnreplacedUuidCausesAWarning) {
   for (const auto& [fields, where] : std::vector<std::pair<std::string_view, std::string_view>>{
            {R"("env": {"A": "1", "U": "UUID"})", "env.U"},
            {R"("env": ["A=UUID"])", "env[0]"},
@@ -184,7 +184,7 @@ TEST(Warnings, OfTheTextUuidThatStays) {
               ElementsAre(testing::StartsWith("collect.to and 1 more: the text UUID stays")));
 }
 
-TEST(Warnings, OfACacheBesideAMountedFolder) {
+TEST(Warnings, ACacheWithAMountedFolderCausesAWarning) {
   EXPECT_THAT(
       warnings_of_trial(R"("cache": true, "volumes": ["./data:/data:ro"])"),
       ElementsAre(testing::StartsWith("solver: cache: the content of /lab/data (`volumes`) is not part")));
@@ -196,7 +196,7 @@ TEST(Warnings, OfACacheBesideAMountedFolder) {
   }
 }
 
-TEST(Warnings, AreALineOfEachKindHoweverManyTrialsThereAre) {
+TEST(Warnings, EachKindCausesOneLineForAnyNumberOfTrials) {
   std::string trials;
   for (int i = 0; i < 100; ++i)
     trials += fmt::format(R"({}{{"name": "s-{}", "image": "i", "cmd": "echo {} > UUID", "cache": true,
@@ -208,9 +208,9 @@ TEST(Warnings, AreALineOfEachKindHoweverManyTrialsThereAre) {
                           testing::StartsWith("s-0 and 99 more: cache: the content of /lab/data-0")));
 }
 
-// ---- What golden files cannot show: the environment, amounts, files
+// ---- Cases that golden files cannot cover: the environment, sizes, files
 
-TEST(ReadExperiment, OutputsArePathsOrSayMore) {
+TEST(ReadExperiment, OutputsArePathsOrObjects) {
   const Experiment experiment =
       read(R"({"collect": {"on": "success"}, "defaults": {"outputs": ["/out"]}, "trials": [
       {"name": "aa", "image": "i"},
@@ -229,7 +229,7 @@ TEST(ReadExperiment, OutputsArePathsOrSayMore) {
             "/home");
 }
 
-TEST(ReadExperiment, OutputsComeHomeToAFolderOrABucket) {
+TEST(ReadExperiment, OutputsAreCollectedInAFolderOrABucket) {
   const auto place = [](const std::string& to) {
     const Reading reading = read_experiment(
         fmt::format(R"({{"collect": {{"to": "{}"}}, "trials": [{{"name": "aa", "image": "i"}}]}})", to),
@@ -249,7 +249,7 @@ TEST(ReadExperiment, OutputsComeHomeToAFolderOrABucket) {
     EXPECT_THAT(place(wrong), HasSubstr("must be s3://BUCKET or s3://BUCKET/PREFIX")) << wrong;
 }
 
-TEST(ReadExperiment, TheStepOfMetricsHasAName) {
+TEST(ReadExperiment, TheStepOfMetricsCanBeNamed) {
   EXPECT_EQ(only_trial(R"("metrics": "json")").metrics->step, "step");
   EXPECT_EQ(*only_trial(R"("metrics": {"stdout": "json", "step": "epoch"})").metrics,
             (Metrics{.json = true, .step = "epoch"}));
@@ -269,13 +269,13 @@ TEST(ReadExperiment, TheStepOfMetricsHasAName) {
   EXPECT_THAT(wrong.errors[2].what(), HasSubstr("[2].metrics.step: must be a string"));
 }
 
-TEST(ReadExperiment, IsNamedByItsFileOrItsField) {
+TEST(ReadExperiment, AnExperimentIsNamedByItsFieldOrItsFile) {
   EXPECT_EQ(read(R"([{"name": "aa", "image": "i"}])").experiment.name, "/lab/experiment.jsonnet");
   EXPECT_EQ(read(R"({"experiment": "lorenz", "trials": [{"name": "aa", "image": "i"}]})").experiment.name,
             "lorenz");
 }
 
-TEST(ReadExperiment, GivesPathsOfTheEvaluatedFile) {
+TEST(ReadExperiment, ElementsKnowTheirLocationInTheFile) {
   const std::string_view list =
       R"([{"name": "aa", "image": "i"}, {"name": "bb", "image": "i", "depends": ["aa"], "volumes": ["./x:/x"]}])";
   const Reading array = read(list);
@@ -287,7 +287,7 @@ TEST(ReadExperiment, GivesPathsOfTheEvaluatedFile) {
   EXPECT_EQ(object.experiment.trials.at(1).depends.at(0).path, "trials[1].depends[0]");
 }
 
-TEST(ReadExperiment, AWrongTrialHidesNoOther) {
+TEST(ReadExperiment, AnInvalidTrialDoesNotHideOtherErrors) {
   const Reading reading = read(
       R"([{"name": "aa", "image": "i", "ports": [0]}, 5, {"name": "bb", "image": 7}, {"name": "cc", "image": "i"}])");
   ASSERT_THAT(reading.errors, SizeIs(3));
@@ -298,26 +298,26 @@ TEST(ReadExperiment, AWrongTrialHidesNoOther) {
   EXPECT_THAT(reading.errors[2].message(), HasSubstr("`bb`"));
 }
 
-TEST(ReadExperiment, WritesNumbersAsShortAsTheyReadBack) {
+TEST(ReadExperiment, NumbersAreWrittenWithTheFewestDigits) {
   const Trial trial =
       only_trial(R"("cmd": [0.1, 1e-5, 3.0, 100000, 1e5, 1e22, 0.30000000000000004, -2, 9007199254740993])");
   EXPECT_EQ(trial.process.cmd, (Words{"0.1", "1e-05", "3", "100000", "100000", "1e+22", "0.30000000000000004",
                                       "-2", "9007199254740993"}));
 }
 
-TEST(ReadExperiment, APauseThatBeginsLongIsNotCut) {
+TEST(ReadExperiment, ALongInitialPauseIsNotShortened) {
   const Retries retries = only_trial(R"("retries": {"max": 1, "backoff": {"initial": "10m"}})").retries;
   EXPECT_EQ(retries.pause, Seconds(600));
   EXPECT_EQ(retries.pause_max, Seconds(600));
 }
 
-TEST(ReadExperiment, AFieldThatIsNullIsNotGiven) {
+TEST(ReadExperiment, ANullFieldCountsAsAbsent) {
   const Trial trial = only_trial(R"("cmd": null, "env": null, "workdir": null)");
   EXPECT_EQ(trial.process.cmd, std::nullopt);
   EXPECT_THAT(trial.process.env, IsEmpty());
 }
 
-TEST(ReadExperiment, AnEmptyMapKeepsTheDefaultsAndNullTakesThemAway) {
+TEST(ReadExperiment, AnEmptyMapKeepsTheDefaultsAndNullRemovesThem) {
   const Reading reading = read(R"({"defaults": {"image": "i", "env": {"A": 1}, "cmd": "x"},
       "trials": [{"name": "kept", "env": {}}, {"name": "gone", "env": null, "cmd": null}]})");
   EXPECT_THAT(reading.experiment.trials.at(0).process.env, ElementsAre(Pair("A", "1")));
@@ -355,7 +355,7 @@ TEST(ReadExperiment, ReadsAnEnvFileOnceForAllTrials) {
   EXPECT_THAT(absent.errors, SizeIs(1)) << "one absent file is one fault";
 }
 
-TEST(ReadExperiment, TellsWhichTrialsLackAnEnvFileWhereThatIsNoError) {
+TEST(ReadExperiment, AnAbsentEnvFileIsNotedInTheTrialsIfAllowed) {
   const TemporaryFolder folder;
   folder.write("there.env", "A=1\n");
   Caller caller = caller_in(folder.path());
@@ -372,7 +372,7 @@ TEST(ReadExperiment, TellsWhichTrialsLackAnEnvFileWhereThatIsNoError) {
   for (const std::size_t i : {1U, 2U}) EXPECT_THAT(trials[i].process.env, ElementsAre(Pair("A", "1")));
 }
 
-TEST(ReadExperiment, LaterEnvFilesWinOverEarlier) {
+TEST(ReadExperiment, LaterEnvFilesOverrideEarlierOnes) {
   const TemporaryFolder folder;
   folder.write("a.env",
                "\xEF\xBB\xBF"
@@ -396,7 +396,7 @@ TEST(ReadExperiment, ReadsManyTrials) {
   EXPECT_EQ(reading.experiment.trials.back().process.cmd, (Words{"make", "ID=19999"}));
 }
 
-TEST(ReadExperiment, NeverThrowsForWhatTheFileHolds) {
+TEST(ReadExperiment, InvalidTextNeverThrows) {
   const std::string whole =
       R"({"defaults":{"env":{"A":1}},"trials":[{"name":"aa","image":"i","ports":["1:2"],"cmd":"a 'b'"}]})";
   for (std::size_t end = 0; end < whole.size(); ++end) {
@@ -407,7 +407,7 @@ TEST(ReadExperiment, NeverThrowsForWhatTheFileHolds) {
   EXPECT_FALSE(read("[" + std::string(100'000, '[')).errors.empty());
 }
 
-// ---- Folders of the host
+// ---- Host folders
 
 HostFolders make(const std::string& folder, const std::string& volumes) {
   const Caller caller = caller_in(folder);
@@ -417,7 +417,7 @@ HostFolders make(const std::string& folder, const std::string& volumes) {
   return make_host_folders(reading.experiment, caller);
 }
 
-TEST(MakeHostFolders, MakesAndNamesWhatIsAbsent) {
+TEST(MakeHostFolders, CreatesAndListsAbsentFolders) {
   const TemporaryFolder folder;
   folder.write("config", "x");
   const HostFolders first =
@@ -429,7 +429,7 @@ TEST(MakeHostFolders, MakesAndNamesWhatIsAbsent) {
   EXPECT_THAT(make(folder.path(), R"("./a/b/:/b")").made, IsEmpty()) << "made already";
 }
 
-TEST(MakeHostFolders, TellsOfAFileWhereAFolderIsMeant) {
+TEST(MakeHostFolders, ReportsAFileInPlaceOfAFolder) {
   const TemporaryFolder folder;
   folder.write("data", "x");
   const HostFolders meant = make(folder.path(), R"("./data:/file", "./data/:/data")");
@@ -442,15 +442,15 @@ TEST(MakeHostFolders, TellsOfAFileWhereAFolderIsMeant) {
   EXPECT_THAT(in_the_way.errors[0].message(), HasSubstr(folder.path() + "/data is a file"));
 }
 
-TEST(MakeHostFolders, TellsWhatCannotBeMade) {
-  // /proc takes no folder, not even root's.
+TEST(MakeHostFolders, ReportsAFolderThatCannotBeCreated) {
+  // Nobody can create a folder in /proc, not even root.
   const HostFolders result = make("/lab", R"("/proc/combu-test/x:/x", "/proc/combu-test/x:/again")");
   ASSERT_THAT(result.errors, SizeIs(1));
   EXPECT_THAT(result.errors[0].message(), HasSubstr("/proc/combu-test/x is absent and cannot be made: "));
   EXPECT_THAT(result.made, IsEmpty());
 }
 
-TEST(CheckHostPaths, TellsWhereOutputsCannotComeHomeTo) {
+TEST(CheckHostPaths, ReportsAResultsFolderThatIsAFile) {
   const TemporaryFolder folder;
   folder.write("results", "x");
   const auto faults = [&](const std::string& to) {
@@ -471,7 +471,7 @@ TEST(CheckHostPaths, TellsWhereOutputsCannotComeHomeTo) {
   EXPECT_EQ(faults("."), "");
 }
 
-TEST(CheckHostPaths, RefusesAnAbsentFolderThatCanOnlyBeRead) {
+TEST(CheckHostPaths, RefusesAnAbsentReadOnlyFolder) {
   const TemporaryFolder folder;
   std::filesystem::create_directory(folder.path() + "/there");
   folder.write("there/file", "x");
@@ -493,7 +493,7 @@ TEST(CheckHostPaths, RefusesAnAbsentFolderThatCanOnlyBeRead) {
               ElementsAre("trials[0].volumes[0]"));
   EXPECT_THAT(faults(R"("./data:/d:ro")", "", EngineHost::another), IsEmpty());
   EXPECT_THAT(faults(R"("./data:/d")"), IsEmpty());
-  // What the run itself may fill.
+  // The run itself may fill these folders.
   EXPECT_THAT(faults(R"("./data:/d:ro")", R"(, "volumes": ["./data:/w"])"), IsEmpty());
   EXPECT_THAT(faults(R"("./data/sub:/d:ro")", R"(, "volumes": ["./data:/w"])"), IsEmpty());
   EXPECT_THAT(faults(R"("./data:/d:ro")", R"(, "volumes": ["./data/sub:/w"])"), IsEmpty());
@@ -502,10 +502,10 @@ TEST(CheckHostPaths, RefusesAnAbsentFolderThatCanOnlyBeRead) {
   EXPECT_THAT(faults(R"("./results/x:/d:ro")"), SizeIs(1));
 }
 
-TEST(MakeHostFolders, GivesThemToTheCallerWhenRootRunsForOne) {
+TEST(MakeHostFolders, TheCallerOwnsFoldersThatRootCreates) {
   const TemporaryFolder folder;
   Caller caller = caller_in(folder.path());
-  // Nobody but root can give a folder away; for anyone else it is theirs anyway.
+  // Only root can change the owner of a folder. Any other user owns the folders anyway.
   caller.uid = geteuid() == 0 ? 1234 : getuid();
   caller.gid = geteuid() == 0 ? 2345 : getgid();
   const Reading reading =
@@ -519,7 +519,7 @@ TEST(MakeHostFolders, GivesThemToTheCallerWhenRootRunsForOne) {
   }
 }
 
-// ---- conditions
+// ---- Conditions
 
 bool fulfils(const std::map<std::string, std::string>& values, const char* condition) {
   return Filter(condition).matches(
@@ -529,7 +529,7 @@ bool fulfils(const std::map<std::string, std::string>& values, const char* condi
       });
 }
 
-TEST(Filter, ComparesNumbersAsNumbersAndAllElseAsText) {
+TEST(Filter, ComparesNumbersAsNumbersAndOtherValuesAsText) {
   const std::map<std::string, std::string> values = {{"lr", "0.01"}, {"n", "10"}, {"mode", "fast"}};
   for (const char* condition :
        {"lr=0.010", "lr<0.1", "lr <= 1e-2", "n>9", "n>=10", "n!=9", "mode==fast", "mode='fast'", "mode=f*",
@@ -540,7 +540,7 @@ TEST(Filter, ComparesNumbersAsNumbersAndAllElseAsText) {
     EXPECT_FALSE(fulfils(values, condition)) << condition;
 }
 
-TEST(Filter, RefusesAnOrderBetweenANumberAndWhatIsNone) {
+TEST(Filter, RefusesAnOrderBetweenANumberAndText) {
   const std::map<std::string, std::string> values = {{"lr", "0.01"}, {"mode", "fast"}};
   for (const char* condition : {"lr<1e", "lr>=fast", "mode=fast && lr>1,5"})
     EXPECT_THROW((void)fulfils(values, condition), Error) << condition;
@@ -553,7 +553,7 @@ TEST(Filter, RefusesAnOrderBetweenANumberAndWhatIsNone) {
   }
 }
 
-TEST(Gpus, OfWhateverKindNoneIsNone) {
+TEST(Gpus, ARequestForZeroGpusIsUnset) {
   EXPECT_FALSE(only_trial(R"("gpus": {"count": 0, "kind": "a100"})").gpus);
   EXPECT_TRUE(only_trial(R"("gpus": "all")").gpus);
 }
@@ -577,7 +577,7 @@ TEST(Filter, ReadsNamesInQuotes) {
   EXPECT_FALSE(fulfils(values, "'v loss'<2"));
 }
 
-TEST(Filter, RefusesWhatIsNoCondition) {
+TEST(Filter, RefusesTextThatIsNotACondition) {
   for (const char* text :
        {"", "lr", "lr<", "=3", "lr<1 &&", "&& lr<1", "lr<1 && x", "a=1 b", "a='1", "a=1\"", "a=it's",
         "a='1'b", "not state=failed", "a b=1", "a!1", "'a=1", "'a'", "''=1", "'a'b=1"})
@@ -593,7 +593,7 @@ std::string refusal(const std::string& condition) {
   return "accepted";
 }
 
-TEST(Filter, TellsWhatWasMeant) {
+TEST(Filter, ErrorsHintAtTheIntendedSyntax) {
   constexpr std::string_view k_joint = "conditions are joined by &&";
   constexpr std::string_view k_no_or = "only && joins conditions, there is no `or`";
   const std::vector<std::pair<std::string, std::string_view>> hints = {

@@ -12,12 +12,12 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-TEST(Line, control_characters_and_escape_sequences_are_taken_out) {
+TEST(Line, ControlCharactersAndEscapeSequencesAreRemoved) {
   EXPECT_EQ(clean_line("red\x1b[31;1m is\tnot\nred\x07\x7f"), "red is not red");
   EXPECT_EQ(clean_line("\x1b]0;title\x07shown"), "shown");
   EXPECT_EQ(clean_line("\xc2\x9b"
                        "2J"),
-            "2J");                      // the one-character form of ESC [
+            "2J");                      // U+009B is the one-character form of ESC [
   EXPECT_EQ(clean_line("a\xe2\x80\xae"  // NOLINT(misc-misleading-bidirectional): right-to-left override
                        "b"),
             "ab");
@@ -25,13 +25,13 @@ TEST(Line, control_characters_and_escape_sequences_are_taken_out) {
   EXPECT_EQ(clean_line("ends in \x1b["), "ends in ");
 }
 
-TEST(Line, what_is_no_utf8_becomes_question_marks) {
+TEST(Line, InvalidUtf8BecomesQuestionMarks) {
   EXPECT_EQ(clean_line("\xff\xfe ok \xc3"), "?? ok ?");
   EXPECT_EQ(clean_line("\xed\xa0\x80"), "???");  // half a surrogate pair
   EXPECT_EQ(clean_line("größe 実験 🚀"), "größe 実験 🚀");
 }
 
-TEST(Line, is_cut_between_characters_and_never_too_wide) {
+TEST(Line, ALongLineIsCutBetweenCharacters) {
   EXPECT_EQ(cut_line("solver", 6), "solver");
   EXPECT_EQ(cut_line("solver", 5), "solv…");
   EXPECT_EQ(cut_line("実験実験", 8), "実験実験");
@@ -41,7 +41,7 @@ TEST(Line, is_cut_between_characters_and_never_too_wide) {
   EXPECT_EQ(cut_line("solver", 0), "");
 }
 
-TEST(Line, is_cut_in_its_middle) {
+TEST(Line, ALineCanBeCutInItsMiddle) {
   EXPECT_EQ(cut_middle("a-quite-long-name-17", 8), "a-qu…-17");
   EXPECT_EQ(cut_middle("a-quite-long-name-17", 7), "a-q…-17");
   EXPECT_EQ(cut_middle("solver", 6), "solver");
@@ -53,7 +53,7 @@ TEST(Line, is_cut_in_its_middle) {
 
 // ---- Names
 
-TEST(Names, numbers_count_by_their_value) {
+TEST(Names, NumbersAreOrderedByTheirValue) {
   EXPECT_TRUE(is_before("solver-2", "solver-10"));
   EXPECT_FALSE(is_before("solver-10", "solver-2"));
   EXPECT_TRUE(is_before("a-2-9", "a-10-1"));
@@ -63,7 +63,7 @@ TEST(Names, numbers_count_by_their_value) {
   EXPECT_FALSE(is_before("same-1", "same-1"));
 }
 
-TEST(Names, that_follow_one_another_become_ranges) {
+TEST(Names, ConsecutiveNamesBecomeRanges) {
   EXPECT_THAT(ranges({"solver-1", "solver-3", "loader", "solver-2", "solver-7"}),
               ElementsAre("solver-[1-3]", "solver-7", "loader"));
   EXPECT_THAT(ranges({"fold-1-rep-1", "fold-1-rep-2", "fold-2-rep-1"}),
@@ -76,7 +76,7 @@ TEST(Names, that_follow_one_another_become_ranges) {
   EXPECT_THAT(ranges({"x123456789012345678901", "x9"}), ElementsAre("x123456789012345678901", "x9"));
 }
 
-TEST(NumberOf, has_the_noun_in_its_number) {
+TEST(NumberOf, TheNounAgreesWithTheCount) {
   EXPECT_EQ(number_of(1, "run"), "1 run");
   EXPECT_EQ(number_of(0, "run"), "0 runs");
   EXPECT_EQ(number_of(3, "old container"), "3 old containers");
@@ -84,13 +84,13 @@ TEST(NumberOf, has_the_noun_in_its_number) {
   EXPECT_EQ(number_of(2, "dependency", "dependencies"), "2 dependencies");
 }
 
-TEST(ShellWord, is_quoted_when_it_has_to_be) {
+TEST(ShellWord, AWordIsQuotedIfNeeded) {
   EXPECT_EQ(shell_word("/lab/experiment.jsonnet"), "/lab/experiment.jsonnet");
   EXPECT_EQ(shell_word("my file's"), "'my file'\\''s'");
   EXPECT_EQ(shell_word(""), "''");
 }
 
-TEST(ShellWord, names_control_characters_and_bytes_by_their_numbers) {
+TEST(ShellWord, HiddenBytesAreWrittenAsOctalNumbers) {
   EXPECT_EQ(shell_word("a\x1b[2Jb"), R"sh('a'"$(printf '\033')"'[2Jb')sh");
   EXPECT_EQ(shell_word("\xc2\x9b"), R"sh(''"$(printf '\302\233')"'')sh");
   EXPECT_EQ(shell_word("\x1b\r"), R"sh(''"$(printf '\033\015')"'')sh");
@@ -100,7 +100,7 @@ TEST(ShellWord, names_control_characters_and_bytes_by_their_numbers) {
 
 // ---- Text with colours
 
-TEST(ColouredText, keeps_colours_and_returns_and_escapes_the_rest) {
+TEST(ColouredText, ColoursAndReturnsStayAndTheRestIsEscaped) {
   ColouredText text;
   EXPECT_EQ(text.add("\x1b[1;31mred\x1b[m\t1%\r2%\n"), "\x1b[1;31mred\x1b[m\t1%\r2%\x1b[0m\n");
   EXPECT_EQ(text.add("\x1b[2J\x1b]0;title\a\xc2\x9b"
@@ -109,14 +109,14 @@ TEST(ColouredText, keeps_colours_and_returns_and_escapes_the_rest) {
   EXPECT_EQ(text.end(), "");
 }
 
-TEST(ColouredText, is_plain_again_at_the_end_of_a_line_and_of_the_text) {
+TEST(ColouredText, ColoursAreResetAtTheEndOfALineAndOfTheText) {
   ColouredText text;
   EXPECT_EQ(text.add("\x1b[31mone\ntwo\n"), "\x1b[31mone\x1b[0m\ntwo\n");
   EXPECT_EQ(text.add("\x1b[31mthree"), "\x1b[31mthree");
   EXPECT_EQ(text.end(), "\x1b[0m");
 }
 
-TEST(ColouredText, waits_for_the_rest_of_a_sequence_or_a_character) {
+TEST(ColouredText, IncompleteSequencesAndCharactersAreBuffered) {
   ColouredText text;
   EXPECT_EQ(text.add("a\x1b"), "a");
   EXPECT_EQ(text.add("["), "");
@@ -128,7 +128,7 @@ TEST(ColouredText, waits_for_the_rest_of_a_sequence_or_a_character) {
   EXPECT_EQ(ColouredText().add("\x1b[" + std::string(100, '1')), "\\u001b[" + std::string(100, '1'));
 }
 
-TEST(ColouredText, no_line_that_is_written_over_loses_its_prefix) {
+TEST(ColouredText, AnOverwrittenLineKeepsItsPrefix) {
   ColouredText text("a | ");
   EXPECT_EQ(text.add("a | 1%\r2%\r\r\n"), "a | 1%\ra | 2%\r\r\n");
   EXPECT_EQ(text.add("a | 3%\r"), "a | 3%");
