@@ -333,10 +333,12 @@ struct HostFolders {
 [[nodiscard]] std::string_view find_shell_syntax(std::string_view line);
 
 // A condition on named values, for example "lr<0.01 && mode=fast". Each term has the form NAME OPERATOR
-// VALUE, and the operators are = == != < <= > >=. A name or value that contains blanks, quotes or any of = <
-// > & | must be in single or double quotes, and so must a name that contains !. If both sides are numbers,
-// they are compared as numbers, otherwise as text. For text, = and != accept shell patterns
-// ("trial=solver-*"). A term whose name has no value holds only for !=.
+// VALUE. The operators are = == != < <= > >=.
+// - A name or value must be in single or double quotes if it contains blanks, quotes or any of = < > & |.
+//   A name must also be in quotes if it contains !.
+// - If both sides are numbers, they are compared as numbers, otherwise as text.
+// - For text, = and != accept shell patterns ("trial=solver-*").
+// - If a name has no value, its term holds only for the operator !=.
 class Filter {
  public:
   enum class Relation { equal, not_equal, less, at_most, greater, at_least };

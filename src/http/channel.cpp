@@ -123,8 +123,8 @@ class Meter {
   Excess excess_ = Excess::none;
 };
 
-// The byte stream of one connection. cpp-httplib's own stream makes two system calls for each 4 KiB (a size
-// fixed when it was built), which takes most of the time of a large response.
+// The byte stream of one connection. cpp-httplib's own stream makes two system calls for each 4 KiB, a size
+// that is fixed when cpp-httplib is built. These calls take most of the time of a large response.
 class Stream final : public httplib::Stream {
  public:
   Stream(socket_t socket, timespec read_patience, timespec write_patience, std::span<char> buffer,

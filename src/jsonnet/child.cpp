@@ -56,8 +56,8 @@ void lower_limit(decltype(RLIMIT_AS) resource, rlim_t wanted) {
 }
 
 // The stack of a process's first thread grows up to the current soft limit. When a program starts, the kernel
-// reserves address space for the stack: its soft limit at that moment, but at least 128 MiB (mmap_base() in
-// Linux's arch/x86/mm/mmap.c). More space may be unavailable.
+// reserves address space for the soft limit at that moment, but at least 128 MiB (mmap_base() in Linux's
+// arch/x86/mm/mmap.c). More space may be unavailable.
 void raise_stack_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_STACK, &limit) != 0) return;

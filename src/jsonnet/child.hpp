@@ -41,8 +41,9 @@ using Write = std::function<void(std::string_view)>;
 // adds a NUL byte to mark the end of the answer.
 using ChildWork = std::function<void(const Write&)>;
 
-// How to handle a child's standard error. `shown`: each complete line of std.trace is passed on at once, and
-// any later text when the child ends. If the child gave up, `account` holds that text instead.
+// How to handle a child's standard error. `dropped`: combu discards it. `shown`: each complete line of
+// std.trace is passed on at once, and any later text when the child ends. If the child gave up, `account`
+// holds that text instead.
 enum class Traces { shown, dropped };
 
 // Calls `work` in a child process and returns what it wrote. Blocks. Calls `slow` (may be empty) once, after

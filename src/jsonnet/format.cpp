@@ -395,7 +395,7 @@ std::string number_text(const Directive& directive, const Sizes& sizes, double g
   return decorated(is_negative, directive, "", digits, zeros, 0);
 }
 
-// ---- The whole
+// ---- Formatting
 
 // Returns the names of a numeric conversion for messages.
 std::string_view names_of(char conversion) {

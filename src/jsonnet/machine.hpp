@@ -23,9 +23,8 @@ void run_machine(const std::string& name, const std::string& code, const Evaluat
 // fields that contain the faulty value.
 [[nodiscard]] bool is_without_items(const std::string& account);
 
-// Returns these array items and fields as further lines of the error report, or an empty string. Evaluates
-// the file once for each line until the error occurs again. Call it in a child process only, like
-// run_machine().
+// Returns these array items and fields as further lines of the error report, or an empty string. For each
+// line, evaluates the file until the error occurs again. Call it in a child process only, like run_machine().
 [[nodiscard]] std::string find_items(const std::string& name, const std::string& code,
                                      const Evaluation& evaluation, Importer& importer);
 

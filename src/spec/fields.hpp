@@ -81,7 +81,7 @@ class Section {
  public:
   Section(const Json& object, std::span<const Spelling> known, const Place& place, Report& report);
   [[nodiscard]] const Json* find(std::string_view name) const;
-  // True if the field is absent, and no reported misspelling stands for it.
+  // True if the field is absent and is not one of the misspelt fields that were reported.
   [[nodiscard]] bool lacks(std::string_view name) const;
   // Returns the spelling in the file, for a Place, or `name` if the field is absent.
   [[nodiscard]] std::string_view spelling(std::string_view name) const;

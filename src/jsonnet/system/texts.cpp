@@ -20,8 +20,9 @@ extern "C" {
 // libjsonnet calls two of its own functions through the table of the dynamic linker. The linker finds the
 // program's functions of the same name first. combu defines both:
 // - jsonnet_unparse_number(), because the library's own writes 0.1 as 0.10000000000000001.
-// - jsonnet_lex(), which reads all code, and first the part of the library that is written in Jsonnet. That
-//   part contains std.format, which rounds wrongly and takes 5 ms a call. combu's function replaces it.
+// - jsonnet_lex(), which reads all code, and first the part of the library that is written in Jsonnet. The
+//   library's std.format is in this part. std.format rounds wrongly and takes 5 ms a call, so combu's
+//   jsonnet_lex() replaces it.
 //
 // Since release 0.20, both functions are in a namespace.
 
