@@ -1,6 +1,7 @@
 #pragma once
-// The channel to the process that is at work on a run: what it tells, others may follow, and ask it to change
-// the run. A unix socket; JSON lines, as docs/cli.md describes them.
+// The channel to the owner of a run, that is, the process that drives it. Clients follow the run's progress
+// and ask the owner to change the run. The channel is a Unix socket with JSON lines, as docs/cli.md
+// describes.
 
 #include <atomic>
 #include <chrono>
@@ -17,34 +18,35 @@
 
 namespace combu {
 
-// At the process that is at work. One thread of its own serves all clients; methods may be called from any
-// thread, and never wait for a client: one that falls too far behind is cut off.
+// The owner's side of the channel. A thread of its own serves all clients. All methods may be called from any
+// thread. Only hand_over() waits for a client; a client that reads too slowly is disconnected.
 class ControlServer {
  public:
-  // False when nothing can be changed any more.
+  // Returns false if the run cannot be changed any more.
   using Adjusting = std::function<bool(const Adjust&, Steering::Answer)>;
-  // Has the run brought to a rest; false when it is not under way.
+  // Asks drive() to return once no start is in flight. Returns false if the run is not being driven.
   using Departure = std::function<bool()>;
 
   ControlServer();  // starts no thread
-  // The last lines still go to those that take them within a second; the socket's file is removed.
+  // Removes the socket's file. Sends the last lines to clients that read them within a second.
   ~ControlServer();
   ControlServer(const ControlServer&) = delete;
   ControlServer& operator=(const ControlServer&) = delete;
 
-  // Takes clients at `path`, in place of a socket that a dead process has left there: the caller holds the
-  // run's lock. Only this user may connect. Throws Error(refused). Call it once.
+  // Starts to accept clients at `path`. Replaces a socket that a dead process left there, so the caller must
+  // hold the run's lock. Only this user may connect. Throws Error(refused). Call it once.
   void open(const std::string& path, Adjusting adjusting, Departure departure);
 
-  // A whole line for those that follow; of "phase", "begin", "failure" (a fact), "snapshot" and "done" also
-  // for those that come later.
+  // Sends a whole line to all followers. The server also keeps the lines of "phase", "begin", "failure" (a
+  // fact), "snapshot" and "done" for clients that connect later.
   void tell(std::string_view event, std::string_view line);
-  // Whether anybody would hear what is not kept for later.
+  // True if any client follows the run.
   [[nodiscard]] bool is_followed() const;
-  // The run is at rest: whoever has asked for that is told, and has it until it closes its connection, which
-  // is waited for (or for `stop`). False when it has not done so within `patience`: then it is cut off.
+  // Notifies the client that asked for the run that no start is in flight, and blocks until that client
+  // disconnects or `stop` is set. If the client is still connected after `patience`, the server disconnects
+  // it and returns false.
   [[nodiscard]] bool hand_over(const std::stop_token& stop, std::chrono::milliseconds patience);
-  // The last line: with what the process ends.
+  // Sends the last line, with the exit code of the process.
   void done(int exit_code);
 
  private:
@@ -52,13 +54,13 @@ class ControlServer {
   std::unique_ptr<Impl> impl_;
 };
 
-// Shows a command's progress, and tells it on the channel, too.
+// Shows a command's progress and also sends it to the channel.
 class SharedProgress final : public Progress {
  public:
-  // `server` outlives it.
+  // `server` must outlive this object.
   SharedProgress(std::unique_ptr<Progress> progress, ControlServer& server);
 
-  // From here on it is shown on this one.
+  // Shows all further progress on `progress`.
   void show_on(std::unique_ptr<Progress> progress);
 
   void phase(std::string_view text) override;
@@ -73,8 +75,8 @@ class SharedProgress final : public Progress {
   void end() override;
 
  private:
-  // Sends the line of a fact. Many trials have many: one is made only for those who follow, or, of a failure,
-  // for those who come later.
+  // Sends the line of a fact. A run with many trials has many facts, so the line is made only if somebody
+  // follows, or for a failure, which the server keeps for later clients.
   void tell(const Fact& fact, const std::function<void()>& line);
   [[nodiscard]] Progress& shown() const { return *shown_.load(); }
 
@@ -86,30 +88,33 @@ class SharedProgress final : public Progress {
   std::unique_ptr<Progress> told_;
 };
 
-// At any other process. Belongs to one thread.
+// A client's side of the channel. Use it from one thread.
 class ControlClient {
  public:
-  // Throws Error(not_found) when nobody listens at `path`.
+  // Throws Error(not_found) if no process listens at `path`.
   explicit ControlClient(const std::string& path);
   ~ControlClient();
   ControlClient(const ControlClient&) = delete;
   ControlClient& operator=(const ControlClient&) = delete;
 
-  // Gives the settings as they are then; blocks until they are in force. Throws Error: invalid for a number
-  // that cannot be; refused in the process's words, or when it does not answer within ten seconds; not_found
-  // when it ends meanwhile; cancelled.
+  // Returns the new settings; blocks until they are in force. Throws Error:
+  // - invalid, for a number out of range
+  // - refused, with the owner's message, or if the owner does not answer within ten seconds
+  // - not_found, if the owner ends meanwhile
+  // - cancelled
   [[nodiscard]] Settings adjust(const Adjust& adjust, const std::stop_token& stop);
 
-  // Has the run brought to a rest, with no start in flight and nobody else at its record, until this object
-  // is gone. Throws Error: not_found when the process ends meanwhile, refused in its words, cancelled.
+  // Blocks until the owner has no start in flight and has given up the run's record. The caller has the run
+  // until this object is destroyed. Throws Error: not_found if the owner ends meanwhile; refused with the
+  // owner's message; cancelled.
   void take_over(const std::stop_token& stop);
 
-  // Throws Error(conflict) when the run that was taken over has been taken back.
+  // Throws Error(conflict) if the owner has taken back the run that take_over() got.
   void expect_the_run() const;
 
-  // Shows on `progress` what the run's process tells, beginning with where the run stands, and gives the exit
-  // code that it ends with; nullopt when it went without a word, or `stop` is set. `run` is filled with what
-  // is told, and outlives `progress`. Throws Error(refused) when it is not understood.
+  // Shows the owner's progress on `progress`, starting with the run's present state. Returns the owner's exit
+  // code, or nullopt if the owner ends without a report or `stop` is set. Fills `run` from the owner's lines;
+  // `run` must outlive `progress`. Throws Error(refused) if a line cannot be understood.
   [[nodiscard]] std::optional<int> follow(Progress& progress, Run& run, const std::stop_token& stop);
 
  private:

@@ -16,7 +16,7 @@ namespace {
 
 using Steady = std::chrono::steady_clock;
 constexpr std::chrono::seconds k_answer_max{10};
-constexpr std::size_t k_line_max = std::size_t{16} << 20U;  // a server keeps half as much for a client
+constexpr std::size_t k_line_max = std::size_t{16} << 20U;  // a server buffers half as much for a client
 
 Error gone() {
   return {ErrorKind::not_found, "", "the process at work on the run has ended"};
@@ -35,7 +35,8 @@ struct ControlClient::Impl {
     }
   }
 
-  // The next line; nullopt when there will be none. Throws Error: cancelled, refused when `until` has come.
+  // Returns the next line, or nullopt at the end of the stream. Throws Error: cancelled; refused if `until`
+  // has passed.
   std::optional<std::string> line(const std::stop_token& stop, std::optional<Steady::time_point> until) {
     while (true) {
       if (stop.stop_requested()) throw Error(ErrorKind::cancelled, "", "interrupted");
@@ -59,7 +60,7 @@ struct ControlClient::Impl {
     }
   }
 
-  // Whether there is something to read.
+  // Waits for input. Returns true if the socket can be read.
   [[nodiscard]] bool wait(const std::stop_token& stop, std::optional<Steady::time_point> until) const {
     const std::stop_callback on_stop(stop, [this] { bell.ring(); });
     std::array<pollfd, 2> polled{
@@ -76,7 +77,7 @@ struct ControlClient::Impl {
   Descriptor socket;
   control::Bell bell;
   std::string in;
-  std::size_t at = 0;  // of what has not been given yet
+  std::size_t at = 0;  // the offset in `in` of the first byte that line() has not returned
 };
 
 ControlClient::ControlClient(const std::string& path) : impl_(std::make_unique<Impl>(path)) {}
@@ -84,7 +85,7 @@ ControlClient::~ControlClient() = default;
 
 namespace {
 
-// What the other side sends that is not what was agreed on.
+// Turns a parse error of `read` into Error(refused): the server's line does not follow the protocol.
 template <class Read>
 auto understood(const Read& read) {
   try {

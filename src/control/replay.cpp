@@ -51,7 +51,7 @@ Preparation preparation_of(const json& line, Preparation::Kind kind) {
           .finished = line.at("finished")};
 }
 
-// The parts of the fact's reason.
+// Fills the parts of the fact's reason.
 void take_end(Fact& fact, const json& end) {
   fact.reason = end.at("reason");
   fact.details = {.stopper = word_of<Stopper>(end.at("stopper").get<std::string>(), k_stopper_count),
@@ -130,7 +130,7 @@ void Replay::show_fact(const json& line) {
   if (is_failure(fact)) failures_.insert_or_assign(fact.trial, fact);
 }
 
-// A follower that comes late may miss the fact.
+// A client that connected late may have missed the fact; then the tail is not shown.
 void Replay::show_tail(const json& line) {
   if (const auto failed = failures_.extract(trial(line.at("trial"))))
     progress_.failure(failed.mapped(), line.at("lines"));

@@ -1,5 +1,5 @@
 #pragma once
-// Lines of progress, as JSON, shown again on another Progress.
+// Shows JSON lines of progress on another Progress.
 
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -12,11 +12,11 @@ namespace combu::control {
 
 class Replay {
  public:
-  // `run` is filled with what is told of it, its trials in the order in which they are named first.
+  // Fills `run` from the lines. Its trials are in the order in which the lines first name them.
   Replay(Progress& progress, Run& run);
 
-  // The exit code, of the last line. Events that it does not know, of a newer combu, are passed over. Throws
-  // nlohmann's exceptions, and Error, for what makes no sense.
+  // Shows one line. Returns the exit code if the line is the last one, else nullopt. Ignores unknown events,
+  // which a newer combu may send. Throws nlohmann's exceptions or Error if the line is invalid.
   [[nodiscard]] std::optional<int> show(const nlohmann::json& line);
 
  private:
@@ -30,7 +30,7 @@ class Replay {
   Progress& progress_;
   Run& run_;
   std::unordered_map<std::string, TrialIndex> by_name_;
-  std::unordered_map<TrialIndex, Fact> failures_;  // facts whose log's last lines follow
+  std::unordered_map<TrialIndex, Fact> failures_;  // failed trials whose last log lines are still to come
 };
 
 }  // namespace combu::control

@@ -27,16 +27,17 @@ using Steady = std::chrono::steady_clock;
 
 constexpr std::size_t k_clients_max = 64;
 constexpr std::size_t k_request_max = std::size_t{64} << 10U;
-constexpr std::size_t k_behind_max = std::size_t{8} << 20U;  // of what a client has not taken
-constexpr std::size_t k_failures_kept = 40;  // lines: a fact and the last lines of its log, of as many
-                                             // failures as a run names at its end
+constexpr std::size_t k_behind_max = std::size_t{8} << 20U;  // bytes that a client has not read
+// Lines. A failure has two lines, its fact and its log tail, so these are as many failures as a run lists at
+// its end.
+constexpr std::size_t k_failures_kept = 40;
 constexpr std::chrono::seconds k_farewell{1};
 
 struct Client {
   Descriptor socket;
-  std::string in;  // the server's thread's alone
+  std::string in;  // used only by the server's thread
   std::string out;
-  std::size_t sent = 0;  // of `out`
+  std::size_t sent = 0;  // bytes of `out` that are sent
   bool follows = false;
   bool lost = false;
 
@@ -55,7 +56,7 @@ struct Client {
       return;
     }
     sent += static_cast<std::size_t>(size);
-    // Not each time: it moves what is left.
+    // Erase only rarely, since erasing moves the rest of the buffer.
     if (!has_more() || sent > k_behind_max / 8) {
       out.erase(0, sent);
       sent = 0;
@@ -63,7 +64,7 @@ struct Client {
   }
 };
 
-// What somebody who comes later is told first, in the order in which it stands here.
+// The lines that the server keeps for clients that connect later, in the order in which it sends them.
 struct Kept {
   std::string phase;
   std::string begin;
@@ -135,7 +136,7 @@ struct ControlServer::Impl {
     }
   }
 
-  // The clients that have said something.
+  // Waits for events and accepts a new client. Returns the clients with input.
   std::vector<std::uint64_t> wait(bool departure) {
     std::vector<pollfd> polled{{.fd = bell.number(), .events = POLLIN},
                                {.fd = departure ? -1 : listening.number(), .events = POLLIN}};
@@ -228,7 +229,8 @@ struct ControlServer::Impl {
     const auto is_back = [this] { return !taker || !clients.contains(*taker); };
     (void)returned.wait_for(lock, stop, patience, is_back);
     const bool is_late = !stop.stop_requested() && !is_back();
-    // It finds that before it writes. The server's thread puts it away.
+    // The client checks the connection (expect_the_run()) before it writes the record. The server's thread
+    // removes the client.
     if (is_late) (void)shutdown(clients.at(*taker).socket.number(), SHUT_RDWR);
     taker.reset();
     return !is_late;
@@ -257,10 +259,10 @@ struct ControlServer::Impl {
   Departure leave;
   Descriptor listening;
   Bell bell;
-  std::mutex mutex;  // for what follows
+  std::mutex mutex;  // guards the members below, except `thread`
   std::map<std::uint64_t, Client> clients;
   std::uint64_t next_client = 1;
-  std::optional<std::uint64_t> taker;  // who has asked for the run, or has it
+  std::optional<std::uint64_t> taker;  // the client that has asked for the run, or has it
   std::condition_variable_any returned;
   std::atomic<std::size_t> followers{0};
   Kept kept;

@@ -19,14 +19,14 @@
 namespace combu::control {
 namespace {
 
-constexpr int k_waiting_max = 16;  // connections that nobody has taken yet
+constexpr int k_waiting_max = 16;  // connections that are not accepted yet
 constexpr time_t k_patience_s = 5;
 
 std::string why() {
   return std::generic_category().message(errno);
 }
 
-// The same place by the number of its folder, which is short.
+// A short address for a socket path of any length: /proc/self/fd/FOLDER/NAME.
 class ShortPath {
  public:
   explicit ShortPath(const std::filesystem::path& path)
@@ -35,7 +35,7 @@ class ShortPath {
     text.copy(address_.sun_path, sizeof address_.sun_path - 1);
   }
   [[nodiscard]] bool is_there() const { return folder_.number() >= 0; }
-  // The sockets' functions take any family's address by a pointer to this one (socket(7)).
+  // The socket functions take the address of every family as a pointer to sockaddr (socket(7)).
   [[nodiscard]] const sockaddr* address() const { return reinterpret_cast<const sockaddr*>(&address_); }
   static constexpr socklen_t k_size = sizeof(sockaddr_un);
 
@@ -58,7 +58,7 @@ Descriptor listen_at(const std::string& path) {
   const ShortPath at(place);
   Descriptor made = make_socket(SOCK_NONBLOCK);
   constexpr mode_t k_mode = 0600;
-  // The file gets the mode that the socket has when it is bound.
+  // The file gets the mode that the socket has at bind().
   if (!at.is_there() || made.number() < 0 || fchmod(made.number(), k_mode) != 0 ||
       bind(made.number(), at.address(), ShortPath::k_size) != 0 || listen(made.number(), k_waiting_max) != 0)
     throw Error(ErrorKind::refused, path, "no socket can be made there: " + why());
@@ -71,7 +71,8 @@ Descriptor connect_to(const std::string& path) {
   if (std::filesystem::exists(place.parent_path(), none)) make_private_folder(place.parent_path());
   const ShortPath at(place);
   Descriptor made = make_socket(0);
-  // Of a process that takes no clients, as one that is stopped; connect() waits no longer either (socket(7)).
+  // A stopped process accepts no clients: without a timeout, connect() would block. SO_SNDTIMEO also limits
+  // connect() (socket(7)).
   const timeval patience{.tv_sec = k_patience_s, .tv_usec = 0};
   (void)setsockopt(made.number(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
   if (!at.is_there() || made.number() < 0 || connect(made.number(), at.address(), ShortPath::k_size) != 0)

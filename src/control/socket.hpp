@@ -1,5 +1,5 @@
 #pragma once
-// Unix sockets whose path may be longer than an address holds (108 bytes, unix(7)).
+// Unix sockets whose path may be longer than a socket address can hold (108 bytes, unix(7)).
 
 #include <string>
 
@@ -7,14 +7,16 @@
 
 namespace combu::control {
 
-// Not blocking, and for this user only, in a private folder (combu/system.hpp). What is at `path` is removed
-// first. Throws Error: refused, or invalid if the folder is not private.
+// Returns a non-blocking listening socket that only this user can connect to, in a private folder
+// (combu/system.hpp). Removes a file at `path` first. Throws Error: refused; invalid if the folder is not
+// private.
 [[nodiscard]] Descriptor listen_at(const std::string& path);
 
-// Throws Error: not_found, or invalid if the folder is not private.
+// Connects to the socket at `path`; waits at most five seconds. Throws Error: not_found; invalid if the
+// folder is not private.
 [[nodiscard]] Descriptor connect_to(const std::string& path);
 
-// Ends another thread's poll().
+// Wakes another thread's poll().
 class Bell {
  public:
   Bell();

@@ -20,7 +20,7 @@ std::optional<std::string> value_of(const Trial& trial, std::string_view name) {
   return param_of(trial.params, name);
 }
 
-// `pattern` with the run's id in it.
+// Returns `pattern` with the run's id in place of k_run_id_word.
 std::string put_id(std::string pattern, const RunId& run) {
   const std::string& id = run.text();
   for (std::size_t at = pattern.find(k_run_id_word); at != std::string::npos;
@@ -29,7 +29,7 @@ std::string put_id(std::string pattern, const RunId& run) {
   return pattern;
 }
 
-// Of the names that the condition compares one that no trial has.
+// Returns a name in the condition for which no trial has a value.
 std::optional<std::string> unknown_name(const Experiment& experiment, const Filter& filter) {
   std::map<std::string, bool> is_known;
   for (const Trial& trial : experiment.trials)
@@ -65,7 +65,7 @@ Error nothing_meant(const Experiment& experiment, const std::string& wanted,
 std::optional<std::string> param_of(const std::string& params, std::string_view name) {
   constexpr std::string_view k_prefix = "params.";
   if (name.starts_with(k_prefix)) name.remove_prefix(k_prefix.size());
-  // Most often it is not among them, or there are none.
+  // A cheap check that avoids parsing: most trials have no such param, or no params at all.
   if (params.find(name) == std::string::npos) return std::nullopt;
   const auto object = parse_json(params);
   const auto found = object.find(name);
@@ -75,7 +75,8 @@ std::optional<std::string> param_of(const std::string& params, std::string_view 
 
 std::vector<TrialIndex> trials_meant(const Experiment& experiment, const RunId& run,
                                      const std::string& wanted, std::string_view subject) {
-  // No trial's name holds one of these, nor a pattern of names: `!` alone may stand in one.
+  // Neither the name of a trial nor a pattern of names contains any of these characters. A pattern may
+  // contain `!`, so `!` is no sign of a condition.
   const bool is_condition = wanted.find_first_of("=<>") != std::string::npos;
   const std::optional<Filter> filter = is_condition ? std::optional(Filter(wanted)) : std::nullopt;
   const std::string with_id = put_id(wanted, run);

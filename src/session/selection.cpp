@@ -21,13 +21,13 @@ std::set<std::string> experiments_of(const std::vector<Observation>& observation
   return names;
 }
 
-// The trials of the last run that is meant which a name or a pattern names.
+// The trials that a name or a pattern names, in the last run that has any.
 struct OnRecord {
   RunId run;
   std::vector<TrialEntry> trials;  // at least one
 };
 
-// nullopt: there is none, or the record cannot be read.
+// Returns nullopt if there are none, or if the record cannot be read.
 std::optional<OnRecord> on_record(const std::string& name, const Invocation& invocation,
                                   const SelectionOptions& options) {
   const std::string folder = state_folder(caller_for(invocation));
@@ -216,7 +216,7 @@ Chosen choose_attempts(Session& session, const Invocation& invocation, const Sel
     drop_matching(missing, observation.key.trial);
     chosen.attempts.push_back(observation);
   }
-  std::optional<std::string> nothing;  // said where the engine has nothing at all
+  std::optional<std::string> nothing;  // the message if the engine has no container of the experiment
   for (const std::string& name : missing) {
     if (auto known = without_container(name, invocation, options)) {
       chosen.missing.push_back(*std::move(known));

@@ -11,7 +11,7 @@ namespace {
 
 constexpr Seconds k_repeats_told_pause{5};
 
-// Many calls meet the same outage: one line for all of them is enough.
+// Prints at most one note every k_repeats_told_pause, since many calls fail in the same outage.
 class RepeatTeller {
  public:
   explicit RepeatTeller(Progress& progress) : progress_(progress) {}

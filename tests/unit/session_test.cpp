@@ -1,4 +1,5 @@
-// The invocation, and the names of trials. What needs an engine and a record is in app_selection_test.cpp.
+// Tests of the invocation and of trial names. Tests that need an engine and a record are in
+// app_selection_test.cpp.
 
 #include "combu/session.hpp"
 
@@ -20,7 +21,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-TEST(Result, OfErrorsIsTheWorst) {
+TEST(Result, TheResultOfSeveralErrorsIsTheWorstOne) {
   EXPECT_EQ(result_of(ErrorKind::invalid), Result::invalid);
   EXPECT_EQ(result_of(ErrorKind::unavailable), Result::no_engine);
   EXPECT_EQ(result_of(ErrorKind::timeout), Result::no_engine);
@@ -30,7 +31,7 @@ TEST(Result, OfErrorsIsTheWorst) {
   EXPECT_EQ(result_of({{ErrorKind::invalid, "", ""}, {ErrorKind::conflict, "", ""}}), Result::invalid);
 }
 
-TEST(InvocationOptions, AreNumbersWithUnits) {
+TEST(InvocationOptions, OptionValuesAreNumbersWithUnits) {
   EXPECT_EQ(duration_option("--grace", "2m"), Seconds(120));
   EXPECT_EQ(cpus_option("--cpus", "1.5").nano, 1'500'000'000);
   EXPECT_EQ(bytes_option("--memory", "2k").count, 2048);
@@ -39,7 +40,7 @@ TEST(InvocationOptions, AreNumbersWithUnits) {
   EXPECT_EQ(error.subject(), "--grace");
 }
 
-TEST(InvocationFile, IsGivenOnce) {
+TEST(InvocationFile, ASecondFileIsRefused) {
   EXPECT_EQ(with_file({}, "a.jsonnet").file, "a.jsonnet");
   EXPECT_EQ(with_file({.file = "a.jsonnet"}, "").file, "a.jsonnet");
   const Error error = error_in([] { (void)with_file({.file = "a.jsonnet"}, "b.jsonnet"); });
@@ -47,7 +48,7 @@ TEST(InvocationFile, IsGivenOnce) {
   EXPECT_THAT(error.message(), HasSubstr("a.jsonnet"));
 }
 
-TEST(Patience, EndsWithTheCallersToken) {
+TEST(Patience, TheTokenIsSetWithTheCallersToken) {
   std::stop_source stop;
   const Patience patience(stop.get_token(), Seconds(3600));
   EXPECT_FALSE(patience.token().stop_requested());
@@ -55,7 +56,7 @@ TEST(Patience, EndsWithTheCallersToken) {
   EXPECT_TRUE(patience.token().stop_requested());
 }
 
-TEST(Patience, EndsByItself) {
+TEST(Patience, TheTokenIsSetAfterTheTimeHasPassed) {
   const Patience patience({}, Seconds(0.001));
   std::mutex mutex;
   std::condition_variable_any changed;
@@ -64,7 +65,7 @@ TEST(Patience, EndsByItself) {
   EXPECT_TRUE(patience.token().stop_requested());
 }
 
-TEST(TrialNames, AreNamesOrPatterns) {
+TEST(TrialNames, ATrialIsNamedByItsNameOrByAPattern) {
   EXPECT_FALSE(is_pattern("solver-a.1"));
   for (const char* pattern : {"solver-*", "solver-?", "solver-[ab]", "solver-\\a"})
     EXPECT_TRUE(is_pattern(pattern)) << pattern;
@@ -76,7 +77,7 @@ TEST(TrialNames, AreNamesOrPatterns) {
   EXPECT_FALSE(is_chosen({"x"}, "solver-a"));
 }
 
-TEST(TrialNames, ThatMatchNothingAreNamed) {
+TEST(TrialNames, TheErrorListsNamesThatMatchNoTrial) {
   std::vector<std::string> names{"solver-*", "a", "b*"};
   drop_matching(names, "solver-1");
   EXPECT_THAT(names, ElementsAre("a", "b*"));
@@ -88,7 +89,7 @@ TEST(TrialNames, ThatMatchNothingAreNamed) {
   EXPECT_NO_THROW(expect_all_matched({}, "run r1"));
 }
 
-TEST(FindTrial, SaysWhichIsMeant) {
+TEST(FindTrial, AnErrorSuggestsASimilarName) {
   Experiment experiment;
   experiment.trials.emplace_back().name = "solver-a";
   experiment.trials.emplace_back().name = "report";
@@ -98,7 +99,7 @@ TEST(FindTrial, SaysWhichIsMeant) {
   EXPECT_EQ(error_in([&] { (void)find_trial(experiment, "zzzzzz"); }).message(), "is no trial of the run");
 }
 
-TEST(TrialsLeft, AreThoseThatOnlyAProcessGoesOnWith) {
+TEST(TrialsLeft, RunningTrialsAreNotLeftButRetryingOnesAre) {
   TrialCounts counts{};
   counts.at(static_cast<std::size_t>(TrialState::running)) = 2;
   counts.at(static_cast<std::size_t>(TrialState::failed)) = 1;
