@@ -1,5 +1,5 @@
 #pragma once
-// Changes the settings of a run that a process is at work on.
+// Changes the settings of a run while its owner drives the run.
 
 #include <string>
 
@@ -10,10 +10,11 @@ namespace combu {
 
 struct Adjusted {
   RunId run;
-  Settings settings;  // in force from here on
+  Settings settings;  // in force after the change
 };
-// `run`: its id; empty: the newest of the file's that a process is at work on. The settings hold for whoever
-// goes on with the run, too. Throws Error: not_found if no process is at work on it.
+// Changes the settings of the run of this id. If `run` is empty, find_owned_run() chooses the run. Also
+// records the limits, so that they hold for a process that resumes the run. Throws Error: not_found if the
+// run has no owner.
 [[nodiscard]] Adjusted adjust_run(const Invocation& invocation, const std::string& run, const Adjust& adjust);
 
 }  // namespace combu

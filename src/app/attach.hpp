@@ -13,13 +13,13 @@ namespace combu {
 
 struct Attached {
   Result result = Result::succeeded;
-  // The exit code that the owner of the run reported at its end; nullopt: it reported none.
+  // The exit code that the owner reported when it ended; nullopt if the owner reported none.
   std::optional<int> owner_exit_code;
 };
-// Shows the progress of the run of this id or, if `run` is empty, of the file's newest run that has an owner,
-// until the owner ends. If there is none, or it ends without a report, shows the run's state on record; the
-// result is then `failed` if trials are left or were unsuccessful. `stop` only ends the following:
-// `interrupted`. Throws Error.
+// Shows a run's progress until its owner ends. `run`: the run's id; empty: the file's newest run that has an
+// owner. If the run has no owner, or the owner ends without a report, shows the recorded state. The result is
+// then `failed` if trials are left or were unsuccessful. If `stop` is set, only the display ends, with the
+// result `interrupted`. Throws Error.
 [[nodiscard]] Attached attach(const Invocation& invocation, const std::string& run, Progress& progress,
                               const std::stop_token& stop);
 

@@ -1,6 +1,6 @@
 #pragma once
-// The names that a word of the command line may become: those on record, or in a file that has never been
-// run.
+// Candidates for the completion of a command line: names of trials, runs, experiments and fields. They come
+// from the record, or from a file that has never been run.
 
 #include <cstddef>
 #include <memory>
@@ -15,21 +15,23 @@
 
 namespace combu {
 
-// Everything throws Error if the record cannot be read. The run that is meant is that of --run, else the
-// newest one of the file, else the newest one.
+// All methods throw Error if the record cannot be read. The methods read the run of --run, else the newest
+// run of the file, else the newest run.
 class Candidates {
  public:
-  // `run`: as --run. `progress` gets the errors in the file. It and `invocation` must outlive the object.
+  // `run`: the value of --run. `progress` shows the errors in the file. `invocation` and `progress` must
+  // outlive this object.
   Candidates(const Invocation& invocation, std::string run, Progress& progress);
 
-  // Of the run that is meant; without one those in the file.
+  // Returns the trials of the run; without a run, the trials of the file.
   [[nodiscard]] std::vector<std::string> trials();
-  // Of the file, or of all files; the newest first.
+  // Returns the ids of the file's runs, the newest first; without a file, of all runs.
   [[nodiscard]] std::vector<std::string> runs();
+  // Returns the names of all experiments on record.
   [[nodiscard]] std::vector<std::string> experiments();
-  // Of what is known of a trial that has been run: fields, params and metrics.
+  // Returns the names that a condition on recorded trials may use: fields, params and metrics.
   [[nodiscard]] std::vector<std::string> names();
-  // Of what is known of a trial before it is run, as trials_meant() compares it.
+  // Returns the names that a condition may use before the trials have run, as in trials_meant().
   [[nodiscard]] std::vector<std::string> names_before();
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// The slots that a run may use: those of the engine without those that --reserve keeps free.
+// The slots that a run may use: the engine's slots without those that --reserve keeps free.
 
 #include <optional>
 #include <vector>
@@ -11,14 +11,14 @@
 
 namespace combu {
 
-// What a run's attempts may hold together with all others on the engine.
+// The slots that the attempts of this run and of all other runs on the engine may hold together.
 struct Capacity {
   Slots slots;
   std::vector<Gpu> gpus;
 };
 
-// Returns nullopt if no trial asks for slots. `facts`: those of the session's engine. Throws Error(invalid)
-// for a --reserve that the engine cannot satisfy.
+// Returns nullopt if no trial requests slots. `facts`: the facts of the session's engine. Throws
+// Error(invalid) if --reserve is malformed, or if the engine cannot satisfy it.
 [[nodiscard]] std::optional<Capacity> capacity_for(Session& session, const Facts& facts,
                                                    const Experiment& experiment, const RunOptions& options);
 

@@ -1,5 +1,5 @@
 #pragma once
-// Runs whose results are compared. Reconciles, as read_run_results() does.
+// Reads the results of runs for a comparison. Reconciles the runs, as read_run_results() does.
 
 #include <string>
 #include <vector>
@@ -13,19 +13,19 @@ namespace combu {
 struct CompareOptions {
   std::vector<std::string> runs;          // ids; empty: the last run of the file
   std::string where;                      // a condition; empty: all trials
-  std::vector<std::string> metrics;       // lists of columns, as names_in() takes them
+  std::vector<std::string> metrics;       // lists of columns, as names_in() parses them
   std::vector<std::string> over{"seed"};  // lists of params in which repeats differ
-  bool is_over_given = false;             // false: the params of `over` need not be there
+  bool is_over_given = false;             // false: params of `over` may be missing
 };
 
 struct ComparedRuns {
-  std::vector<Results> runs;  // the trials of which the condition is so
+  std::vector<Results> runs;  // only the trials that match the condition
   CompareForm form;
 };
 
-// Notes names in the condition that no trial has a value of. Throws Error: those of read_run_results();
-// invalid for a list of names that makes no sense, or a param that no trial has; not_found if there is no
-// metric to compare.
+// Prints notes about names in the condition for which no trial has a value. Throws Error: the errors of
+// read_run_results(); invalid if a list of names is malformed, or if no trial has a param; not_found if there
+// is no metric to compare.
 [[nodiscard]] ComparedRuns read_compared(const Invocation& invocation, const CompareOptions& options,
                                          const OpenSession& open_session, Progress& progress);
 

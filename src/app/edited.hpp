@@ -1,5 +1,5 @@
 #pragma once
-// A run's file as it is now, beside the text on record.
+// Compares a run's file on disk with the text on record.
 
 #include <string>
 #include <string_view>
@@ -10,9 +10,9 @@
 
 namespace combu {
 
-// Prints one line on `progress` if the file or one of its imports has other bytes than the run's newest text
-// had: how many trials differ, and the option --edited of `command`. A file that is missing or wrong costs a
-// line, too. Standard input cannot be read again: it costs none.
+// Prints one line on `progress` if the file or one of its imports differs from the run's newest text. The
+// line says how many trials differ, and names the option --edited of `command`. Also prints a line if the
+// file is missing or invalid. Prints nothing for standard input, which cannot be read again.
 void note_edits(Progress& progress, Record& record, const RunEntry& entry, const Invocation& invocation,
                 std::string_view command);
 

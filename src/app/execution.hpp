@@ -1,6 +1,6 @@
 #pragma once
-// Drives a run that is on record as begun: its trials are started, watched and recorded until the run is over
-// or interrupted. `run`, `run --resume`, `retry` and `apply` end here.
+// Drives a run that is on record as begun: starts, observes and records the trials until the run is over or
+// interrupted. `run`, `run --resume`, `retry` and `apply` use it.
 
 #include <optional>
 
@@ -17,11 +17,11 @@ namespace combu {
 struct DrivenRun {
   Session& session;
   Record& record;
-  Loaded& loaded;  // gets its host paths
+  Loaded& loaded;  // execute() fills in its host paths
   const RunOptions& options;
-  RunOwner& owner;  // has begun
+  RunOwner& owner;  // begin() has been called
 };
-// `resume_point`: nullopt for a new run. Throws Error.
+// Drives the run and returns its result. `resume_point`: nullopt for a new run. Throws Error.
 [[nodiscard]] Result execute(const DrivenRun& run, Readiness ready,
                              const std::optional<ResumePoint>& resume_point);
 

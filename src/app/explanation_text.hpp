@@ -1,5 +1,5 @@
 #pragma once
-// The text of a trial's state for a person, with what it waits for or why it ended.
+// Explains a trial's state to a person: what the trial waits for, or why the trial ended.
 
 #include <functional>
 #include <optional>
@@ -13,23 +13,23 @@
 
 namespace combu {
 
-// A run, and what is known of it.
+// A run, and the data that explain the states of its trials.
 struct ExplainedRun {
   const Loaded& loaded;
-  const std::vector<RestoredTrial>& restored;  // of the trials of `loaded`
-  // In force at the process that drives the run; nullopt: as the file says.
+  const std::vector<RestoredTrial>& restored;  // one for each trial of `loaded`
+  // The settings of the run's owner; nullopt: use the settings in the file.
   const std::optional<Settings>& settings;
-  // Its capacity and what other runs hold; nullopt: not known.
+  // The owner's snapshot, with the capacity and the slots that other runs hold; nullopt: unknown.
   const std::optional<Snapshot>& snapshot;
-  // Returns the attempts of other runs that hold slots. Called only for a trial that waits for slots.
+  // Returns the attempts of other runs that hold slots. Called only if the trial waits for slots.
   std::function<std::vector<Observation>()> others;
-  // Called only for a trial that failed or was stopped.
+  // Returns the last line of an attempt's log. Called only if the trial failed or was stopped.
   LastLine last_line;
   Record& record;
 };
 
-// One line that goes on after the trial's name: "waits for 2 CPUs; held by `long` (2 CPUs)". Why a trial does
-// not start is what explain() says. Throws Error if the record cannot be read.
+// Returns one line to be printed after the trial's name: "waits for 2 CPUs; held by `long` (2 CPUs)".
+// explain() finds out why a trial does not start. Throws Error if the record cannot be read.
 [[nodiscard]] std::string explanation_text(const ExplainedRun& run, TrialIndex trial);
 
 }  // namespace combu

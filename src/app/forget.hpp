@@ -10,11 +10,13 @@
 
 namespace combu {
 
-// Removes the runs of these ids. Of one that no process is at work on it asks the engine first whether it has
-// ended. Returns how many there were. Throws Error(conflict) if one is not over; then none is removed.
+// Removes the runs of these ids and returns their number. If a run is not over on record and has no owner,
+// asks the engine first if the run has ended. Throws Error(conflict) and removes nothing if any run is not
+// over.
 [[nodiscard]] std::size_t remove_runs(const Invocation& invocation, const std::vector<std::string>& ids,
                                       const OpenSession& open_session);
-// Removes those that were over before this instant: of the invocation's file, or of all files.
+// Removes the runs of the invocation's file that ended before this instant; without a file, the runs of all
+// files. Returns their number.
 [[nodiscard]] std::size_t remove_runs_before(const Invocation& invocation, Instant before);
 
 }  // namespace combu

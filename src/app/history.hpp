@@ -12,12 +12,12 @@
 namespace combu {
 
 struct HistoryOptions {
-  std::string run;    // its id; empty: the last one of the file
-  std::string trial;  // only of this trial; empty: of all
+  std::string run;    // the run's id; empty: the last run of the file
+  std::string trial;  // empty: all trials
 };
 
-// Calls `tell` with each event, in the order of Record::events(), until it returns false. Throws Error:
-// not_found for a run or a trial that is not on record.
+// Calls `tell` with each event, in the order of Record::events(), until `tell` returns false. Throws
+// Error(not_found) if the run or the trial is not on record.
 void tell_events(const Invocation& invocation, const HistoryOptions& options,
                  const std::function<bool(const EventEntry&)>& tell);
 
@@ -25,7 +25,8 @@ struct RunTimes {
   RunEntry run;
   std::vector<TimedAttempt> attempts;
 };
-// Throws Error: not_found for a run that is not on record, or a trial that has no attempt in it.
+// Returns the times of a run's attempts. Throws Error(not_found) if the run is not on record, or if the trial
+// has no attempt in the run.
 [[nodiscard]] RunTimes read_times(const Invocation& invocation, const HistoryOptions& options);
 
 }  // namespace combu

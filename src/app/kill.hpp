@@ -1,15 +1,16 @@
 #pragma once
-// Removes what the engine has of an experiment.
+// Removes an experiment's containers and networks from the engine.
 
 #include "combu/session.hpp"
 
 namespace combu {
 
 struct KillOptions : SelectionOptions {
-  bool discard = false;  // also containers whose outputs or logs have not been collected
+  bool discard = false;  // also remove containers whose outputs or logs have not been collected
 };
-// Interrupts the processes at work, collects logs and outputs, removes all containers and networks, and
-// records the ends. Containers whose outputs or logs cannot be collected are stopped and kept.
+// Interrupts the owners of the runs, collects logs and outputs, removes all containers and networks, and
+// records how the trials ended. If outputs or logs of a container cannot be collected, stops the container
+// and keeps it.
 [[nodiscard]] Result kill(Session& session, const Invocation& invocation, const KillOptions& options);
 
 }  // namespace combu

@@ -18,45 +18,49 @@ struct Loaded {
   Run run;
   Plan plan;
   Caller caller;
-  FileText text;  // for the record, like the next ones; empty of a run that is on it
+  FileText
+      text;  // for the record, like `arguments` and `revision`; empty if the run was loaded from the record
   std::vector<std::string> arguments;
   GitRevision revision;
-  Seconds evaluated_in{0};  // read and planned, too
+  Seconds evaluated_in{0};  // time to evaluate, read and plan the file
 };
 
-// Evaluates, reads and plans the invocation's file, or the default one. Prints each error in it on
-// `progress`, as "FILE: PATH: what is wrong"; then it returns nothing. Without an error it prints each
-// warning as a note. Throws Error(invalid) for options that make no sense. Forks: call it before there are
-// threads.
+// Evaluates, reads and plans the invocation's file, or the default file. If the file has errors, prints each
+// error on `progress` as "FILE: PATH: MESSAGE" and returns nullopt. Otherwise prints each warning as a note.
+// Throws Error(invalid) for wrong options. Forks: call it before starting threads.
 [[nodiscard]] std::optional<Loaded> load(const Invocation& given, const RunId& run, Progress& progress);
 
-// The same without a progress: throws the first error in the file. `slow` is called once if the evaluation
-// takes more than a second.
+// Like load(), but throws the first error in the file instead of printing. Calls `slow` once if the
+// evaluation takes more than a second.
 [[nodiscard]] Loaded load_or_throw(const Invocation& invocation, const RunId& run,
                                    const std::function<void()>& slow);
 
-// The same from what is on record, of the trials that are there, without evaluating anything. An image that
-// the engine has is not pulled again. An `env_file` may be missing by now: see expect_env_files().
-// `texts`: which text a trial has that was unsuccessful and has changed since.
+// Loads a run with its trials from the record, without evaluating a file. An image that the engine has is not
+// pulled again. An `env_file` may be missing, see expect_env_files(). `texts`: the text of an unsuccessful
+// trial that was changed later: as it ran, or the newest text.
 enum class Texts { as_ran, newest };
 [[nodiscard]] Loaded load(Record& record, const RunId& run, Texts texts = Texts::as_ran);
 
-// For who starts trials: throws Error(invalid) when one that may still be started from where it stands, or is
-// to be started once more, lacks an `env_file`.
+// For processes that start trials. Throws Error(invalid) if the `env_file` of a trial is missing that may
+// still start from its restored state, or that is in `again`.
 void expect_env_files(const Experiment& experiment, std::span<const RestoredTrial> restored,
                       std::span<const TrialIndex> again = {});
 
-// What will not be started, or is not to be once more, needs its inputs no more: they may be gone by now.
+// Clears the inputs of trials that will not start, since their files may be missing. Trials in `again` keep
+// their inputs.
 void forget_inputs(Experiment& experiment, std::span<const RestoredTrial> restored,
                    std::span<const TrialIndex> again = {});
 
-// Throws Error(invalid) if the file, which the person calls `name`, is of another experiment than the run.
+// Throws Error(invalid) if the file belongs to another experiment than the run. `name`: the file's name in
+// the message.
 void expect_its_experiment(const Loaded& file, const RunEntry& entry, const std::string& name);
 
-// As many trials may fail as if the run had begun when it was reopened.
+// Raises the limit of failures by the failures that happened before the run was reopened, so that they do not
+// count.
 void forgive(Experiment& experiment, const RunEntry& entry);
 
-// Of a trial that is not in its run's file any more only its name and its past count.
+// Removes dependencies and ports of a trial that is missing in the run's file. Only the name and the restored
+// state of such a trial count.
 void leave_out(Trial& trial);
 
 }  // namespace combu

@@ -1,5 +1,5 @@
 #pragma once
-// Follows the logs of several attempts as they grow.
+// Follows the logs of several attempts while they grow.
 
 #include <set>
 
@@ -8,9 +8,9 @@
 
 namespace combu {
 
-// Passes the logs on until none of the trials runs and none can begin any more, or the reader has gone, but
-// for the attempts in `read`. Waits for an engine that goes away, and says so. Sinks are called from several
-// threads, one after the other. Throws Error.
+// Passes on the logs, except those of the attempts in `read`. Returns when no trial runs or can still begin,
+// or when the reader has closed its end. If the engine is unreachable, prints a note and waits. Calls the
+// sinks from several threads, one call at a time. Throws Error.
 void follow_logs(Session& session, const Invocation& invocation, const SelectionOptions& selection,
                  const LogOptions& wanted, const OpenLogSink& open_sink, const std::set<Key>& read);
 

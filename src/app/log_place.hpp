@@ -9,11 +9,11 @@
 
 namespace combu {
 
-// How far an attempt's log has been told: the next reading goes on from there.
+// The position in an attempt's log up to which the log has been passed on. The next reading continues there.
 class LogPlace {
  public:
-  // What the next reading asks for. What came at almost the same moment is asked for once more: of two
-  // streams it may be written down in the other order.
+  // Returns the options of the next reading. The reading repeats the last k_log_disorder_max of the log,
+  // since the pieces of two streams may be stored in the other order.
   [[nodiscard]] LogOptions next(const LogOptions& wanted) {
     known_ = recent_;
     LogOptions options = wanted;
@@ -26,6 +26,7 @@ class LogPlace {
 
   [[nodiscard]] bool has_begun() const { return begin_.has_value(); }
 
+  // Returns true if the piece has not been passed on yet, and counts it as passed on.
   [[nodiscard]] bool is_new(const LogPiece& piece) {
     const std::pair timestamp(piece.at, piece.stream);
     const auto known = known_.find(timestamp);
@@ -42,10 +43,10 @@ class LogPlace {
 
  private:
   using Counts = std::map<std::pair<Instant, LogStream>, std::size_t>;
-  std::optional<Instant> begin_;  // of what has been told; nullopt: nothing
+  std::optional<Instant> begin_;  // time of the first piece that was passed on; nullopt: none
   Instant until_{};
-  Counts recent_;  // told: how many pieces of that moment
-  Counts known_;   // of these, those that this reading has yet to meet
+  Counts recent_;  // number of pieces that were passed on, by time and stream
+  Counts known_;   // pieces of `recent_` that this reading has yet to meet
 };
 
 }  // namespace combu

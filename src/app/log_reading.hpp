@@ -1,5 +1,5 @@
 #pragma once
-// Reads the log of one attempt: from what is kept of it, or from the engine.
+// Reads the log of one attempt from the telemetry database or from the engine.
 
 #include <optional>
 #include <string>
@@ -12,33 +12,32 @@
 
 namespace combu {
 
-// What is kept of this attempt, in `telemetry`, which is opened where it is not. nullopt: nothing, or it
-// cannot be read.
+// Returns the attempt's log in the telemetry database; nullopt if there is none, or if the database cannot be
+// read. Opens `telemetry` if it is empty.
 [[nodiscard]] std::optional<KeptLog> find_readable(std::optional<Telemetry>& telemetry,
                                                    const std::string& folder, const Key& key);
 
-// Notes the gaps of a log that is wanted from its beginning.
+// Prints a note about gaps in the log if the log is wanted from its beginning.
 void note_gaps(const KeptLog& log, const LogOptions& wanted, LogSink& sink);
 
-// Passes on what is kept of it from `place` on. False: the reader has gone.
+// Passes on the stored log from `place` on. Returns false if the reader has closed its end.
 [[nodiscard]] bool read_kept(Telemetry& telemetry, const Key& key, const KeptLog& log,
                              const LogOptions& wanted, LogPlace& place, LogSink& sink);
 
-// Of several runs and attempts of a trial the newest is meant.
+// Orders attempts by age. If a trial has several runs and attempts, a command means the newest.
 [[nodiscard]] bool is_older(const Observation& left, const Observation& right);
 
-// True for the error of an engine that is away, or was for a moment.
+// True if the error means that the engine is unreachable, or was so for a moment.
 [[nodiscard]] bool is_absence(const Error& error);
 
-// Of the readings of an engine that goes away again and again and answers in between: the most that fail in
-// a row.
+// Maximum number of readings that may fail in a row if an engine is repeatedly unreachable.
 inline constexpr int k_log_cuts_max = 60;
-// Between two readings.
+// Pause between two readings.
 inline constexpr Seconds k_follow_pause{1};
 
-// Passes on the log of an attempt, and follows it to its end if that is wanted: from what is kept of it where
-// that is whole, or where there is no container of it any more; else from the engine. False: the reader has
-// gone. Throws Error.
+// Passes on the log of an attempt, and follows it to its end if `wanted` says so. Reads the stored log if
+// that is complete, or if the container is gone; otherwise reads from the engine. Returns false if the reader
+// has closed its end. Throws Error.
 [[nodiscard]] bool read_attempt(Session& session, const Caller& caller, const Key& key,
                                 const LogOptions& wanted, LogSink& sink);
 

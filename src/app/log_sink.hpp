@@ -1,5 +1,5 @@
 #pragma once
-// Takes the logs of attempts as they are read.
+// Receives the logs of attempts while combu reads them.
 
 #include <functional>
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace combu {
 
-// The log of one attempt, or of a trial's attempts one after the other.
+// Receives the log of one attempt, or the logs of a trial's attempts one after the other.
 class LogSink {
  public:
   LogSink() = default;
@@ -18,16 +18,17 @@ class LogSink {
   LogSink& operator=(const LogSink&) = delete;
   virtual ~LogSink() = default;
 
-  // `piece` continues the last one of its stream. False: the reader has gone.
+  // Receives a piece of a stream; it continues the stream's previous piece. Returns false if the reader has
+  // closed its end.
   [[nodiscard]] virtual bool put(LogStream stream, std::string_view piece) = 0;
-  // An attempt's log is over: passes on a last line that has no end.
+  // Called at the end of an attempt's log. Passes on a last line that has no newline.
   virtual void flush() = 0;
-  // For a person: something about the log that is not in it. False: the reader has gone.
+  // Shows a remark about the log to a person. Returns false if the reader has closed its end.
   [[nodiscard]] virtual bool note(const std::string& text) = 0;
 };
 
 enum class LogsOf { one_trial, several_trials };
-// The sink of an attempt's log. `of`: several_trials: lines of other trials' logs stand between its lines.
+// Opens the sink of a trial's log. several_trials: lines of other trials appear between the trial's lines.
 using OpenLogSink = std::function<std::unique_ptr<LogSink>(const std::string& trial, LogsOf of)>;
 
 }  // namespace combu

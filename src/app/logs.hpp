@@ -1,5 +1,5 @@
 #pragma once
-// Reads the logs of trials, or of all of a run, from what is kept of them and from the engine.
+// Reads the logs of trials, or of all trials of a run, from the telemetry database and from the engine.
 
 #include "app/log_sink.hpp"
 #include "combu/session.hpp"
@@ -9,18 +9,18 @@ namespace combu {
 struct LogsOptions {
   SelectionOptions selection;
   LogOptions wanted;
-  int attempt = 0;  // 0: the last one
-  // Sinks may be called from several threads, one after the other.
+  int attempt = 0;  // 0: the last attempt
+  // Opens the sinks. logs() may call the sinks from several threads, one call at a time.
   OpenLogSink open_sink;
 };
 
-// `invocation` with the default file if it and the selection name neither a file, an experiment, a run nor
-// one trial.
+// Returns `invocation` with the default file if it names no file and the selection names neither an
+// experiment, a run nor a single trial.
 [[nodiscard]] Invocation for_logs(const Invocation& invocation, const SelectionOptions& selection);
 
-// Passes on the logs that the options choose, and with `wanted.follow` what is written until their trials are
-// over. Throws Error: invalid if it is not clear what is meant; not_found if there is no log of a trial that
-// is named.
+// Passes on the logs that the options choose. With `wanted.follow`, continues until the trials are over.
+// Throws Error: invalid if the options do not say which logs are meant; not_found if a named trial has no
+// log.
 [[nodiscard]] Result logs(Session& session, const Invocation& invocation, const LogsOptions& options);
 
 }  // namespace combu

@@ -11,8 +11,9 @@
 
 namespace combu {
 
-// `server`: its URL; empty: that of MLFLOW_TRACKING_URI. Shows how many trials have been sent. Throws Error:
-// invalid if no server is named; cancelled; those of export_to_mlflow().
+// Sends the results and shows how many trials have been sent. `server`: its URL; empty: the URL in
+// MLFLOW_TRACKING_URI. Throws Error: invalid if no server is named; cancelled; the errors of
+// export_to_mlflow().
 void send_to_mlflow(const Invocation& invocation, std::span<const Results> runs, const std::string& server,
                     Progress& progress, const std::stop_token& stop);
 

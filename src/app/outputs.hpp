@@ -1,5 +1,5 @@
 #pragma once
-// Where outputs come home to.
+// Where outputs are stored, and the collection of outputs from runs without an owner.
 
 #include <functional>
 #include <memory>
@@ -17,34 +17,34 @@
 
 namespace combu {
 
-// results_folder() of the run as a depot, whose files are the caller's.
+// Opens results_folder() of the run as an output store. The files belong to the caller's user.
 [[nodiscard]] std::unique_ptr<OutputStore> open_results(const Loaded& loaded);
 
-// Where what a trial has left is. Empty: nothing of it is there.
+// The places of a trial's outputs. Empty: nothing is there.
 struct OutputsAt {
-  std::string place;   // of what it had left at its end
-  std::string so_far;  // of what an attempt had left when it still ran (partial_place)
+  std::string place;   // outputs that were collected at the trial's end
+  std::string so_far;  // outputs that were collected while an attempt ran (partial_place)
 };
-// Of a trial that has outputs, in results_folder(): of a folder what is there, of a bucket, which is not
-// asked, what is on record.
+// Returns the places of a trial's outputs. `results`: the run's results_folder(). In a folder, checks which
+// files exist. A bucket is not asked; the record decides.
 [[nodiscard]] OutputsAt outputs_at(const std::string& results, const TrialEntry& trial);
 
-// Returns for a trial of this run where what it has left is; empty: it has no outputs, or nothing of them is
-// there. What is on record of the run may be of a file that this combu does not read any more: then it is
-// empty for all, which is noted on `progress`. May be called from several threads.
+// Returns a function that returns the place of a trial's outputs. The place is empty if the trial of this run
+// has no outputs, or if none are there. If this combu cannot read the recorded file, prints a note on
+// `progress`; then every place is empty. The function may be called from several threads.
 [[nodiscard]] std::function<std::string(const TrialEntry&)> output_places(Record& record, const RunId& run,
                                                                           Progress& progress);
 
-// Why outputs could not be brought to a place that is no folder (check_host_paths looks at those).
+// Returns the errors that prevent the collection of outputs to a bucket. check_host_paths() checks folders.
 [[nodiscard]] std::vector<Error> check_results(const Loaded& loaded, const std::stop_token& stop);
 
-// Collects the outputs of the attempts that are `collecting` on record, of a run that no process is at work
-// on and whose containers are about to be removed, and records that. `collected` (may be empty) is called
-// after each attempt that did not fail. Returns the attempts that failed. Throws Error: cancelled; the record
-// cannot be read.
+// Collects the outputs of the attempts that are `collecting` on record, and records the results. The run must
+// have no owner, and its containers are about to be removed. Calls `collected`, unless it is empty, after
+// each attempt that did not fail. Returns the attempts that failed. Throws Error: cancelled; also if the
+// record cannot be read.
 [[nodiscard]] Uncollected collect_remaining(Session& session, Record& record, const RunId& run,
                                             const std::function<void(const Key&)>& collected = {});
-// The attempts that collect_remaining() is to collect.
+// Returns the attempts that collect_remaining() would collect.
 [[nodiscard]] std::set<Key> collecting_attempts(Record& record, const RunId& run);
 
 }  // namespace combu

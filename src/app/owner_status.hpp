@@ -1,6 +1,5 @@
 #pragma once
-// Questions to the process that drives a run, by the run's channel. An answer takes at most about ten
-// seconds.
+// Asks the owner of a run, over the run's channel. An answer takes at most about ten seconds.
 
 #include <optional>
 
@@ -10,10 +9,10 @@
 
 namespace combu {
 
-// The run's settings, as its process has them; nullopt: no process answers.
+// Returns the owner's settings of the run; nullopt if no owner answers.
 [[nodiscard]] std::optional<Settings> owner_settings(const RunId& run, const Caller& caller);
 
-// The run's snapshot, as its process tells it to those who follow; nullopt: none came within two seconds.
+// Returns the owner's snapshot of the run; nullopt if none arrives within two seconds.
 [[nodiscard]] std::optional<Snapshot> owner_snapshot(const RunId& run, const Caller& caller);
 
 }  // namespace combu

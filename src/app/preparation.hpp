@@ -1,6 +1,6 @@
 #pragma once
-// The preparation of a run before its beginning is recorded: checks it, and makes images, networks and
-// folders ready.
+// Prepares a run before its beginning is recorded: checks the run, and makes images, networks and folders
+// ready.
 
 #include <memory>
 #include <optional>
@@ -22,27 +22,28 @@ struct Prepared {
   Digests references;
 };
 
-// The errors of all checks; if there are none, those of making images, networks and folders ready.
+// Checks the run and returns the errors of all checks. If there are none, makes images, networks and folders
+// ready, and returns the errors of that. Fills `prepared`.
 [[nodiscard]] std::vector<Error> make_ready(Session& session, const Loaded& loaded, const RunOptions& options,
                                             Prepared& prepared);
 
-// Whether running containers of the experiment's earlier runs are removed.
+// What happens to running containers of the experiment's earlier runs: the run is refused, or removes them.
 enum class Earlier { refuse, replace };
 
 // A run that is ready to begin.
 struct Readiness {
-  std::unique_ptr<RunLock> starts;  // held until nothing is left to start; nullptr if it could not be taken
-  Facts facts;                      // of the engine, asked for once
+  std::unique_ptr<RunLock> starts;  // held until no trial is left to start; nullptr if it could not be taken
+  Facts facts;                      // the engine's facts, requested once
   std::optional<Capacity> capacity;
   std::set<RunId> replaced;
   Prepared prepared;
 };
-// If the run must not begin, shows the errors and returns their result. Changes nothing on the record, and no
-// container. Throws Error.
+// Checks and prepares a run. If the run must not begin, shows the errors and returns their result. Changes
+// neither the record nor a container. Throws Error.
 [[nodiscard]] std::variant<Readiness, Result> prepare_run(Session& session, const Loaded& loaded,
                                                           const RunOptions& options, Earlier earlier);
 
-// Shows why nothing was started.
+// Shows the errors and a note that nothing was started. Returns the result of the errors.
 [[nodiscard]] Result refuse_start(Session& session, const std::vector<Error>& errors);
 
 }  // namespace combu

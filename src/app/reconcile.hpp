@@ -1,5 +1,5 @@
 #pragma once
-// Reconciles runs: puts on record what happened while no process was at work on them.
+// Reconciles runs: records what happened while the runs had no owner.
 
 #include <map>
 #include <optional>
@@ -13,35 +13,38 @@ namespace combu {
 
 enum class Outlook {
   resumable,  // trials that failed and have retries wait for `run --resume`
-  ended,      // no process will try failed trials again
+  ended,      // failed trials are not tried again
 };
 using TrialNames = std::vector<std::string>;
 
-// True if the record lacks what the engine has of the trial. nullptr: it has no container of the trial.
+// True if the engine knows more about the trial than the record. `seen`: nullptr if the engine has no
+// container of the trial.
 [[nodiscard]] bool is_behind(const TrialEntry& entry, const Observation* seen);
 
-// Puts on record which trials run and which have ended, with their exit codes and the engine's times, which
-// containers are gone, and which trials are blocked by these ends; schedule::reconcile decides. Starts, stops
-// and removes nothing. The session's engine must be the run's, and no process may be at work on the run; if
-// one begins to be, the record does not change. Throws Error. `stopped`: trials that the caller has stopped.
-// `listed`: all that the engine has of the run, if the caller has just listed it.
+// Records which trials run, which have ended (with their exit codes and the engine's times), which containers
+// are gone, and which trials are therefore blocked. The facts come from schedule::reconcile. Starts, stops
+// and removes nothing. The session's engine must be the run's, and the run must have no owner. If another
+// process changes the run meanwhile, records nothing. Throws Error.
+// - `stopped`: trials that the caller has stopped
+// - `listed`: all attempts of the run on the engine, if the caller has just listed them
 void reconcile_run(Session& session, Record& record, const RunId& run, Outlook outlook,
                    const TrialNames& stopped = {}, std::optional<std::vector<Observation>> listed = {});
 
-// Facts by the trial's name, in their order.
+// The facts of each trial in their order, by the trial's name.
 using UnrecordedFacts = std::map<std::string, std::vector<Fact>, std::less<>>;
 struct Reconciliation {
-  UnrecordedFacts unrecorded;  // the record could not be written
+  UnrecordedFacts unrecorded;  // facts that could not be written to the record
   std::optional<Error> error;
-  bool was_overtaken = false;  // another process changed the run meanwhile: nothing was recorded
+  bool was_overtaken = false;  // another process changed the run meanwhile, so nothing was recorded
 };
-// As reconcile_run() with Outlook::resumable, for commands that only read. Throws only Error(cancelled).
+// Like reconcile_run() with Outlook::resumable, for commands that only read. Returns errors in the result;
+// throws only Error(cancelled).
 [[nodiscard]] Reconciliation try_reconcile(Session& session, Record& record, const RunId& run);
 void note_unreconciled(Session& session, const Error& error);
-// Calls both.
+// Calls try_reconcile(), and note_unreconciled() if there is an error.
 UnrecordedFacts reconcile_or_note(Session& session, Record& record, const RunId& run);
-// The same for runs on the caller's record that no process is at work on. `stopped`: as for reconcile_run(),
-// by run.
+// Reconciles those runs in `stopped` that are on the caller's record and have no owner; prints a note if that
+// fails. `stopped`: the trials that the caller has stopped, by run.
 void reconcile_runs_or_note(Session& session, const Invocation& invocation,
                             const std::map<RunId, TrialNames>& stopped);
 

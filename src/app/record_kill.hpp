@@ -1,5 +1,5 @@
 #pragma once
-// The end of a run whose containers a person has removed.
+// Records the end of a run whose containers a person has removed.
 
 #include <string>
 #include <vector>
@@ -8,9 +8,9 @@
 
 namespace combu {
 
-// Puts on record that the run's containers are gone, but for those of the trials `kept`. A trial whose last
-// attempt failed by itself keeps that end. Throws Error(conflict) if another process goes on changing the
-// run.
+// Records that the run's containers are gone, except those of the trials `kept`. If the last attempt of a
+// trial failed by itself, the trial keeps that end. Throws Error(conflict) if another process keeps changing
+// the run.
 void record_kill(Record& record, const RunId& run, const std::vector<std::string>& kept = {});
 
 }  // namespace combu

@@ -12,38 +12,38 @@
 
 namespace combu {
 
-// The logs that are kept of the newest run that is meant, and its trials.
+// The newest run that a selection means, with its trials and its stored logs.
 class RecordedLogs {
  public:
-  // `trial`: only its logs; empty: those of all trials that the selection names.
+  // `trial`: the only trial to read; empty: all trials that the selection names.
   RecordedLogs(const Invocation& invocation, const SelectionOptions& selection, const std::string& trial);
 
-  // Throws Error if they could not be read: why.
+  // Throws Error if the record or the logs could not be read.
   void expect_readable() const {
     if (fault_) throw Error(*fault_);
   }
 
-  // Goes over to the newest run in which a trial of this name has begun to run, or was skipped, of all there
-  // are; none where there is none. Throws Error: invalid when it did in several experiments.
+  // Searches all recorded runs. Changes to the newest run in which a trial of this name has run or was
+  // skipped; if there is none, to no run. Throws Error(invalid) if such trials belong to several experiments.
   void look_everywhere(const std::string& trial);
 
   [[nodiscard]] const std::optional<RunId>& run() const { return run_; }
   [[nodiscard]] const std::vector<TrialEntry>& trials() const { return trials_; }
-  // The names of the selection that no trial of the run has.
+  // Returns the names in the selection that match no trial of the run.
   [[nodiscard]] const std::vector<std::string>& unmatched() const { return unmatched_; }
-  // The attempt whose log is the trial's.
+  // Returns the attempt that has the trial's log.
   [[nodiscard]] Key key_of(const TrialEntry& entry) const;
 
   [[nodiscard]] std::optional<KeptLog> log(const std::string& trial, int attempt) {
     return telemetry_ ? telemetry_->log(trial, attempt) : std::nullopt;
   }
 
-  // True if all that the trial's last attempt has written is kept, or it never ran.
+  // True if the log of the trial's last attempt is stored completely, or if the trial never ran.
   [[nodiscard]] bool is_whole(const TrialEntry& entry);
-  // The same of all trials; false if there are none.
+  // True if is_whole() holds for all trials; false if there are no trials.
   [[nodiscard]] bool are_whole();
 
-  // Passes `log` on, which log() has returned for `key`. False: the reader has gone.
+  // Passes on `log`, which log() returned for `key`. Returns false if the reader has closed its end.
   [[nodiscard]] bool read(const Key& key, const KeptLog& log, const LogOptions& wanted, LogSink& sink);
 
  private:

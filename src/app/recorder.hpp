@@ -8,8 +8,8 @@
 
 namespace combu {
 
-// Puts a run's facts on record. If the record cannot be written the run goes on: `progress` shows this once,
-// and what has not been written is kept and tried again with the next facts.
+// Records the facts of a run. If the record cannot be written, the run continues and `progress` shows one
+// error. The recorder keeps the unwritten facts and writes them with the next facts.
 class Recorder final : public Journal {
  public:
   Recorder(Progress& progress, Record& record, RunId run);
@@ -19,7 +19,7 @@ class Recorder final : public Journal {
   void cache_result(const CacheResult& result) override;
   void commit() override;
 
-  // The run is over.
+  // Records the end of the run.
   void end();
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// How what is on record is run once more.
+// Texts with which a person can run a recorded run, or trials of it, again.
 
 #include <string>
 #include <vector>
@@ -8,13 +8,15 @@
 
 namespace combu {
 
-// The experiment as it was evaluated, as Jsonnet: each image is the one that it was, wherever its tag leads
-// by now, and the run's id is the one of whoever runs it. `revision`: as in TrialEntry; 0: the last one.
+// Returns the evaluated experiment as Jsonnet. Each image is the recorded one, even if its tag now means
+// another image. The id of the recorded run is replaced by the id of the new run. `revision`: as in
+// TrialEntry; 0: the last one.
 [[nodiscard]] std::string evaluated_again(const RunEntry& entry, int revision);
 
-// What a person pastes into a shell: the folder and its commit, where it is not as it was, then these trials
-// of the run, which ran with one version of the file, and what they depend on. Lines that begin with # say
-// what is not on record, or is a guess. `engine`: as for command_line().
+// Returns shell commands that run these trials again, with the trials that they depend on. All of them must
+// have run with one version of the file. The commands enter the folder and, if the folder has changed,
+// restore its commit. Lines that begin with # name data that are not on record, and guesses. `engine`: as for
+// command_line().
 [[nodiscard]] std::string reproduction(const RunEntry& entry, const std::vector<std::string>& trials,
                                        const std::string& engine);
 

@@ -1,5 +1,5 @@
 #pragma once
-// A run on record goes on: from where it was left, or with trials that are started again.
+// Continues a recorded run: resumes the run, or starts some of its trials again.
 
 #include <string>
 #include <vector>
@@ -11,7 +11,7 @@
 
 namespace combu {
 
-// What both use cases work with. They may fork (to evaluate the file): call them before there are threads.
+// The arguments of both use cases. Both may fork (to evaluate the file): call them before starting threads.
 struct RunChange {
   const Invocation& invocation;
   Progress& progress;
@@ -20,11 +20,11 @@ struct RunChange {
 };
 
 struct Resumption {
-  std::string run = {};       // its id; empty: the last one of the file
-  bool edited = false;        // with the file as it is now
+  std::string run = {};       // the run's id; empty: the last run of the file
+  bool edited = false;        // use the file as it is on disk
   AdjustOptions adjust = {};  // changes the run's options
 };
-// Goes on with an interrupted run. Of a run that is over it says how it ended.
+// Resumes an interrupted run. If the run is over, shows how it ended.
 [[nodiscard]] Result resume_run(const RunChange& change, const Resumption& resumption);
 
 struct RetryOptions {
@@ -32,9 +32,9 @@ struct RetryOptions {
   bool failed = false;
   bool edited = false;
   bool wait = false;
-  std::vector<std::string> trials;  // names or conditions; empty: as `failed`
+  std::vector<std::string> trials;  // names or conditions; empty: as if `failed` were true
 };
-// Starts trials of a run once more, with what they need.
+// Starts trials of a run again, with the trials that they need.
 [[nodiscard]] Result retry_trials(const RunChange& change, const RetryOptions& options);
 
 }  // namespace combu

@@ -1,5 +1,5 @@
 #pragma once
-// A run on record, as a process resumes it.
+// The state from which a process resumes a recorded run.
 
 #include <vector>
 
@@ -9,16 +9,16 @@
 
 namespace combu {
 
-// The run with its newest text, and with the fields that its options replace. Throws Error.
+// Loads the run with its newest text, and with the fields that the run's options override. Throws Error.
 [[nodiscard]] Loaded load_newest(Record& record, const RunEntry& entry, const RunOptions& options);
 
-// The state from which the run goes on.
+// The state from which a run continues.
 struct ResumePoint {
   std::vector<RestoredTrial> trials;
   Instant working_since{};
 };
-// Removes from `loaded` the inputs of trials that will not start: their files may be gone. Throws
-// Error(invalid) if a trial that may start lacks an `env_file`.
+// Returns the resume point of a run. Removes from `loaded` the inputs of trials that will not start, since
+// their files may be missing. Throws Error(invalid) if a trial that may start lacks an `env_file`.
 [[nodiscard]] ResumePoint resume_point_of(Record& record, const RunEntry& entry, Loaded& loaded);
 
 }  // namespace combu

@@ -1,5 +1,5 @@
 #pragma once
-// Which trials of a run are started once more.
+// Selects the trials of a run that are started again.
 
 #include <cstddef>
 #include <vector>
@@ -10,25 +10,26 @@
 
 namespace combu {
 
-// True of a trial that failed or was stopped itself. A service that was stopped is started with those that
-// need it.
+// True if the trial itself failed or was stopped. False for a stopped service: it is started again with the
+// trials that need it.
 [[nodiscard]] bool ended_unsuccessfully(const Trial& trial, TrialState state);
 
-// What comes along of that which a trial needs: services that are over, or what has failed or was blocked,
-// too.
+// Which dependencies of a trial are started again: only services that are over, or also trials that failed or
+// were blocked.
 enum class Needs { services, all };
 
 class RetrySelection {
  public:
-  // `past` is of the experiment's first trials; those behind them have just joined it. All outlive this.
+  // `restored`: the states of the experiment's first trials; the trials after these are new. All arguments
+  // must outlive this object.
   RetrySelection(const Experiment& experiment, const Plan& plan, const std::vector<RestoredTrial>& restored)
       : experiment_(experiment), plan_(plan), restored_(restored), added_(restored.size()) {}
 
-  // With what it needs, and what that needs.
+  // Adds the trial with the trials that it needs, directly or indirectly.
   void add(TrialIndex trial, Needs needs);
-  // Without itself: it is started anyway.
+  // Adds the trials that `trial` needs, but not `trial`, which is started anyway.
   void add_needs_of(TrialIndex trial, Needs needs);
-  // The blocked trials that depend on one of those that have been added.
+  // Adds the blocked trials that depend on an added trial.
   void add_blocked();
 
   [[nodiscard]] const std::vector<TrialIndex>& trials() const { return trials_; }

@@ -1,5 +1,5 @@
 #pragma once
-// The runs on record and on an engine. Reconciles, as status() does.
+// Lists the runs on record and on an engine. Reconciles runs, as status() does.
 
 #include <cstddef>
 #include <functional>
@@ -18,12 +18,12 @@ inline constexpr std::size_t k_runs_shown = 20;
 struct RunListQuery {
   std::string where;                    // a condition on runs; empty: none
   std::string address;                  // only runs on this engine; empty: on any
-  std::optional<std::size_t> rows_max;  // 0: all; nullopt: k_runs_shown unless `all` or `where` is set
+  std::optional<std::size_t> rows_max;  // 0: all; nullopt: k_runs_shown, or all if `all` or `where` is set
   bool all = false;
 };
 
-// The newest run first; behind those on record the runs of which the engine has only containers. `record`:
-// nullptr if there is none. A note counts the runs that the limit leaves out. Throws Error.
+// Shows the recorded runs, the newest first, then the runs of which the engine has only containers. `record`:
+// nullptr if there is none. Prints a note with the number of runs that the limit leaves out. Throws Error.
 void list_runs(Session& session, Record* record, const Invocation& invocation, const RunListQuery& query,
                const std::function<void(std::span<const RunRow>)>& show);
 

@@ -1,5 +1,5 @@
 #pragma once
-// The options of a run that are on its record.
+// The options of a run that are on record.
 
 #include <cstddef>
 #include <functional>
@@ -12,31 +12,33 @@
 
 namespace combu {
 
-// What holds of a run however often it is gone on with.
+// Options that hold each time a process drives the run.
 struct RunOptions {
   bool wait = false;
   std::size_t starts_in_flight = PlannerOptions{}.starts_in_flight_max;
-  std::optional<std::size_t> parallel;  // in place of the file's, 0: no limit; nullopt: the file's
-  std::string reserve;                  // as --reserve takes it
-  bool cache = true;                    // false: trials with `cache` are run, too
-  // On record only: somebody has to stay while its trials run, for --wait, retries, timeouts or a deadline.
+  std::optional<std::size_t>
+      parallel;         // replaces the file's value; 0: no limit; nullopt: use the file's value
+  std::string reserve;  // the value of --reserve
+  bool cache = true;    // false: run trials with `cache` even if the cache has a result
+  // Only on record: the owner must stay while the trials run, because of --wait, retries, timeouts or a
+  // deadline.
   bool monitored = false;
   bool operator==(const RunOptions&) const = default;
 };
-// Whether the process stays until all trials have ended.
+// Returns when the process may end: when all trials have ended (--wait), or when all have started.
 [[nodiscard]] Until until_of(const RunOptions& options);
-// As a JSON object's text, and back.
+// Convert the options to the text of a JSON object, and back.
 [[nodiscard]] std::string to_json(const RunOptions& options);
 [[nodiscard]] RunOptions run_options_of(const std::string& json);
 
-// Changes options by a command line; empty: it changes none.
+// Changes options as a command line says; empty: changes nothing.
 using AdjustOptions = std::function<void(RunOptions&)>;
 [[nodiscard]] RunOptions adjusted_options(const RunEntry& entry, const AdjustOptions& adjust);
-// Changes the options that the run has on record, for whoever goes on with it.
+// Changes the options on record, so that they hold for a process that resumes the run.
 void change_options(Record& record, const RunId& run, const AdjustOptions& change);
 void keep_parallel(Record& record, const RunId& run, std::optional<std::size_t> parallel);
 
-// The experiment's fields that the run's options take the place of.
+// Overrides fields of the experiment with the run's options.
 void override_fields(Experiment& experiment, const RunOptions& options);
 
 }  // namespace combu

@@ -1,5 +1,5 @@
 #pragma once
-// A process that is at work on a run, as others meet it: its lock, its channel, its place in the background.
+// The process that owns a run, as other processes see it: the run's lock, its channel, and the background.
 
 #include <chrono>
 #include <memory>
@@ -13,25 +13,25 @@
 
 namespace combu {
 
-// The background of a process: where it goes on when its command has ended.
+// The background of a process, where the process continues after its command has ended.
 class Background {
  public:
   virtual ~Background() = default;
-  // From here on the process in the foreground is not needed and ends. What this process prints goes to
-  // `log`, a descriptor.
+  // Moves this process to the background; the process in the foreground ends. The output of this process goes
+  // to `log`, a descriptor.
   virtual void enter(const RunId& run, int log) const = 0;
 };
 
-// nullptr where no lock can be had: the run is worth more, and a note is given. Throws Error(conflict) when
-// another process holds it.
+// Takes a lock. If no lock is available, prints a note and returns nullptr, so that the run can go on. Throws
+// Error(conflict) if another process holds the lock.
 [[nodiscard]] std::unique_ptr<RunLock> take_lock(LockScope scope, Session& session, const Loaded& loaded);
 
-// interrupt_runs() on the session's engine. The processes get to know `by`, the command that asks ("combu
-// kill"). Prints one line for each.
+// Calls interrupt_runs() on the session's engine and prints one line for each interrupted process. The
+// processes show `by`, the command that interrupts them ("combu kill").
 void interrupt_processes(Session& session, const Selector& selector, const std::string& by,
                          const Caller& caller);
 
-// Outlives the session.
+// Owns a run for this process. Must outlive the session.
 class RunOwner {
  public:
   // `background`: nullptr for a process that stays in the foreground.
@@ -40,35 +40,37 @@ class RunOwner {
   RunOwner(const RunOwner&) = delete;
   RunOwner& operator=(const RunOwner&) = delete;
 
-  // What is shown on `progress` others may follow.
+  // Returns a progress that shows on `progress` and that other processes can follow.
   [[nodiscard]] std::unique_ptr<Progress> share(std::unique_ptr<Progress> progress);
 
-  // Takes the run's lock, then opens its channel. Throws Error: conflict when another process is at work on
-  // it, refused when there is no place for the background's log.
+  // Takes the run's lock, then opens the run's channel. Throws Error: conflict if the run has another owner;
+  // refused if the background's log cannot be opened.
   void begin(Session& session, const Loaded& loaded, const RunOptions& options);
 
-  // Nothing can be refused any more.
+  // Moves the process to the background. Call it when the command cannot be refused any more.
   void leave_foreground(const Loaded& loaded);
   [[nodiscard]] Steering& steering() { return *steering_; }
 
-  // Somebody has asked for the run, which is at rest: returns when that is done, or `stop` is set; false when
-  // it has taken too long, and the run has been taken back.
+  // Hands over the run, which has no start in flight, to the process that asked for it. Blocks until that
+  // process is done, or `stop` is set. Returns false if the process took too long and the run has been taken
+  // back.
   [[nodiscard]] bool hand_over(const std::stop_token& stop) {
     return channel_.hand_over(stop, k_hand_over_max);
   }
 
-  // What the process ends with, for those that follow. Gives it back.
+  // Sends the exit code of this process to the followers, and returns it.
   [[nodiscard]] int done(int exit_code);
 
  private:
-  // Nothing is started, and no timeout is seen to, for as long.
+  // During a hand-over, combu starts no trial and enforces no timeout.
   static constexpr std::chrono::seconds k_hand_over_max{10};
 
   const Background* background_;
-  // The socket is removed while the lock is held: then it is nobody else's.
+  // Declared before the channel: the socket is removed while the lock is held, so it cannot be another
+  // owner's.
   std::unique_ptr<RunLock> lock_;
   std::optional<Descriptor> log_;
-  std::string unused_log_;  // its path, until something may have been written there
+  std::string unused_log_;  // the log's path, while nothing can have been written there
   std::optional<Steering> steering_;
   ControlServer channel_;
   SharedProgress* progress_ = nullptr;

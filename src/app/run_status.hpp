@@ -1,6 +1,6 @@
 #pragma once
-// How a run stands: by its record, and by what its engine lists. Reconciles: if no process is at work on the
-// run and the engine knows more than the record, the function first puts that on record (app/reconcile.hpp).
+// The status of a run, from the record and from the engine's listing. If the run has no owner and the engine
+// knows more than the record, combu reconciles the run first (app/reconcile.hpp).
 
 #include <optional>
 #include <string>
@@ -18,24 +18,25 @@ struct RunStatus {
 };
 
 struct RunStatusQuery {
-  // The containers that the session's engine listed, also of other runs; nullopt: use the record only.
+  // The containers that the session's engine listed, also of other runs; nullopt: use only the record.
   std::optional<std::vector<Observation>> listed;
-  std::string trial = {};  // only this one; then RunRow::state and ::counts are not set
+  std::string trial = {};  // only this trial; then RunRow::state and ::counts are not set
   Detail detail = Detail::state;
 };
 
 [[nodiscard]] RunStatus run_status(Session& session, Record& record, RunEntry run,
                                    const RunStatusQuery& query);
 
-// The same without the trials. A run on another engine than the session's is shown as the record has it.
+// Returns the run's row without the trials. If the run is on another engine than the session's, uses only the
+// record.
 [[nodiscard]] RunRow run_row(Session& session, Record& record, const RunEntry& run,
                              const std::optional<std::vector<Observation>>& listed);
 
-// All that the engine has; nullopt, with a note, if it does not answer in time.
+// Lists the attempts on the engine. If the engine does not answer in time, prints a note and returns nullopt.
 [[nodiscard]] std::optional<std::vector<Observation>> list_or_note(Session& session,
                                                                    const Selector& selector);
 
-// Leaves the containers whose runs are not on record.
+// Removes the containers whose runs are on record from `containers`.
 void leave_unrecorded(Record& record, std::vector<Observation>& containers);
 
 }  // namespace combu

@@ -1,6 +1,6 @@
 #pragma once
-// Finds trials on record, and all that is known of them. Of running ones it reconciles: what has ended is put
-// on record first (app/reconcile.hpp).
+// Shows recorded trials and everything that is known about them. Reconciles the run first if a shown trial
+// runs (app/reconcile.hpp).
 
 #include <functional>
 #include <string>
@@ -12,29 +12,29 @@
 namespace combu {
 
 enum class ShowWhat {
-  trials,        // all that is known of each
-  source,        // the run's file as it was
+  trials,        // everything that is known about each trial
+  source,        // the run's file, as recorded
   diff,          // how the file's working tree differed from its commit
-  evaluated,     // the run's experiment as it was evaluated, as evaluated_again() has it
-  reproduction,  // as reproduction() has it
+  evaluated,     // the run's evaluated experiment, see evaluated_again()
+  reproduction,  // see reproduction()
 };
 
 struct ShowOptions {
-  std::string run;                  // its id; empty: the last one of the file
+  std::string run;                  // the run's id; empty: the last run of the file
   std::vector<std::string> trials;  // names and patterns of names
   ShowWhat what = ShowWhat::trials;
-  // The address of the engine that is used if --engine names none. Throws Error.
+  // Returns the address of the engine that is used if --engine names none. Throws Error.
   std::function<std::string()> default_engine;
   // Called for each trial, in the experiment's order. The trial is valid during the call.
   std::function<void(const ShownTrial&)> tell_trial;
-  // Called with the bytes of a file that combu has not made.
+  // Called with the bytes of a file that combu did not make.
   std::function<void(const std::string&)> tell_file;
-  // Called with what combu has made.
+  // Called with text that combu made.
   std::function<void(const std::string&)> tell_text;
 };
 
-// If a trial is alive, its new logs are ingested first, in a session. Throws Error: not_found for
-// a run or a trial that is not on record, after the others have been told.
+// Shows what the options choose. If a trial is alive, ingests its new logs first, in a session. Throws
+// Error(not_found) if the run or a trial is not on record, after the other trials have been shown.
 void show(const Invocation& invocation, const ShowOptions& options, const OpenSession& open_session);
 
 }  // namespace combu

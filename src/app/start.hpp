@@ -1,5 +1,5 @@
 #pragma once
-// A new run of a file.
+// Starts a new run of a file.
 
 #include <string>
 #include <vector>
@@ -13,11 +13,11 @@ namespace combu {
 
 struct NewRun {
   RunOptions options;
-  bool replace = false;           // remove what still runs of earlier runs
-  std::string id;                 // empty: a random one
+  bool replace = false;           // remove running containers of earlier runs
+  std::string id;                 // empty: a random id
   std::vector<std::string> only;  // names or conditions; empty: all trials
 };
-// Evaluates the invocation's file and drives a run of it. Forks: call it before there are threads.
+// Evaluates the invocation's file and drives a run of it. Forks: call it before starting threads.
 [[nodiscard]] Result start_run(const Invocation& invocation, const NewRun& wanted, Progress& progress,
                                const OpenSession& open_session, RunOwner& owner);
 

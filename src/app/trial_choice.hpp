@@ -1,5 +1,5 @@
 #pragma once
-// Which trials `ps` shows: names and a condition, on trials on record and on containers.
+// Chooses the trials that `ps` shows, by names and a condition, among recorded trials and containers.
 
 #include <optional>
 #include <set>
@@ -18,12 +18,12 @@ class TrialChoice {
   TrialChoice(std::vector<std::string> names, const std::string& where);
 
   [[nodiscard]] bool has_condition() const { return where_.has_value(); }
-  // The name if the choice is one name and no pattern; else empty.
+  // Returns the name if the choice is a single name and no pattern; else empty.
   [[nodiscard]] std::string single() const;
-  // The names and patterns that match neither.
+  // Returns the names and patterns that match neither a row nor a container.
   [[nodiscard]] std::vector<std::string> unmatched(const std::vector<TrialRow>& rows,
                                                    const std::vector<Observation>& containers) const;
-  // Removes the rows that are not chosen. Returns the names in the condition of which no row has a value.
+  // Removes the rows that are not chosen. Returns the names in the condition for which no row has a value.
   std::set<std::string> apply(const RunEntry& run, std::vector<TrialRow>& rows) const;
   void apply(std::vector<Observation>& containers) const;
 

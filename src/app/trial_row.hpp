@@ -1,5 +1,5 @@
 #pragma once
-// A trial's row: its entry on record, and what only the engine or a fact has.
+// A trial's row: its entry on record, and data that only the engine or an unrecorded fact has.
 
 #include "combu/analysis.hpp"
 #include "combu/engine.hpp"
@@ -7,11 +7,11 @@
 
 namespace combu {
 
-// Adds when the attempt's container was created, its id and, while the attempt lives, its health. A sighting
-// of an earlier attempt adds nothing.
+// Adds the id and the creation time of the attempt's container and, while the attempt is alive, its health.
+// An observation of an earlier attempt adds nothing.
 void add_observation(TrialRow& row, const Observation& seen);
 
-// Shows a fact that is not on record.
+// Applies a fact that is not on record to the entry.
 void show_fact(TrialEntry& entry, const Fact& fact);
 
 }  // namespace combu

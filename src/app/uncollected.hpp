@@ -7,7 +7,7 @@
 
 namespace combu {
 
-// Attempts whose outputs or logs could not be collected, each with the reason. Their containers have the only
+// Attempts whose outputs or logs could not be collected, each with the reason. Their containers hold the only
 // copy.
 using Uncollected = std::map<Key, std::string>;
 

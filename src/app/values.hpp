@@ -1,5 +1,5 @@
 #pragma once
-// The values (-V, -A, …) and import folders that a run's file is evaluated with.
+// The values (-V, -A, …) and import folders with which a run's file is evaluated.
 
 #include <string>
 
@@ -8,16 +8,17 @@
 
 namespace combu {
 
-// The values (-V, -A, …) and the import folders, as absolute paths, of an invocation: a JSON object's text,
-// for the record.
+// Returns the values (-V, -A, …) and the import folders of an invocation, for the record. The text is a JSON
+// object with absolute paths.
 [[nodiscard]] std::string values_text(const Invocation& invocation);
 
-// `invocation` with the run's file, and with the values and import folders of the run's newest text, where it
-// gives none. Throws Error(invalid) if these are needed and not on record.
+// Returns `invocation` with the run's file, values and import folders, where `invocation` gives none. The
+// values and folders are those of the run's newest text. Throws Error(invalid) if values are needed and not
+// on record.
 [[nodiscard]] Invocation invocation_for(const RunEntry& entry, Invocation invocation);
 
-// Throws Error(invalid) if the run began with values and the invocation gives none: without them the file
-// would often have fewer trials, and the others would be removed.
+// Throws Error(invalid) if the run began with values and the invocation gives none. Without values the file
+// would often have fewer trials, and the other trials would be removed.
 void expect_values(const RunEntry& entry, const Invocation& invocation);
 
 }  // namespace combu

@@ -1,6 +1,5 @@
 #pragma once
-// Waits until trials are over. Reconciles: of runs that no process is at work on it puts on record what has
-// ended (app/reconcile.hpp).
+// Waits until trials are over. Reconciles runs that have no owner (app/reconcile.hpp).
 
 #include <functional>
 
@@ -9,10 +8,10 @@
 
 namespace combu {
 
-// A trial is over: its last attempt, and its row. Called from a thread of wait().
+// Reports that a trial is over, with its last attempt and its row. Called from a thread of wait().
 using TellEnd = std::function<void(const Observation& attempt, const TrialRow& row)>;
 
-// `tell` hears of each trial once. Failed if one of them was unsuccessful.
+// Calls `tell` once for each trial. Returns `failed` if any trial was unsuccessful.
 [[nodiscard]] Result wait(Session& session, const Invocation& invocation, SelectionOptions selection,
                           const TellEnd& tell);
 
