@@ -22,7 +22,7 @@
 
 namespace combu {
 
-// ---- How a use case ended
+// ---- The result of a use case
 
 // From the best to the worst.
 enum class Result {
@@ -30,7 +30,7 @@ enum class Result {
   failed,       // a trial was unsuccessful, or an operation was refused or failed
   invalid,      // the file or an option is wrong
   no_engine,    // no engine answers, or the server that answers is not an engine
-  interrupted,  // by a signal
+  interrupted,  // a signal interrupted the use case
 };
 
 [[nodiscard]] Result result_of(ErrorKind kind);
@@ -42,8 +42,8 @@ enum class Result {
 // The kind of engine that --engine names.
 enum class NamedEngine {
   none,
-  real,           // by its address
-  simulated,      // with its options
+  real,           // a real engine, by its address
+  simulated,      // a simulated engine, with its options
   any_simulated,  // the simulated engine without options: means a recorded run's, whatever its options are
 };
 

@@ -8,7 +8,7 @@
 namespace combu {
 namespace {
 
-// The run has these settings from here on, whoever goes on with it.
+// Records the limits, so that they also hold for a process that resumes the run.
 void keep_settings(Record& record, const RunId& run, const Adjust& adjust) {
   change_options(record, run, [&](RunOptions& options) {
     if (adjust.parallel_max) options.parallel = adjust.parallel_max;

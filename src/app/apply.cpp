@@ -24,11 +24,11 @@
 namespace combu {
 namespace {
 
-// For others that change the run, and for a process that is about to be at work on it.
+// Time to wait for a run while another process changes the run, or is about to become its owner.
 constexpr std::chrono::seconds k_hand_over_patience{30};
 constexpr Seconds k_hand_over_poll{0.1};
 
-// The trials that the engine has not been asked about yet.
+// Returns the part of the experiment that the engine has not checked yet: new and changed trials.
 Experiment only_new(const Changes& changes) {
   Experiment part = changes.experiment;
   const std::size_t known = part.trials.size() - changes.joined;
@@ -55,7 +55,7 @@ class Apply {
   Apply(Session& session, Record& record, RunEntry entry, const Loaded& file, const Wishes& wishes)
       : session_(session), record_(record), entry_(std::move(entry)), file_(file), wishes_(wishes) {}
 
-  // What the file means as the run stands now.
+  // Compares the file with the run's present state.
   [[nodiscard]] Changes compare() {
     entry_ = record_.run(entry_.id);
     const Loaded before = load(record_, entry_.id);
@@ -68,10 +68,10 @@ class Apply {
     return changes;
   }
 
-  // The run's newest text is the file's.
+  // True if the file is equal to the run's newest text.
   [[nodiscard]] bool is_newest() const { return file_.text.evaluated == entry_.text.evaluated; }
 
-  // All that would be refused; images and networks are made ready.
+  // Checks the new and changed trials, and makes images and networks ready. Returns the errors.
   [[nodiscard]] std::vector<Error> make_ready(const Changes& changes) {
     if (!changes.errors.empty()) return changes.errors;
     Loaded part = file_;
@@ -80,8 +80,9 @@ class Apply {
     return combu::make_ready(session_, part, run_options_of(entry_.options), prepared_);
   }
 
-  // Nobody else is at work on the run. It is on record as it was, or as it is from here on; what is to be
-  // stopped is for who goes on with it. `may`: throws Error when somebody else is at work on it after all.
+  // Records the new version of the file; the record changes completely or not at all. Running trials that
+  // must stop are only recorded as such: the process that continues the run stops them. Call it while no
+  // other process drives the run. `may` throws Error if another process does.
   void apply_file(const Changes& changes, const std::function<void()>& may) {
     const std::vector<RestoredTrial> restored = record_.restored_trials(entry_.id);
     const auto if_joined = changes.joined > 0 ? FileVersion::Opens::if_ended : FileVersion::Opens::no;
@@ -110,11 +111,11 @@ class Apply {
     }
     file_version.facts = facts_of_edits(entry_.id, restored, std::move(edits), file_version.at);
     record_.apply_file(entry_.id, file_version, changes.experiment, may);
-    // The edited one takes the place of what `set` has said.
+    // An edited `parallel` replaces the value that `set` recorded.
     if (is_parallel_edited_) keep_parallel(record_, entry_.id, std::nullopt);
   }
 
-  // The file means the same as the run's newest text, whose bytes may be others.
+  // Records the file's bytes if they changed although the evaluated text did not.
   void renew() {
     const FileText& text = file_.text;
     if (text.source != entry_.text.source || text.imports != entry_.text.imports)
@@ -139,7 +140,7 @@ Result refuse(Session& session, const std::vector<Error>& errors) {
   return result_of(errors);
 }
 
-// From where it stands, as `run --resume` does.
+// Continues the run from its recorded state, as `run --resume` does.
 Result go_on(Session& session, Record& record, const RunId& run, const AdjustOptions& adjust,
              RunOwner& owner) {
   const RunEntry entry = record.run(run);
@@ -157,8 +158,9 @@ Result go_on(Session& session, Record& record, const RunId& run, const AdjustOpt
                  resume_point);
 }
 
-// The run is this process's alone: another one that is at work on it has brought it to a rest, and goes on
-// when what is returned is gone; nullptr: there is none.
+// Makes this process the only one that drives the run. If another process owns the run, waits until the owner
+// has handed over the run, and returns the connection: the owner continues when the connection is destroyed.
+// If there is no other owner, begins to own the run and returns nullptr.
 std::unique_ptr<ControlClient> take_over(Session& session, const RunEntry& entry, const Loaded& file,
                                          RunOwner& owner) {
   if (owner_pid(entry.id, file.caller)) session.progress().phase("waiting for the starts in flight");
@@ -175,7 +177,7 @@ std::unique_ptr<ControlClient> take_over(Session& session, const RunEntry& entry
       owner.begin(session, file, run_options_of(entry.options));
       return nullptr;
     } catch (const Error& error) {
-      // Somebody else may be changing it, and a process may be about to begin, or to end.
+      // Another process may be changing the run, or an owner may be about to begin or to end.
       const bool may_pass = is_others || error.kind() == ErrorKind::conflict;
       if (error.kind() == ErrorKind::cancelled || !may_pass || real_clock().now() >= end) throw;
     }
@@ -183,14 +185,14 @@ std::unique_ptr<ControlClient> take_over(Session& session, const RunEntry& entry
   }
 }
 
-// Nothing is left to do.
+// Prints that nothing is left to do.
 Result print_unchanged(Session& session, const RunId& run, const Wishes& wishes) {
   session.progress().note(fmt::format("run {}: the file has not changed{}", run.text(),
                                       wishes.failed ? ", and none of its trials has failed" : ""));
   return Result::succeeded;
 }
 
-// While it still waits, a process that lives holds the run's lock.
+// Returns `failed` if the other owner has died before the end of the run. A live owner holds the run's lock.
 Result leave_to_other(Session& session, Record& record, const RunId& run, const Caller& caller) {
   const RunEntry entry = record.run(run);
   if (entry.ended_at || owner_pid(run, caller)) return Result::succeeded;
@@ -216,12 +218,12 @@ Result apply_file(Session& session, Record& record, const RunEntry& entry, const
     const std::vector<Trial> ready = only_new(changes).trials;
     other = take_over(session, entry, file, owner);
     if (!other) reconcile_run(session, record, entry.id, Outlook::resumable);
-    // What has happened since counts.
+    // The run may have changed since the first comparison.
     changes = apply.compare();
     if (is_done()) return print_unchanged(session, entry.id, wishes);
     is_ready = has_all(ready, only_new(changes).trials);
     if (is_ready) continue;
-    // That may take long: the run goes on meanwhile.
+    // Making images ready may take long, so the owner continues the run meanwhile.
     is_ready = !std::exchange(other, nullptr);
     if (const auto errors = apply.make_ready(changes); !errors.empty()) return refuse(session, errors);
   }

@@ -13,10 +13,11 @@
 namespace combu {
 namespace {
 
-constexpr Seconds k_attach_patience{5};  // with a process that is only about to listen
+constexpr Seconds k_attach_patience{5};  // time to wait for an owner that does not listen yet
 constexpr Seconds k_attach_poll{0.05};
 
-// With what the process at work ends; nullopt when there is none any more, or `stop` is set.
+// Follows the run. Returns the owner's exit code; nullopt if the run has no owner any more, or if `stop` is
+// set.
 std::optional<int> follow(const RunEntry& entry, const Caller& caller, Progress& progress, Run& run,
                           const std::stop_token& stop) {
   Instant heard = real_clock().now();
@@ -24,7 +25,7 @@ std::optional<int> follow(const RunEntry& entry, const Caller& caller, Progress&
     try {
       ControlClient client(channel_path(entry.id, caller));
       if (const auto code = client.follow(progress, run, stop)) return code;
-      heard = real_clock().now();  // cut off: too slow for what there was to tell
+      heard = real_clock().now();  // the owner disconnected this client, which read too slowly
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::not_found || real_clock().now() - heard > k_attach_patience) throw;
     }

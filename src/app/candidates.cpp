@@ -19,19 +19,20 @@
 namespace combu {
 namespace {
 
-// Whether reading it neither waits for anybody nor takes what is another's: standard input, a pipe.
+// True if reading the file neither blocks nor consumes another process's input, as with standard input or a
+// pipe.
 bool may_be_read(const std::string& file) {
   std::error_code unreadable;
   return file != "-" && std::filesystem::is_regular_file(file, unreadable);
 }
 
 constexpr std::size_t k_runs_max = 1000;
-// As docs/cli.md lists them below `results`.
+// The fields that docs/cli.md lists below `results`.
 constexpr std::array k_fields{"trial", "attempt",     "state",       "seconds", "exit_code",
                               "cause", "reason",      "image",       "digest",  "id",
                               "gpus",  "memory_peak", "cpu_seconds", "version"};
 
-// Behind `apart` where there is one of this name.
+// Adds `name`. If the name is taken, adds it with the prefix `apart`.
 void add(std::vector<std::string>& names, const std::string& name, std::string_view apart) {
   const bool is_taken = std::ranges::find(names, name) != names.end();
   names.push_back(is_taken ? std::string(apart) + name : name);
@@ -109,7 +110,7 @@ std::vector<std::string> Candidates::names_before() {
   return names;
 }
 
-// None when it takes long.
+// Returns no trials if the evaluation takes long.
 const std::vector<Trial>& Candidates::trials_of_file() {
   if (of_file_) return *of_file_;
   of_file_.emplace();

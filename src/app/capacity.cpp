@@ -16,7 +16,7 @@ Error bad_reserve(const std::string& why) {
   return {ErrorKind::invalid, "--reserve", why};
 }
 
-// One of what --reserve takes.
+// Adds one of the comma-separated parts of --reserve.
 void add_reserved(Slots& reserve, const std::string& part) {
   if (part.starts_with("gpu=")) {
     const std::string id = part.substr(4);
@@ -37,7 +37,7 @@ void add_reserved(Slots& reserve, const std::string& part) {
   }
 }
 
-// "2,4GiB,gpu=0": CPUs, memory, and GPUs, of each whatever is wanted.
+// Parses "2,4GiB,gpu=0": CPUs, memory and GPUs, each of them optional.
 Slots reserve_option(const std::string& text) {
   Slots reserve;
   for (std::size_t at = 0; at <= text.size() && !text.empty();) {
@@ -48,7 +48,7 @@ Slots reserve_option(const std::string& text) {
   return reserve;
 }
 
-// What is left of `capacity`. Throws Error(invalid) where there is not so much.
+// Returns `capacity` without `reserve`. Throws Error(invalid) if `capacity` is less than `reserve`.
 Slots without_reserved(const Slots& capacity, const Slots& reserve, const std::string& option) {
   const auto refuse = [&](const std::string& there) {
     return Error(ErrorKind::invalid, "--reserve " + option, fmt::format("the engine has only {}", there));
@@ -62,7 +62,8 @@ Slots without_reserved(const Slots& capacity, const Slots& reserve, const std::s
   return left;
 }
 
-// The engine's GPUs but for those that are reserved. Throws Error(invalid) for one that it does not have.
+// Returns the engine's GPUs without the reserved ones. Throws Error(invalid) if the engine lacks a reserved
+// GPU.
 std::vector<Gpu> gpus_for(Session& session, const std::vector<std::string>& reserved) {
   const std::vector<Gpu> there = session.engine().gpus(session.stop());
   std::vector<Gpu> gpus = there;

@@ -27,7 +27,7 @@ TrialNameSet trial_names_in(const std::string& evaluated, const Caller& caller) 
   return names;
 }
 
-// An image on record is not pulled again.
+// Compares two trials and ignores `pull: always`, since an image on record is not pulled again.
 bool is_same_but_for_pull(Trial one, Trial other) {
   for (Trial* trial : {&one, &other})
     if (trial->pull == Pull::always) trial->pull = Pull::missing;
@@ -87,7 +87,7 @@ class Comparison {
     const bool returns = was_removed && !named_.latest.contains(it.name);
     const bool is_collecting = restored.state == TrialState::collecting;
     if ((!returns || is_collecting) && is_same_but_for_pull(it, *found->second)) return;
-    // It has ended: its outputs are collected as the file said when it began.
+    // The attempt has ended: its outputs are collected as the text said when the attempt began.
     if (is_collecting) return changes_.running.push_back(trial);
     const bool has_begun = combu::has_begun(restored.state) && restored.departure != Departure::replaced;
     if (returns || !has_begun || is_replaced_[trial]) {
@@ -118,7 +118,8 @@ class Comparison {
     }
   }
 
-  // Services that are over and needed again, and trials that were blocked by one that is started again.
+  // Adds services that are over and needed again, and trials that were blocked by a trial that is started
+  // again.
   void bring_along() {
     Planning planning = make_plan(changes_.experiment);
     changes_.plan = std::move(planning.plan);
@@ -152,7 +153,8 @@ class Comparison {
     return in_file_.contains(changes_.experiment.trials[trial].name);
   }
 
-  // A changed trial that is started again has the file's text. True if there was one: it may need others.
+  // Gives the file's text to the changed trials that are started again. Returns true if there were any: with
+  // their new text, they may need further trials.
   bool take_texts_of_started() {
     const std::unordered_set<TrialIndex> again(changes_.again.begin(), changes_.again.end());
     std::size_t count = 0;
@@ -173,7 +175,7 @@ class Comparison {
   const Wishes& wishes_;
   std::vector<bool> is_replaced_;
   std::unordered_map<std::string, const Trial*> in_file_;
-  std::vector<TrialIndex> started_;  // again, since their text changed
+  std::vector<TrialIndex> started_;  // trials that are started again because their text changed
   Changes changes_;
 };
 
@@ -185,7 +187,7 @@ std::string names_of(const Experiment& experiment, const std::vector<TrialIndex>
   return list_text(names, k_names_max);
 }
 
-// Names the changed trials that keep their earlier text.
+// Prints the names of the changed trials that keep their earlier text.
 void name_kept(Progress& progress, const RunId& run, const Changes& changes, const Wishes& wishes) {
   const auto keep = [&](const std::vector<TrialIndex>& trials, std::string_view what) {
     if (!trials.empty())

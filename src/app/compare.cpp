@@ -11,7 +11,8 @@
 namespace combu {
 namespace {
 
-// Repeats may differ by seed; what is named has to be there.
+// Returns the params in which repeats may differ. Params that the user names must exist; the default may be
+// missing.
 std::vector<std::string> params_over(const CompareOptions& options, const std::vector<Results>& runs) {
   if (!options.is_over_given) return options.over;
   constexpr std::string_view k_params = "params.";

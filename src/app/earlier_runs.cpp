@@ -18,7 +18,7 @@
 namespace combu {
 namespace {
 
-// As long as another user's run may be between two trials.
+// The longest time that another user's run is assumed to need between two trials.
 constexpr Seconds k_second_look{1};
 
 std::set<RunId> runs_that_live(const std::vector<Observation>& earlier) {
@@ -28,7 +28,8 @@ std::set<RunId> runs_that_live(const std::vector<Observation>& earlier) {
   return runs;
 }
 
-// True if one of them still runs. Asks closely, since a listing may be a moment behind.
+// True if any of these attempts still runs. Lists each attempt again consistently, since a listing may be a
+// moment late.
 bool any_lives(Session& session, const std::vector<Observation>& earlier) {
   return std::ranges::any_of(earlier, [&](const Observation& seen) {
     if (seen.phase != Phase::running) return false;
@@ -38,7 +39,7 @@ bool any_lives(Session& session, const std::vector<Observation>& earlier) {
   });
 }
 
-// The containers of the experiment's other runs.
+// Returns the containers of the experiment's other runs.
 std::vector<Observation> list_others(Session& session, const Run& run) {
   std::vector<Observation> others =
       session.engine().list({.experiment = run.experiment.name}, ListDetail::basic, session.stop());
@@ -56,8 +57,8 @@ Error still_lives(const Experiment& experiment, const std::vector<Observation>& 
                       count, command_line(experiment, "kill", engine))};
 }
 
-// Containers of earlier runs make room: all of a run that is replaced, of others the ended ones whose names
-// are needed again. Removes nothing if one of these is `uncollected`.
+// Removes containers of earlier runs: all containers of replaced runs, and of other runs the ended ones whose
+// names are needed again. If any of these is `uncollected`, removes nothing and returns the reasons.
 std::vector<Error> remove_containers(Session& session, const Experiment& experiment,
                                      const std::vector<Observation>& earlier, const std::set<RunId>& replaced,
                                      const Uncollected& uncollected) {
@@ -77,7 +78,7 @@ std::vector<Error> remove_containers(Session& session, const Experiment& experim
     Selector& selector = selectors[observation.key.run];
     selector.experiment = experiment.name;
     selector.run = observation.key.run;
-    // By their names, since the networks of a run that is replaced serve the next one.
+    // Select trials by their names: the networks of a replaced run stay, since the next run uses them.
     selector.trials.push_back(observation.key.trial);
   }
   if (!errors.empty()) return errors;
@@ -96,7 +97,7 @@ std::vector<Error> remove_containers(Session& session, const Experiment& experim
   return errors;
 }
 
-// Whoever is at work on a run that is replaced would see its trials end, and try them again.
+// Without the interrupt, the owner of a replaced run would see its trials end, and try them again.
 void interrupt_replaced(Session& session, const Loaded& loaded, const std::set<RunId>& replaced) {
   for (const RunId& run : replaced)
     interrupt_processes(session, {.run = run}, "combu run --replace", loaded.caller);
@@ -119,9 +120,9 @@ Uncollected take_in_earlier(Session& session, Record& record, const Loaded& load
   return uncollected;
 }
 
-// Lists the containers of the experiment's other runs again, since others may have started some meanwhile.
-// Adds an error if one of a run that is not replaced still runs. Another user's run is not on the caller's
-// record, and may be between two trials: then the listing is repeated once.
+// Lists the containers of the experiment's other runs again, since other processes may have started some
+// meanwhile. Adds an error if a container of a run that is not replaced still runs. Another user's run is not
+// on the caller's record and may be between two trials, so the listing is then repeated once.
 std::vector<Observation> look_again(Session& session, Record& record, const Loaded& loaded,
                                     const std::set<RunId>& replaced, std::vector<Error>& errors) {
   std::vector<Observation> others;

@@ -17,7 +17,7 @@
 namespace combu {
 namespace {
 
-// A run does not wait longer for what is only a note.
+// The time limit of an evaluation that only produces a note.
 constexpr const char* k_note_time = "10s";
 
 std::vector<Import> imports_of(const RunEntry& entry) {

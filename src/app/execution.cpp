@@ -23,8 +23,8 @@
 namespace combu {
 namespace {
 
-// Shows the run, and releases its lock when nothing is left to start: from then on its containers show other
-// runs that it exists.
+// Shows the run. Releases the run's `starts` lock when no trial is left to start: from then on, other runs
+// detect the run by its containers.
 class UnlockWhenStarted final : public ProgressListener {
  public:
   UnlockWhenStarted(Progress& progress, std::unique_ptr<RunLock>& lock) : progress_(progress), lock_(lock) {}
@@ -43,8 +43,8 @@ class UnlockWhenStarted final : public ProgressListener {
   std::unique_ptr<RunLock>& lock_;
 };
 
-// Whoever only starts is done when all have been started, however those fare that nobody watches. A service
-// that was stopped is no failure of the run.
+// True if the run failed. Without --wait, the process ends when all trials have started; later failures of
+// trials that are not monitored do not count. A stopped service is no failure of the run.
 bool has_failed(const Experiment& experiment, const Outcome& outcome, Until until) {
   return std::ranges::any_of(outcome.unsuccessful, [&](const Fact& fact) {
     if (!fails_run(experiment.trials[fact.trial], fact.state, fact.cause)) return false;
@@ -62,10 +62,10 @@ bool is_over(const Outcome& outcome, Until until) {
   return until == Until::ended || outcome.running.empty();
 }
 
-// Whether somebody has to stay while its trials run.
+// True if the owner must stay while trials of the run are running.
 bool is_monitored(const Experiment& experiment, Until until) {
   return until == Until::ended || std::ranges::any_of(experiment.trials, [&](const Trial& trial) {
-           // A service that ends is tried again only as long as there is something else to stay for.
+           // A service that ends is tried again only while the owner stays for another reason.
            return trial.service ? trial.timeout > Seconds(0) || experiment.deadline > Seconds(0)
                                 : is_monitored(experiment, trial);
          });
@@ -73,17 +73,18 @@ bool is_monitored(const Experiment& experiment, Until until) {
 
 enum class Presence { needless, needed };
 
-// Others tell by it whether a run that nobody is at work on was left so. Where the record cannot be written,
-// that tells the same.
+// Records whether the run needs an owner. If a run that needs an owner has none, other commands show it as
+// interrupted. Ignores errors of the record, which Recorder reports.
 void note_presence(Record& record, const RunId& run, Presence presence) {
   try {
     change_options(record, run,
                    [&](RunOptions& options) { options.monitored = presence == Presence::needed; });
-  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): a record that cannot be written tells the same
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): Recorder reports errors of the record
   }
 }
 
-// Where the run's paths on this machine lead, from here on: what is not on record yet is found out now.
+// Records where the run's paths on this machine lead, so that a resumed run uses the same places. If a
+// recorded path now leads to another place, prints a note and keeps the recorded place.
 void keep_host_paths(Session& session, Record& record, Run& run) {
   HostPaths now = resolved_host_paths(run.experiment);
   for (const auto& [path, known] : run.host_paths) {
@@ -99,8 +100,8 @@ void keep_host_paths(Session& session, Record& record, Run& run) {
   run.host_paths.merge(now);
 }
 
-// `loaded`: the run's present text. nullopt if the run is at rest, so that another process can change its
-// file.
+// Drives the run. `loaded`: the run with its newest text. Returns nullopt if another process asked for the
+// run, to change its file.
 std::optional<Result> drive_run(const DrivenRun& run, Loaded& loaded, const PlannerOptions& planner,
                                 const Digests& digests, std::unique_ptr<RunLock>& lock) {
   Session& session = run.session;
@@ -146,7 +147,7 @@ std::optional<Result> drive_run(const DrivenRun& run, Loaded& loaded, const Plan
     if (monitored && telemetry != nullptr) tell_silent(session, loaded.run.experiment, outcome, *telemetry);
     if (output_store->holds_any()) session.progress().note(fmt::format("outputs are in {}", results));
     if (is_over(outcome, planner.until)) recorder.end();
-    // What runs still is nobody's to watch.
+    // Trials that still run need no owner.
     if (!outcome.interrupted && !is_outcome_collecting(outcome))
       note_presence(record, loaded.run.id, Presence::needless);
     if (outcome.interrupted && session.stop().stop_requested()) return Result::interrupted;
@@ -181,7 +182,7 @@ PlannerOptions planner_options(const Facts& facts, const RunOptions& options,
   return planner;
 }
 
-// Whoever has begun to write the run's record has done so then.
+// Waits until processes that have begun to write the run's record have finished.
 void await_writers(Session& session, Record& record, const RunId& run) {
   while (!session.stop().stop_requested()) {
     try {
@@ -193,7 +194,7 @@ void await_writers(Session& session, Record& record, const RunId& run) {
   }
 }
 
-// Makes room for the run. If that fails, shows the errors and returns their result; a new run, which is on
+// Makes room for the run. If that fails, shows the errors and returns their result. A new run, which is on
 // record as begun, then counts as killed.
 std::optional<Result> clear_earlier_runs(const DrivenRun& run, const std::set<RunId>& replaced,
                                          bool is_resumed) {

@@ -44,7 +44,7 @@ std::string_view condition_text(Condition condition) {
   return "";
 }
 
-// Returns the slots in `held` of the kinds that `wanted` requests.
+// Returns the slots in `held` of the kinds that `wanted` and `gpus` request.
 Slots of_kinds(const Slots& wanted, const GpuWish& gpus, const Slots& held) {
   Slots some;
   if (wanted.cpus.nano != 0) some.cpus = held.cpus;
@@ -58,7 +58,7 @@ std::string joined(const Slots& slots, const GpuWish& gpus) {
   return slots.empty() ? to_string(gpus) : fmt::format("{}, {}", to_string(slots), to_string(gpus));
 }
 
-// Of one run.
+// Explains the states of one run's trials.
 class ExplanationText {
  public:
   explicit ExplanationText(const ExplainedRun& run)
@@ -112,14 +112,14 @@ class ExplanationText {
     return stopper == Stopper::person || stopper == Stopper::outside;
   }
 
-  // Without what follows it.
+  // Returns why the last attempt ended, without the step that follows.
   static std::string attempt_end_text(const RestoredTrial& restored) {
     EndDetails details = restored.details;
     details.next = Next::none;
     return reason_text(restored.reason, details, restored.attempt);
   }
 
-  // The reason beside the state, and what the last line of the log adds.
+  // Returns the reason in words that follow the state, and the last line of the log.
   [[nodiscard]] std::string failure_text(TrialIndex trial) const {
     const RestoredTrial& it = restored_[trial];
     return with_last_line(reason_text_beside_state(it), it.exit_code,
@@ -138,12 +138,12 @@ class ExplanationText {
       const std::vector<std::string> silent = Telemetry(folder, id_, Telemetry::Use::reading).silent();
       if (std::ranges::find(silent, name(trial)) == silent.end()) return "";
     } catch (const Error&) {
-      return "";  // it cannot be read
+      return "";  // the telemetry database cannot be read
     }
     return fmt::format("; it has told no metric: {}", words_of_none(*experiment_.trials[trial].metrics));
   }
 
-  // Says how a started trial with `cache` differs from the most similar earlier trial.
+  // Returns how a started trial with `cache` differs from the most similar earlier trial.
   [[nodiscard]] std::string why_not_skipped(TrialIndex trial) const {
     if (!experiment_.trials[trial].cache.on) return "";
     const auto known = run_.record.known(id_, name(trial));
@@ -164,7 +164,8 @@ class ExplanationText {
                : fmt::format("; it is equal to {}, and was run all the same (--no-cache)", of);
   }
 
-  // A service is stopped for one of two reasons, and it is not on record for which.
+  // A service is stopped for one of two reasons, and the record does not contain which. The time of its end
+  // decides.
   [[nodiscard]] std::string stopped_text(TrialIndex trial) const {
     constexpr std::string_view k_done = "was stopped, since its work was done";
     if (experiment_.deadline == Seconds(0)) return std::string(k_done);
@@ -177,7 +178,7 @@ class ExplanationText {
                        to_string(experiment_.deadline));
   }
 
-  // The trial at the head of the chain, and why it failed.
+  // Returns the trial that blocked this one, directly or indirectly, and why that trial failed.
   [[nodiscard]] std::string root_text(TrialIndex trial) const {
     const std::optional<TrialIndex> root = restored_[trial].root;
     if (!root || restored_[*root].reason.empty()) return "";
@@ -230,7 +231,7 @@ class ExplanationText {
                    trial);
   }
 
-  // The slots that the next attempt requests.
+  // Returns the slots that the next attempt requests.
   [[nodiscard]] Slots wanted(TrialIndex trial) const {
     Slots slots = experiment_.trials[trial].slots;
     if (restored_[trial].state == TrialState::ready)
@@ -243,7 +244,7 @@ class ExplanationText {
                        holders(trial));
   }
 
-  // Services do not count.
+  // Services do not count against the limit.
   [[nodiscard]] std::string place_text() const {
     std::size_t alive = 0;
     for (TrialIndex trial = 0; trial < restored_.size(); ++trial)
@@ -261,8 +262,8 @@ class ExplanationText {
     return list_of(std::move(texts));
   }
 
-  // Lists the attempts of this run and of others that hold what the trial waits for, GPUs first: they are the
-  // scarcest.
+  // Returns the attempts of this run and of others that hold slots which the trial waits for. Holders of GPUs
+  // come first, since GPUs are the scarcest.
   [[nodiscard]] std::string holders(TrialIndex waiting) const {
     const Slots wanted = this->wanted(waiting);
     const GpuWish& wanted_gpus = *experiment_.trials[waiting].gpus;

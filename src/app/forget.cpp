@@ -15,7 +15,7 @@
 namespace combu {
 namespace {
 
-// Nothing of a run that goes on, or was left to run, is forgotten.
+// Throws Error(conflict) if the run has an owner or is not over.
 void expect_over(const RunEntry& entry, const Caller& caller) {
   if (const auto process = owner_pid(entry.id, caller))
     throw Error(ErrorKind::conflict, "run " + entry.id.text(),
@@ -26,7 +26,7 @@ void expect_over(const RunEntry& entry, const Caller& caller) {
                             shell_word(entry.experiment), entry.id.text()));
 }
 
-// What has ended while nobody was at work on it counts. Where the engine cannot be asked, that is told.
+// Reconciles the run and returns its new entry. If the engine cannot be asked, prints a note.
 RunEntry taken_in(const Invocation& invocation, const OpenSession& open_session, Record& record,
                   const RunEntry& entry) {
   const std::shared_ptr<Session> session = open_session(on_its_engine(invocation, entry));

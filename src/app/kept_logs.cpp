@@ -30,7 +30,7 @@ std::unique_ptr<Telemetry> kept_logs_of(const RunId& run, const std::string& fol
   try {
     if (Telemetry::exists(folder, run))
       return std::make_unique<Telemetry>(folder, run, Telemetry::Use::reading);
-  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): a reader does without
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): a reader works without logs
   }
   return nullptr;
 }
@@ -76,7 +76,7 @@ void tell_silent(Session& session, const Experiment& experiment, const Outcome& 
             : fmt::format(", nor ha{} {} more", silent.size() == 2 ? "s" : "ve", silent.size() - 1);
     session.progress().note(fmt::format("{} has told no metric{}: {}", silent.front(), others,
                                         words_of_none(*expected.at(silent.front())->metrics)));
-  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): that it cannot be read has been said
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the read error has been reported
   }
 }
 
@@ -121,7 +121,8 @@ Uncollected keep_logs(Session& session, Record& record, const std::string& folde
   };
   take_all();
   if (containers == Containers::about_to_go) return failed;
-  // The last lines of what still writes are sure to be in order when they are seen for the second time.
+  // The last lines of a running attempt may be out of order in the first reading. The second reading corrects
+  // them.
   std::erase_if(missing, [](const Observation* seen) { return seen->phase == Phase::ended; });
   if (missing.empty()) return failed;
   real_clock().wait(2 * k_log_disorder_max, session.stop());

@@ -28,7 +28,7 @@ constexpr int k_repeats_max = 5;
 constexpr std::size_t k_kept_told_max = 20;
 constexpr std::size_t k_kept_stops_in_flight = 8;
 
-// What two selectors both met is told once.
+// Two selectors may report the same error: adds it once.
 void append_new(std::vector<Error>& errors, const std::vector<Error>& more) {
   for (const Error& error : more) {
     const bool known =
@@ -40,11 +40,11 @@ void append_new(std::vector<Error>& errors, const std::vector<Error>& more) {
 void add(Released& sum, const Released& more) {
   sum.attempts += more.attempts;
   sum.networks += more.networks;
-  sum.left = more.left;  // a later look knows better
+  sum.left = more.left;  // the latest result is the most accurate
   sum.in_use = more.in_use;
 }
 
-// A run that still starts trials makes new ones while the old ones are removed.
+// True if there are new containers after the old ones were removed: a run still starts trials.
 bool starts_go_on(Session& session, const std::vector<Selector>& selectors, const Released& released,
                   const std::set<Key>& kept) {
   if (released.attempts == 0 || !released.left.empty()) return false;
@@ -52,7 +52,7 @@ bool starts_go_on(Session& session, const std::vector<Selector>& selectors, cons
                              [&](const Observation& seen) { return !kept.contains(seen.key); });
 }
 
-// Returns the attempts to keep.
+// Called with the attempts that were found. Returns the attempts to keep.
 using Found = std::function<std::set<Key>(const Selector&, const std::vector<Observation>&)>;
 
 Released release_all(Session& session, const std::vector<Selector>& selectors, const Found& found) {
@@ -72,15 +72,15 @@ Released release_all(Session& session, const std::vector<Selector>& selectors, c
   return sum;
 }
 
-// What is removed while a run still starts is started again, and an engine may lose count of its networks'
-// users.
+// Interrupts the owners first: an owner that still starts trials would start removed ones again. An engine
+// may also lose count of its networks' users.
 void interrupt_all(Session& session, const Invocation& invocation, const std::vector<Selector>& selectors) {
   const Caller caller = caller_for(invocation);
   for (const Selector& selector : selectors) interrupt_processes(session, selector, "combu kill", caller);
 }
 
-// Calls `body` with each run on this engine that is on record, has not ended, and that nobody is at work on.
-// That the record cannot be used is no reason not to kill what has left nothing.
+// Calls `body` with each run on this engine that is on record, has not ended and has no owner. If the record
+// cannot be used, prints a note: kill still removes containers that have nothing to collect.
 void for_each_on_record(Session& session, const Invocation& invocation,
                         const std::vector<Selector>& selectors,
                         const std::function<void(Record&, const RunId&)>& body) {
@@ -103,9 +103,9 @@ void for_each_on_record(Session& session, const Invocation& invocation,
 }
 
 struct Known {
-  std::set<RunId> runs;                 // that have been looked at, and may be gone by now
-  std::map<RunId, std::string> untold;  // those of them whose ends are not on record, with the reason
-  std::set<Key> pending;                // those whose outputs are collected when all others are gone
+  std::set<RunId> runs;                 // runs that have been checked; their containers may be gone
+  std::map<RunId, std::string> untold;  // those of `runs` whose ends are not on record, with the reason
+  std::set<Key> pending;  // attempts whose outputs are collected when all other containers are gone
   Uncollected kept;
 };
 
@@ -122,8 +122,8 @@ std::vector<Observation> of_run(const std::vector<Observation>& attempts, const 
   return of;
 }
 
-// Otherwise the record would say of what has ended unwatched that it was killed. The runs that are new to
-// `known`.
+// Reconciles the runs that are new to `known`, and returns them. Without this, the record would say that
+// trials that ended unmonitored were killed.
 std::vector<RunId> take_in_once(Session& session, const Invocation& invocation, const Selector& selector,
                                 const std::vector<Observation>& attempts, Known& known) {
   std::vector<RunId> looked_at;
@@ -142,14 +142,13 @@ std::vector<RunId> take_in_once(Session& session, const Invocation& invocation, 
   return looked_at;
 }
 
-// Keeps each of `attempts` that can have outputs or logs.
+// Keeps those of `attempts` that can have outputs or logs.
 void keep_all(Known& known, const std::vector<Observation>& attempts, const std::string& why) {
   for (const Observation& seen : attempts)
     if (seen.phase != Phase::created) known.kept.try_emplace(seen.key, why);
 }
 
-// Keeps the ended attempts of a run whose ends could not be recorded: collect_remaining() does not know of
-// these.
+// Keeps the ended attempts of a run whose ends could not be recorded: collect_remaining() does not find them.
 void keep_untold(Record& record, const RunId& run, const std::vector<Observation>& attempts, Known& known) {
   const auto why = known.untold.find(run);
   if (why == known.untold.end()) return;
@@ -163,8 +162,8 @@ void keep_untold(Record& record, const RunId& run, const std::vector<Observation
   keep_all(known, ended, why->second);
 }
 
-// Collects what is missing of the logs of `attempts`. `runs`: those that may have outputs to collect.
-// Attempts that fail are kept.
+// Collects the missing logs of `attempts`, and keeps the attempts for which that fails. `runs`: the runs that
+// may have outputs to collect.
 void collect_logs(Session& session, const Invocation& invocation, const std::vector<RunId>& runs,
                   std::vector<Observation> attempts, Known& known) {
   std::erase_if(attempts, [&](const Observation& seen) { return known.kept.contains(seen.key); });
@@ -194,7 +193,7 @@ void collect_logs(Session& session, const Invocation& invocation, const std::vec
   });
 }
 
-// Nothing of the experiment runs after a kill.
+// Stops the containers that are kept, since nothing of the experiment may run after a kill.
 void stop_kept(Session& session, const Invocation& invocation, const std::vector<Observation>& attempts,
                Known& known) {
   std::vector<const Observation*> running;
@@ -206,7 +205,7 @@ void stop_kept(Session& session, const Invocation& invocation, const std::vector
     const Key& key = running[i]->key;
     std::string failure;
     try {
-      session.engine().stop(key, Seconds(0), session.stop());  // as a removal does
+      session.engine().stop(key, Seconds(0), session.stop());  // without grace, as for a removal
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::refused && error.kind() != ErrorKind::conflict) throw;
       failure = error.what();
@@ -221,7 +220,8 @@ void stop_kept(Session& session, const Invocation& invocation, const std::vector
   if (!stopped.empty()) reconcile_runs_or_note(session, invocation, stopped);
 }
 
-// The experiments that were found by their file: all of each is meant, from wherever it was run.
+// Returns selectors of the experiments that were found by their file. Kill removes all of an experiment,
+// whatever file it was run from.
 std::vector<Selector> more_selectors(const std::vector<Selector>& known, const Released& released) {
   std::vector<Selector> selectors;
   for (const std::string& experiment : released.experiments) {
@@ -231,7 +231,7 @@ std::vector<Selector> more_selectors(const std::vector<Selector>& known, const R
   return selectors;
 }
 
-// False when a run goes on starting trials.
+// Returns false if a run keeps starting trials.
 bool release_until_none(Session& session, const Invocation& invocation, std::vector<Selector>& selectors,
                         Released& released, Known& known, bool discard) {
   interrupt_all(session, invocation, selectors);
@@ -248,7 +248,7 @@ bool release_until_none(Session& session, const Invocation& invocation, std::vec
     const std::vector<Selector> found = more_selectors(selectors, more);
     interrupt_all(session, invocation, found);
     selectors.insert(selectors.end(), found.begin(), found.end());
-    // A network that one selector's containers were on may be free when another's are gone, too.
+    // A network that served the containers of two selectors is free once the containers of both are gone.
     const bool look_again = selectors.size() > 1 && more.attempts > 0 && !more.in_use.empty();
     if (!look_again && found.empty() && !starts_go_on(session, selectors, more, keys_to_keep(known)))
       return true;
@@ -270,8 +270,8 @@ void put_on_record(Session& session, const Invocation& invocation, const Selecto
   });
 }
 
-// Collects the outputs of one attempt after the other, and removes its container then. Outputs may have any
-// size, so whoever interrupts this keeps only what is not collected.
+// Collects the outputs of one attempt after the other, and removes each container after its collection.
+// Outputs may have any size: if a user interrupts the collection, only uncollected containers stay.
 void collect_pending(Session& session, const Invocation& invocation, Released& released, Known& known) {
   std::map<RunId, std::set<Key>> of_runs;
   for (const Key& key : std::exchange(known.pending, {})) of_runs[key.run].insert(key);
@@ -322,7 +322,7 @@ Result remove_all(Session& session, const Invocation& invocation, const KillOpti
   };
   session.progress().end();
   if (!known.pending.empty()) {
-    record_removed();  // the collection may be interrupted
+    record_removed();  // before the collection, which may be interrupted
     const std::set<Key> pending = known.pending;
     collect_pending(session, invocation, released, known);
     const Found keep = [&](const Selector&, const std::vector<Observation>& attempts) {

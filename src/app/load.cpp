@@ -19,7 +19,7 @@
 namespace combu {
 namespace {
 
-// "k=v", or "k" alone for the environment's k, as jsonnet has it.
+// Parses "k=v", or "k" for the value of the environment variable k, as jsonnet does.
 Evaluation::Pairs pairs(const std::vector<std::string>& given, std::string_view option,
                         const Caller& caller) {
   Evaluation::Pairs pairs;
@@ -54,7 +54,8 @@ Evaluation evaluation_of(const Invocation& invocation, const RunId& run, const C
           .time_max = duration_option("--evaluate-time", invocation.evaluate_time)};
 }
 
-// Of the trial in an error's path: "[17].image", "trials[17].image". What is no trial's comes first.
+// Returns the index of the trial in an error's path: "[17].image", "trials[17].image". Returns -1 for other
+// errors, so that they come first.
 std::ptrdiff_t trial_index(const Error& error) {
   std::string_view path = error.subject();
   constexpr std::string_view k_before[] = {"trials", "["};
@@ -65,7 +66,7 @@ std::ptrdiff_t trial_index(const Error& error) {
   return index;
 }
 
-// Rooms look at the file one after another: to the person their errors are one list, in the file's order.
+// Several rooms check the file one after another. Returns their errors as one list, in the file's order.
 std::vector<Error> in_file_order(std::vector<Error> of_spec, std::vector<Error> of_plan,
                                  std::vector<Error> of_sections) {
   std::vector<Error> errors = std::move(of_spec);
@@ -96,7 +97,8 @@ ByName by_name(std::vector<Trial> trials) {
   return names;
 }
 
-// It has been read before: what is wrong now is wrong with a file that it names.
+// Reads a recorded experiment. The experiment had no errors when it was recorded, so an error concerns a file
+// that it names.
 Experiment read_again(const std::string& evaluated, const RunId& run, const Caller& caller) {
   Reading reading = read_experiment(evaluated, caller);
   if (reading.errors.empty()) return std::move(reading.experiment);
@@ -104,7 +106,7 @@ Experiment read_again(const std::string& evaluated, const RunId& run, const Call
   throw Error(error.kind(), fmt::format("run {}", run.text()), error.what());
 }
 
-// Of a run that is gone on with.
+// True if a trial in this state may start when the run is resumed.
 bool may_start(const Trial& trial, TrialState state) {
   const bool has_begun =
       (state == TrialState::running || state == TrialState::collecting) && trial.retries.max == 0;
@@ -127,7 +129,7 @@ struct FileReading {
   std::vector<std::string> warnings;
 };
 
-// `slow` is called once if the evaluation takes more than a second.
+// Calls `slow` once if the evaluation takes more than a second.
 FileReading read_experiment_file(const Invocation& invocation, const RunId& run,
                                  const std::function<void()>& slow) {
   if (invocation.file.empty())
@@ -221,7 +223,8 @@ Loaded load(Record& record, const RunId& run, Texts texts) {
     if (is_changed && texts == Texts::newest && ended_unsuccessfully(trial, on_record.state))
       trial = std::move(newest->second);
     if (trial.pull == Pull::always) trial.pull = Pull::missing;
-    // What is not in the file any more is over, or about to be: it stands in nobody's way.
+    // A trial that is missing in the newest file is over, or about to be. Its dependencies and ports must not
+    // affect other trials.
     const bool is_left_out =
         std::cmp_less(on_record.revision, revisions.size()) && !revisions.back().contains(trial.name);
     if (is_left_out) leave_out(trial);

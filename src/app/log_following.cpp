@@ -20,11 +20,11 @@ namespace {
 
 constexpr std::size_t k_follow_width = 8;
 
-// The logs of all attempts of a run as they grow. Each is asked for what is new again and again: one
-// connection for each that runs would be too many.
+// Follows the logs of all attempts of a run. Polls each log for new pieces, since one connection for each
+// running attempt would be too many.
 class Following {
  public:
-  // `read`: attempts that need no look.
+  // `read`: attempts whose logs have been passed on completely.
   Following(Session& session, std::string folder, const LogOptions& wanted, OpenLogSink open_sink,
             const std::set<Key>& read)
       : session_(session), folder_(std::move(folder)), wanted_(wanted), open_sink_(std::move(open_sink)) {
@@ -32,7 +32,8 @@ class Following {
     for (const Key& key : read) log_of(key).complete = true;
   }
 
-  // False: the reader has gone. Where it throws it may be called again, and goes on.
+  // Passes on the new pieces of all logs. Returns false if the reader has closed its end. If it throws, the
+  // next call continues.
   bool look(const std::vector<Observation>& attempts) {
     std::vector<const Observation*> open;
     std::set<Key> listed;
@@ -66,12 +67,13 @@ class Following {
     return log;
   }
 
-  // Attempts may begin and end between two looks: they are told of, but for those that were over before.
+  // Attempts may begin and end between two calls of look(): opens the logs of such attempts. In the first
+  // call, earlier attempts were over before, so their logs count as complete.
   void note_earlier(Key key) {
     while (--key.attempt > 0 && !logs_.contains(key)) log_of(key).complete = is_first_;
   }
 
-  // Its container is gone: what is kept has the rest.
+  // Called when the container is gone. Passes on the rest of the stored log.
   void end(const Key& key, Log& log) {
     log.complete = true;
     std::optional<Telemetry> telemetry;
@@ -93,7 +95,7 @@ class Following {
           session_.stop());
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::not_found) throw;
-      return;  // it is not listed the next time
+      return;  // the next listing lacks the attempt
     }
     if (seen.phase != Phase::ended) return;
     log.complete = true;
@@ -111,8 +113,8 @@ class Following {
   std::atomic<bool> reader_has_gone_ = false;
 };
 
-// True if one of the named trials may still begin an attempt, since it is not over on record. True without
-// names.
+// True if a named trial may still begin an attempt, since the trial is not over on record. True if there are
+// no names.
 bool may_begin(const RunId& run, const std::vector<std::string>& names, const Caller& caller) {
   if (names.empty()) return true;
   bool any = false;
@@ -130,7 +132,8 @@ void follow_logs(Session& session, const Invocation& invocation, const Selection
   Following following(session, state_folder(caller), wanted, open_sink, read);
   std::optional<std::vector<Selector>> selectors;
   for (int cuts = 0;;) {
-    // Asked before the listing: what is started by who is at work now is in a later one.
+    // Check for the owner before listing: if the owner ends in between, its last starts are still in the
+    // listing.
     const bool goes_on = !selection.run.empty() && owner_pid(RunId(selection.run), caller) &&
                          may_begin(RunId(selection.run), selection.trials, caller);
     const bool is_first = !selectors;

@@ -10,8 +10,8 @@
 namespace combu {
 namespace {
 
-// What is kept of this attempt, in `telemetry`, which is opened where it is not; nullopt: nothing. Throws
-// Error where it cannot be read.
+// Returns the attempt's log in the telemetry database; nullopt if there is none. Opens `telemetry` if it is
+// empty. Throws Error if the database cannot be read.
 std::optional<KeptLog> find_kept(std::optional<Telemetry>& telemetry, const std::string& folder,
                                  const Key& key) {
   if (!Telemetry::exists(folder, key.run)) return std::nullopt;
@@ -19,8 +19,8 @@ std::optional<KeptLog> find_kept(std::optional<Telemetry>& telemetry, const std:
   return telemetry->log(key.trial, key.attempt);
 }
 
-// The log of one attempt from the engine, and where it is followed from `place` on. False: the reader has
-// gone.
+// Passes on the log of one attempt from the engine; if the log is followed, from `place` on. Returns false if
+// the reader has closed its end.
 bool read_live(Session& session, const Key& key, const LogOptions& wanted, LogPlace& place, LogSink& sink) {
   std::stop_source enough;
   const std::stop_callback on_stop(session.stop(), [&enough] { enough.request_stop(); });
@@ -39,7 +39,7 @@ bool read_live(Session& session, const Key& key, const LogOptions& wanted, LogPl
   return !reader_has_gone;
 }
 
-// Until the attempt has ended. An engine that goes away is waited for, and told of.
+// Follows the log until the attempt has ended. If the engine is unreachable, prints a note and waits.
 bool follow_live(Session& session, const Caller& caller, const Key& key, const LogOptions& wanted,
                  LogPlace& place, LogSink& sink) {
   const auto patient = session.patient_engine();
@@ -52,7 +52,7 @@ bool follow_live(Session& session, const Caller& caller, const Key& key, const L
       is_cut = true;
     }
     cuts = is_cut ? cuts + 1 : 0;
-    // The stream ends with its engine, too.
+    // The stream also ends if the engine stops, so check whether the attempt still runs.
     const auto listed =
         patient->list({.run = key.run, .trials = {key.trial}}, ListDetail::consistent, session.stop());
     const bool lives = std::ranges::any_of(listed, [&](const Observation& seen) {

@@ -22,7 +22,7 @@
 namespace combu {
 namespace {
 
-// The attempt that is meant of this trial. Throws Error(not_found) if there is no log of the trial.
+// Returns the trial's attempt that the options mean. Throws Error(not_found) if the trial has no log.
 Key meant_attempt(Session& session, const Invocation& invocation, const LogsOptions& options,
                   const std::string& trial) {
   SelectionOptions selection = options.selection;
@@ -59,11 +59,11 @@ Key meant_attempt(Session& session, const Invocation& invocation, const LogsOpti
   }
 }
 
-// Waits until the attempt after this one has begun; false: there will be none.
+// Waits until the attempt after this one has begun. Returns false if there will be none.
 bool await_next_attempt(const Key& key, const Caller& caller, const std::stop_token& stop) {
   const std::string folder = state_folder(caller);
   while (Record::exists(folder)) {
-    // Asked before the record is read: what whoever is at work now has begun is there later.
+    // Check for the owner before reading the record: an owner that ends in between has recorded everything.
     const bool goes_on = owner_pid(key.run, caller).has_value();
     const auto entries = Record(folder, Record::Use::reading).trials(key.run, key.trial);
     if (entries.empty()) return false;
@@ -86,7 +86,7 @@ Result logs_of_one(Session& session, const Invocation& invocation, const LogsOpt
   Key key = meant_attempt(session, invocation, options, trial);
   bool is_read = read_attempt(session, caller, key, wanted, *sink);
   if (!options.wanted.follow || options.attempt > 0 || key.attempt == k_adopted) return Result::succeeded;
-  wanted.tail.reset();  // of what comes, all
+  wanted.tail.reset();  // pass on the whole log of further attempts
   while (is_read && await_next_attempt(key, caller, session.stop())) {
     ++key.attempt;
     is_read = sink->note(fmt::format("attempt {} begins", key.attempt)) &&
@@ -95,8 +95,8 @@ Result logs_of_one(Session& session, const Invocation& invocation, const LogsOpt
   return Result::succeeded;
 }
 
-// The attempts that have a log: in the order of the experiment's trials, then those that only the engine
-// knows, the oldest first.
+// Returns the attempts that have a log: first in the order of the experiment's trials, then those that only
+// the engine knows, the oldest first.
 std::vector<Key> attempts_in_order(RecordedLogs& kept, std::vector<Observation> listed) {
   std::erase_if(listed, [](const Observation& seen) { return seen.phase == Phase::created; });
   std::ranges::sort(listed, is_older);
@@ -118,7 +118,8 @@ std::vector<Key> attempts_in_order(RecordedLogs& kept, std::vector<Observation> 
   return keys;
 }
 
-// Passes on one log after the other. Logs that are kept whole are passed on even if the engine is away.
+// Passes on one log after the other. If the engine is unreachable, still passes on the logs that are stored
+// completely.
 void read_all(Session& session, const Invocation& invocation, const SelectionOptions& selection,
               RecordedLogs& kept, const LogsOptions& options, bool is_whole) {
   std::vector<Observation> listed;
@@ -153,7 +154,7 @@ void logs_of_several(Session& session, const Invocation& invocation, const LogsO
   if (kept.run()) selection.run = kept.run()->text();
   const bool is_whole = kept.are_whole();
   const Caller caller = caller_for(invocation);
-  // A trial whose attempt is over may be tried again, and write more, while a process is at work on the run.
+  // While the run has an owner, a trial whose attempt is over may be tried again and write more.
   if (!options.wanted.follow || (is_whole && !owner_pid(*kept.run(), caller)))
     return read_all(session, invocation, selection, kept, options, is_whole);
   std::set<Key> read;
@@ -168,8 +169,8 @@ void logs_of_several(Session& session, const Invocation& invocation, const LogsO
   follow_logs(session, invocation, selection, options.wanted, options.open_sink, read);
 }
 
-// Like logs_of_one() if the names match one trial, else like logs_of_several(). Throws Error(not_found) in
-// the end if a name matches no trial.
+// Calls logs_of_one() if the names match one trial, else logs_of_several(). At the end, throws
+// Error(not_found) if a name matches no trial.
 Result logs_of_named(Session& session, const Invocation& invocation, const LogsOptions& options) {
   const std::vector<std::string>& names = options.selection.trials;
   RecordedLogs kept(invocation, options.selection, {});

@@ -19,7 +19,7 @@
 namespace combu {
 namespace {
 
-// The attempts of a run whose outputs are to be collected, by trial.
+// Returns the attempts of a run whose outputs are to be collected, by trial.
 std::map<TrialIndex, Key> collecting_attempts(Record& record, const RunId& run,
                                               const std::vector<RestoredTrial>& restored) {
   std::map<TrialIndex, Key> attempts;
@@ -33,7 +33,7 @@ std::map<TrialIndex, Key> collecting_attempts(Record& record, const RunId& run,
   return attempts;
 }
 
-// The error of `body` as text; empty: there was none. Throws Error(cancelled).
+// Calls `body` and returns its error as text; empty if there was none. Throws Error(cancelled).
 template <class Body>
 std::string failure_of(const Body& body) {
   try {
@@ -45,14 +45,14 @@ std::string failure_of(const Body& body) {
   return {};
 }
 
-// Where attempts are collected from, and to.
+// The source and the destination of a collection.
 struct Route {
   Engine& engine;
   OutputStore& output_store;
 };
 
-// Records the result. Returns why the outputs could not be collected; empty if they are, or if the attempt
-// has failed because of them.
+// Collects the outputs of one attempt and records the result. Returns why the outputs could not be collected.
+// Returns an empty text if they are collected, or if the attempt has failed because of them.
 std::string collect_one(Session& session, Record& record, const Loaded& loaded, const Route& route,
                         LastCollection& collection, const CollectCommand& command) {
   const auto [collected, taken] =
@@ -88,7 +88,7 @@ OutputsAt outputs_at(const std::string& results, const TrialEntry& trial) {
     return std::filesystem::exists(fmt::format("{}/{}", place, k_manifest_name), unreadable);
   };
   const bool is_home = is_folder ? is_there(at.place) : has_succeeded(trial.state) || trial.taken;
-  // Of one that goes on it is an earlier attempt's.
+  // If the trial is not over, these outputs belong to an earlier attempt.
   if (!is_over(trial.state) || !is_home) at.place.clear();
   if (!is_folder || !is_there(at.so_far)) at.so_far.clear();
   return at;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr Seconds k_snapshot_patience{2};
 
-// Takes the first snapshot that it is shown.
+// Stores the first snapshot that is shown.
 class FirstSnapshot final : public Progress {
  public:
   void phase(std::string_view /*text*/) override {}

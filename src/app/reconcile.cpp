@@ -21,7 +21,7 @@ namespace {
 
 using OpenTrials = std::map<std::string, TrialEntry, std::less<>>;  // by name
 
-// The trials that may have an attempt on the engine.
+// Returns the trials that may have an attempt on the engine.
 OpenTrials open_on_record(Record& record, const RunId& run) {
   OpenTrials open;
   for (TrialEntry& entry : record.trials(run)) {
@@ -32,8 +32,8 @@ OpenTrials open_on_record(Record& record, const RunId& run) {
   return open;
 }
 
-// With the times of each. The listing may report an end a moment late, so the trials of `stopped` are asked
-// for, too.
+// Returns the attempts that the record lacks, with the times of each. Also asks for the trials in `stopped`,
+// since a listing may report an end a moment late.
 std::vector<Observation> changed_of(Session& session, const RunId& run,
                                     const std::vector<Observation>& listed, const TrialNames& stopped,
                                     const OpenTrials& open) {
@@ -60,7 +60,7 @@ bool is_behind(const OpenTrials& open, const std::vector<Observation>& listed) {
   });
 }
 
-// A run as the record has it, and the facts that the record lacks.
+// The recorded state of a run, and the facts that the record lacks.
 struct MissingFacts {
   Record::Stamp stamp{};
   Loaded loaded;
@@ -93,7 +93,7 @@ std::optional<MissingFacts> find_missing(Session& session, Record& record, const
   return result;
 }
 
-// False: nothing was recorded, since another process has changed the run meanwhile.
+// Returns false if nothing was recorded, since another process has changed the run meanwhile.
 bool append_missing(Record& record, const RunId& run, const MissingFacts& missing) {
   const auto ends =
       are_all_over(missing.restored, missing.facts) ? Record::RunEnds::with_last_trial : Record::RunEnds::no;

@@ -25,15 +25,15 @@ std::string literal(std::string_view text) {
   return json_text(OrderedJson(text));
 }
 
-// Where the run's id stands in what was evaluated. A short one, which a person gave, counts as a word only:
-// "one" is not in "none". Of a file that does not ask for the id it is nowhere.
+// Finds the run's id in the evaluated text. A short id, which a person gave, matches only a whole word: "one"
+// is not found in "none". If the file does not ask for the id, nothing matches.
 class IdFinder {
  public:
   explicit IdFinder(const RunEntry& entry) : id_(entry.id.text()), is_asked_for_(asks_for_id(entry)) {}
 
   [[nodiscard]] bool is_word() const { return is_asked_for_ && id_.size() < k_random_size; }
 
-  // What stands before, between and behind.
+  // Returns the parts of `text` before, between and after the ids.
   [[nodiscard]] std::vector<std::string_view> parts(std::string_view text) const {
     std::vector<std::string_view> parts;
     std::size_t from = 0;
@@ -70,7 +70,8 @@ class IdFinder {
   bool is_asked_for_;
 };
 
-// A text with the run's id in it is put together anew.
+// Returns a text as Jsonnet. If the text contains the run's id, the result is an expression with the new
+// run's id.
 std::string text_in_jsonnet(std::string_view text, const IdFinder& finder) {
   std::vector<std::string> literals;
   for (const std::string_view part : finder.parts(text)) literals.push_back(literal(part));
@@ -100,7 +101,7 @@ void write(const OrderedJson& value, const IdFinder& finder, const std::string& 
   }
 }
 
-// Of a trial, or of the defaults.
+// Replaces the image of a trial, or of the defaults, by the recorded one.
 void pin_image(OrderedJson& fields, const Digests& references) {
   const auto image = fields.is_object() ? fields.find("image") : fields.end();
   if (image == fields.end() || !image->is_string()) return;
@@ -125,7 +126,7 @@ std::string evaluated_again(const RunEntry& entry, int revision) {
   OrderedJson file = parse_ordered_json(is_earlier ? entry.earlier[static_cast<std::size_t>(revision - 1)]
                                                    : entry.text.evaluated);
   if (file.is_array()) file = OrderedJson{{"trials", std::move(file)}};
-  // By its name it makes room for itself.
+  // Keep the experiment's name: a run makes room for itself by removing containers of its own experiment.
   file["experiment"] = entry.experiment;
   if (file.contains("defaults")) pin_image(file["defaults"], entry.references);
   for (OrderedJson& trial : file["trials"]) pin_image(trial, entry.references);

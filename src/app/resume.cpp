@@ -25,14 +25,14 @@ Wishes wishes_of(const RetryOptions& options) {
   return {.again = options.trials, .failed = options.failed || options.trials.empty(), .replace = {}};
 }
 
-// The trials of the run's newest text. `loaded`: the run as load() gives it.
+// Returns the experiment of the run's newest text. `loaded`: the result of load().
 Experiment newest_text(const RunEntry& entry, const Loaded& loaded) {
-  // Unless the file was edited, all trials are of that text.
+  // Unless the file was edited, all trials have the newest text.
   return entry.earlier.empty() ? loaded.run.experiment
                                : read_experiment(entry.text.evaluated, loaded.caller).experiment;
 }
 
-// The run goes on with its file as it is now.
+// Applies the file on disk to the run and continues the run.
 Result apply_as_it_is_now(const RunChange& change, Record& record, const RunEntry& entry,
                           const Wishes& wishes, const AdjustOptions& adjust) {
   const Invocation now = invocation_for(entry, change.invocation);
@@ -43,7 +43,7 @@ Result apply_as_it_is_now(const RunChange& change, Record& record, const RunEntr
   return apply_file(*session, record, entry, *file, wishes, adjust, change.owner);
 }
 
-// What they have written whose end nobody was there to see: whoever is equal is to have it, too.
+// Ingests the logs of attempts that ended while the run had no owner, so that equal trials can reuse them.
 void keep_ended_logs(Session& session, Record& record, const Loaded& loaded) {
   try {
     std::vector<Observation> attempts =

@@ -21,7 +21,7 @@ void RetrySelection::add_needs_of(TrialIndex trial, Needs needs) {
 }
 
 void RetrySelection::add_blocked() {
-  // What comes along may have blocked others itself.
+  // An added trial may itself have blocked other trials: repeat until nothing is added.
   for (std::size_t known = trials_.size() + 1; known != trials_.size();) {
     known = trials_.size();
     for (TrialIndex trial = 0; trial < restored_.size(); ++trial) {

@@ -20,7 +20,7 @@
 namespace combu {
 namespace {
 
-// Runs of which only their containers are known.
+// Returns rows for the runs of which only containers are known.
 std::vector<RunRow> rows_of(const std::vector<Observation>& others, const std::string& address) {
   std::map<RunId, RunRow> rows;
   for (const Observation& seen : others) {
@@ -57,7 +57,7 @@ std::optional<std::string> value_of(const RunRow& row, std::string_view name) {
                           name));
 }
 
-// 0: all.
+// Returns the maximum number of rows; 0: all.
 std::size_t runs_max_of(const RunListQuery& query) {
   if (query.rows_max) return *query.rows_max;
   return query.all || !query.where.empty() ? 0 : k_runs_shown;
@@ -72,11 +72,11 @@ void list_runs(Session& session, Record* record, const Invocation& invocation, c
   RunFilter filter{.address = query.address};
   if (means_simulated(invocation)) filter.simulated = true;
   if (record != nullptr) entries = record->runs(filter, SIZE_MAX);
-  // Without a record the engine's error is the answer.
+  // Without recorded runs, an error of the engine is the answer.
   const std::optional<std::vector<Observation>> listed =
       entries.empty() ? session.engine().list({}, ListDetail::consistent, session.stop())
                       : list_or_note(session, {});
-  // The condition is evaluated for each run.
+  // With a condition, all runs are evaluated before the limit applies.
   const std::size_t most = runs_max_of(query);
   const std::size_t shown = where || most == 0 ? entries.size() : std::min(most, entries.size());
   std::vector<RunRow> rows;

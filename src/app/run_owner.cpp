@@ -13,7 +13,7 @@
 namespace combu {
 namespace {
 
-// The state folder has been checked: the run is on record.
+// Opens the background's log. The state folder has been checked, since the run is on record.
 Descriptor open_log(const std::string& path) {
   make_private_folder(std::filesystem::path(path).parent_path());
   return open_private_file(path, O_WRONLY | O_CREAT | O_APPEND);
@@ -35,7 +35,7 @@ std::unique_ptr<RunLock> take_lock(LockScope scope, Session& session, const Load
 
 void interrupt_processes(Session& session, const Selector& selector, const std::string& by,
                          const Caller& caller) {
-  // A process that does not listen is interrupted all the same.
+  // If a process does not listen, it is interrupted all the same.
   const auto announce = [&](const RunId& run) {
     try {
       (void)ControlClient(channel_path(run, caller)).adjust({.interrupter = by}, session.stop());
@@ -69,7 +69,7 @@ void RunOwner::begin(Session& session, const Loaded& loaded, const RunOptions& o
   }
   steering_.emplace(Settings{.parallel_max = options.parallel.value_or(loaded.run.experiment.parallel_max),
                              .starts_in_flight_max = options.starts_in_flight});
-  if (!lock_) return;  // the place of the socket may be another one's
+  if (!lock_) return;  // without the lock, another process may own the socket's path
   try {
     channel_.open(
         channel_path(loaded.run.id, loaded.caller),

@@ -14,7 +14,7 @@
 namespace combu {
 namespace {
 
-// nullptr: the run has none.
+// Returns nullptr if the run has no telemetry database.
 std::shared_ptr<Telemetry> telemetry_of(const std::string& folder, const RunId& run) {
   if (!Telemetry::exists(folder, run)) return nullptr;
   return std::make_shared<Telemetry>(folder, run, Telemetry::Use::reading);
@@ -55,7 +55,7 @@ void refresh_from_engine(const Invocation& invocation, const OpenSession& open_s
                          const RunEntry& entry, const TrialNames& trials) {
   if (entry.engine.is_simulated) return;
   const Caller caller = caller_for(invocation);
-  // The record, and what has ended, are for who is at work.
+  // If the run has an owner, only the owner writes the record and ingests the logs of ended attempts.
   const bool has_owner = owner_pid(entry.id, caller).has_value();
   ask_engine(open_session, invocation, entry, [&](Session& session) {
     try {

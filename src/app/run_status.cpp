@@ -60,8 +60,8 @@ const Observation* find_in(const ByName& by_name, const std::string& trial) {
   return found == by_name.end() ? nullptr : found->second;
 }
 
-// The run's containers. If no process is at work on the run, the engine is asked for each that lives: its
-// listing may be a moment late.
+// Returns the run's containers. If the run has no owner and a trial is alive, lists the containers again,
+// since the first listing may be a moment late.
 std::vector<Observation> own_of(Session& session, const RunEntry& run, const std::vector<TrialRow>& rows,
                                 const RunStatusQuery& query, bool attended) {
   std::vector<Observation> own;

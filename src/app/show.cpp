@@ -66,7 +66,7 @@ void look_up_telemetry(std::vector<ShownTrial>& all, const std::string& folder, 
   });
 }
 
-// As --engine would have it; empty where it is the one that is used anyway.
+// Returns the value of --engine that chooses the run's engine; empty if the default is that engine.
 std::string engine_of(const RunEntry& run, const Invocation& invocation, const ShowOptions& options) {
   if (!invocation.engine.empty()) return on_its_engine(invocation, run).engine;
   try {
@@ -76,7 +76,7 @@ std::string engine_of(const RunEntry& run, const Invocation& invocation, const S
   }
 }
 
-// The trials of a run that names and patterns choose, and those of these that match none.
+// The trials of a run that names and patterns choose, and the names and patterns that match none.
 struct Meant {
   std::vector<TrialEntry> trials;  // in the experiment's order
   std::vector<std::string> unmatched;
@@ -92,7 +92,8 @@ Meant meant_trials(Record& record, const RunId& run, const std::vector<std::stri
   return meant;
 }
 
-// The version of the file that all of them ran with, or will. Throws Error(invalid) if they are of several.
+// Returns the version of the file that all these trials use. Throws Error(invalid) if they use several
+// versions.
 int version_of(const std::vector<TrialEntry>& trials) {
   for (const TrialEntry& entry : trials)
     if (entry.revision != trials.front().revision)
@@ -147,7 +148,7 @@ void show(const Invocation& invocation, const ShowOptions& options, const OpenSe
   if (options.trials.empty())
     throw Error(ErrorKind::invalid, "TRIAL", "which one? its name says it; `combu ps` shows them");
   const auto [trials, unmatched] = meant_trials(record, run.id, options.trials);
-  // find_trial() throws, and names the trial that a misspelt name is likely to mean.
+  // find_trial() throws an error that suggests a similar name.
   if (trials.empty() && unmatched.size() == 1 && !is_pattern(unmatched.front()))
     (void)find_trial(load(record, run.id).run.experiment, unmatched.front());
   if (!trials.empty()) show_trials(record, run, invocation, trials, options, open_session);

@@ -18,7 +18,7 @@
 namespace combu {
 namespace {
 
-// Whoever begins anew may have meant to go on with what the file's last run has left.
+// Prints a note if the file's last run is interrupted: the user may have meant to resume that run.
 void tell_interrupted(Session& session, Record& record, const Loaded& loaded) {
   const RunFilter last{.experiment = loaded.run.experiment.name,
                        .file = loaded.run.experiment.file,
@@ -31,8 +31,8 @@ void tell_interrupted(Session& session, Record& record, const Loaded& loaded) {
   }
 }
 
-// The run as it is put on record. Takes the texts out of `loaded`: they are as long as the experiment is
-// large.
+// Returns the entry of the run for the record. Moves the texts out of `loaded`, since their size grows with
+// the experiment.
 RunEntry entry_of(const Session& session, Loaded& loaded, const RunOptions& options, const Readiness& ready) {
   return {.id = loaded.run.id,
           .experiment = loaded.run.experiment.name,

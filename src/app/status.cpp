@@ -24,8 +24,8 @@ constexpr Seconds k_usage_patience{0.5};
 constexpr std::size_t k_usages_max = 200;
 constexpr std::size_t k_usages_in_flight = 16;
 
-// Asks the engine how much memory and CPU the running trials use, but only for the first k_usages_max. A
-// value that it does not give in time stays unknown.
+// Asks the engine how much memory and CPU the running trials use, but only for the first k_usages_max. If the
+// engine does not answer in time, the values stay unknown.
 void ask_usage(Session& session, std::span<TrialRow> rows) {
   std::vector<TrialRow*> running;
   for (TrialRow& row : rows)
@@ -33,7 +33,7 @@ void ask_usage(Session& session, std::span<TrialRow> rows) {
   const std::size_t count = running.size();
   running.resize(std::min(count, k_usages_max));
   if (running.empty()) return;
-  // An engine does not answer for a container as long as it copies out of it.
+  // An engine does not answer for a container while files are copied out of that container.
   const Patience patience(session.stop(), k_usage_patience);
   try {
     in_parallel(running.size(), k_usages_in_flight, [&](std::size_t i) {
@@ -53,7 +53,7 @@ void ask_usage(Session& session, std::span<TrialRow> rows) {
                     k_usages_max, count));
 }
 
-// `names`: those in conditions that no trial has a value of.
+// `names`: names in conditions for which no trial has a value.
 void tell_valueless(Progress& progress, Record& record, const RunEntry& run,
                     const std::set<std::string>& names) {
   if (names.empty()) return;
@@ -61,7 +61,8 @@ void tell_valueless(Progress& progress, Record& record, const RunEntry& run,
   for (const std::string& name : names) progress.note(valueless_text(results, name));
 }
 
-// Adds to each failure the last line of its log, and joins equal ones in one row, in the place of the first.
+// Adds the last line of its log to each failure, and joins equal failures in one row, in the place of the
+// first.
 void join_failures(std::vector<TrialRow>& rows, const LastLine& last_line) {
   std::vector<Failure> failures;
   for (TrialRow& row : rows) {
@@ -73,7 +74,7 @@ void join_failures(std::vector<TrialRow>& rows, const LastLine& last_line) {
     entry.details = EndDetails{.stopper = failures.back().stopper};
   }
   std::unordered_map<std::string, std::optional<FailureGroup>>
-      joined;  // by trial; nullopt: it is in another's row
+      joined;  // by trial; nullopt: the trial is in another trial's row
   for (FailureGroup& group : group_failures(failures)) {
     if (group.trials.size() == 1) continue;
     for (const std::string_view trial : group.trials) joined.emplace(trial, std::nullopt);
@@ -122,7 +123,7 @@ Result show_trials(Session& session, Record& record, const RunEntry& entry, cons
   choice.apply(unrecorded);
   const std::string whose = "run " + run.id.text();
   if (rows.empty() && unrecorded.empty()) expect_all_matched(unmatched, whose);
-  // A name or a pattern asks for each trial.
+  // If a user names trials, each trial gets its own row.
   if (query.join_failures && selection.trials.empty()) {
     const std::unique_ptr<Telemetry> logs = kept_logs_of(run.id, state_folder(caller_for({})));
     join_failures(rows, last_lines_in(logs.get()));
@@ -134,7 +135,7 @@ Result show_trials(Session& session, Record& record, const RunEntry& entry, cons
   return Result::succeeded;
 }
 
-// The run is not on record, or the record cannot be read.
+// Shows the containers of a run that is not on record, or of any run if the record cannot be read.
 void show_containers(Session& session, const Invocation& invocation, const StatusQuery& query,
                      const StatusListener& listener, bool is_record_read) {
   const SelectionOptions& selection = query.selection;
@@ -155,7 +156,7 @@ void show_containers(Session& session, const Invocation& invocation, const Statu
   expect_all_matched(unmatched, "what is on this engine");
 }
 
-// The newest run that the query means, if it is on record.
+// Returns the newest recorded run that the query means.
 std::optional<RunEntry> find_on_record(Record& record, const Invocation& invocation, const StatusQuery& query,
                                        Progress& progress) {
   RunFilter filter = filter_of(invocation, query.selection);

@@ -17,7 +17,7 @@
 namespace combu {
 namespace {
 
-constexpr std::size_t k_stops_in_flight = 128;  // each takes its grace
+constexpr std::size_t k_stops_in_flight = 128;  // each stop takes up to its grace period
 
 struct Stopped {
   std::size_t count = 0;
@@ -25,9 +25,9 @@ struct Stopped {
   std::vector<Error> errors;
 };
 
-// The processes that are at work on them put it on record.
+// Announces the stop to the owners of the runs, which record it.
 void announce(Session& session, const Invocation& invocation, const std::vector<Observation>& attempts) {
-  constexpr std::size_t k_named_max = 200;  // a request has its bounds
+  constexpr std::size_t k_named_max = 200;  // the server limits the size of a request
   const Caller caller = caller_for(invocation);
   std::map<RunId, TrialNames> names;
   for (const Observation& seen : attempts) names[seen.key.run].push_back(seen.key.trial);
@@ -43,7 +43,7 @@ void announce(Session& session, const Invocation& invocation, const std::vector<
       }
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::cancelled) throw;
-      // Its process has just ended, or will tell that they were stopped, but not by whom.
+      // The owner has just ended, or will report that the trials were stopped, but not by whom.
     }
   }
 }
@@ -76,7 +76,7 @@ Stopped stop_all(Session& session, const std::vector<Observation>& attempts, con
 Result stop(Session& session, const Invocation& invocation, const StopOptions& options) {
   auto [attempts, missing] = choose_attempts(session, invocation, options.selection);
   const bool any_chosen = !attempts.empty() || missing.empty();
-  // Also what waits for its next attempt.
+  // Also announces the stop for trials that wait for their next attempt.
   announce(session, invocation, attempts);
   std::erase_if(attempts, [](const Observation& seen) { return seen.phase != Phase::running; });
   const Stopped stopped = stop_all(session, attempts, options);

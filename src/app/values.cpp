@@ -15,7 +15,7 @@
 namespace combu {
 namespace {
 
-// The values and import folders of an invocation, by the names that the record has for them.
+// Returns the values and import folders of an invocation, each list with its name on record.
 template <class Lists>
 auto lists_of(Lists& invocation) {
   return std::array{std::pair{"ext_str", &invocation.ext_str}, std::pair{"ext_code", &invocation.ext_code},
@@ -28,7 +28,7 @@ bool has_values(const Invocation& invocation) {
          !invocation.tla_code.empty();
 }
 
-// As `-A n=5`: the values in the command line that the run began with; empty: none.
+// Returns the values in the command line with which the run began, such as `-A n=5`; empty if there are none.
 std::string values_begun_with(const RunEntry& entry) {
   constexpr std::array<std::string_view, 6> k_options{"--ext-str",  "--ext-code", "--tla-str",
                                                       "--tla-code", "-V",         "-A"};

@@ -25,8 +25,8 @@ namespace {
 
 constexpr Seconds k_wait_poll{0.1};
 
-// What is left of runs that are over tells nothing new. When nothing lives, the newest run has ended just
-// now.
+// Removes attempts of runs that are over. If no attempt is running, keeps the attempts of the newest run,
+// which has just ended.
 void leave_old_runs(std::vector<Observation>& attempts) {
   if (attempts.empty()) return;
   std::set<RunId> awaited;
@@ -41,9 +41,9 @@ void leave_old_runs(std::vector<Observation>& attempts) {
   std::erase_if(attempts, [&](const Observation& seen) { return !awaited.contains(seen.key.run); });
 }
 
-// One selector for each run.
+// Returns one selector for each run.
 std::vector<Selector> selectors_for(std::vector<Observation> attempts, const SelectionOptions& options) {
-  // Services stand until they are stopped: they are waited for only by name.
+  // Services run until they are stopped: wait() waits for a service only if it is named.
   const bool by_name = !options.trials.empty();
   const std::size_t services =
       by_name ? 0 : std::erase_if(attempts, [](const Observation& seen) { return seen.service; });
@@ -62,16 +62,16 @@ std::vector<Selector> selectors_for(std::vector<Observation> attempts, const Sel
   return list;
 }
 
-// True unless the trial did its work. A service that was stopped did.
+// True unless the trial did its work. A stopped service did its work.
 bool has_failed(const TrialEntry& entry, bool service) {
   if (has_succeeded(entry.state)) return false;
   if (entry.state == TrialState::collecting) return entry.cause != Cause::none;
   return entry.state != TrialState::stopped || (!service && was_stopped(entry.state, entry.cause));
 }
 
-// Reports each trial once, when it is over, as the record has it. While a process is at work on its run, that
-// one may try the trial again and collects its outputs; else the run is reconciled first. Reports from a
-// thread of its own: a trial's outputs may take long, and others end meanwhile.
+// Reports each trial once, when it is over, with its recorded row. If the run has an owner, waits for the
+// owner, which may try the trial again and collects outputs; otherwise reconciles the run first. Works in a
+// thread of its own: a collection may take long, while other trials end.
 class EndTeller {
  public:
   EndTeller(Session& session, const Caller& caller, const TellEnd& tell)
@@ -80,14 +80,14 @@ class EndTeller {
         tell_(tell),
         thread_([this](const std::stop_token& quit) { work(quit); }) {}
 
-  // The attempt is over, or was never started.
+  // Adds an attempt that is over or was never started.
   void add(const Observation& seen) {
     const std::scoped_lock lock(mutex_);
     ended_.push_back(seen);
   }
 
-  // Returns when all that was added has been told, but for trials of which a further attempt lives and no
-  // process is at work on their run: gives these. Throws Error.
+  // Blocks until each added attempt has been reported or set aside; returns the attempts set aside. An
+  // attempt is set aside if a further attempt of its trial is alive and the run has no owner. Throws Error.
   [[nodiscard]] std::vector<Observation> finish(const std::stop_token& stop) {
     while (!is_done()) {
       if (stop.stop_requested()) throw Error(ErrorKind::cancelled, "wait", "interrupted");
@@ -98,7 +98,7 @@ class EndTeller {
     return std::exchange(alive_, {});
   }
 
-  // True if a trial that was told of failed.
+  // True if any reported trial failed.
   [[nodiscard]] bool any_failed() {
     const std::scoped_lock lock(mutex_);
     return failed_;
@@ -116,7 +116,7 @@ class EndTeller {
       while (!quit.stop_requested()) {
         const Instant began = real_clock().now();
         look();
-        // Of thousands of trials whose outputs are collected a look takes long.
+        // If thousands of trials are collecting, a look takes long: the pause grows with the time of a look.
         constexpr int k_share = 10;
         real_clock().wait(std::max(k_wait_poll, k_share * Seconds(real_clock().now() - began)), quit);
       }
@@ -126,9 +126,9 @@ class EndTeller {
     }
   }
 
-  // What one look has found out about a run.
+  // The result of one look at a run.
   struct RunCheck {
-    bool has_owner = false;  // a process is at work on it, or has changed it while it was reconciled
+    bool has_owner = false;  // the run has an owner, or another process changed it during the reconciliation
     std::optional<UnrecordedFacts> unrecorded;  // set once the run has been reconciled
   };
 
@@ -143,7 +143,7 @@ class EndTeller {
     for (const Observation& seen : ended) {
       const auto [at, is_new] = runs.try_emplace(seen.key.run);
       RunCheck& run = at->second;
-      // Asked before the record: an owner that has ended has recorded all that it saw.
+      // Check for the owner before reading the record: an owner that has ended has recorded everything.
       if (is_new) run.has_owner = is_on_record(seen.key.run) && owner_pid(seen.key.run, caller_).has_value();
       const TrialRow row = run.has_owner ? row_of(seen) : reconciled_row_of(seen, run);
       if (run.has_owner && !is_over(row.entry.state)) {
@@ -167,7 +167,7 @@ class EndTeller {
     return at->second;
   }
 
-  // By the record; if the run is not on record, by the container.
+  // Returns the row from the record; if the run is not on record, from the container.
   [[nodiscard]] TrialRow row_of(const Observation& seen) {
     TrialRow row;
     row.entry.name = seen.key.trial;
@@ -184,7 +184,8 @@ class EndTeller {
     return row;
   }
 
-  // The row of a trial whose run has no owner. Reconciles the run if the record lacks the trial's end.
+  // Returns the row of a trial whose run has no owner. Reconciles the run if the record lacks the trial's
+  // end.
   [[nodiscard]] TrialRow reconciled_row_of(const Observation& seen, RunCheck& run) {
     TrialRow row = row_of(seen);
     if (is_over(row.entry.state) || !is_on_record(seen.key.run)) return row;
@@ -211,17 +212,18 @@ class EndTeller {
   Session& session_;
   const Caller& caller_;
   const TellEnd& tell_;
-  // Of thread_:
+  // Used only by thread_:
   std::optional<Record> record_;
   std::map<RunId, bool> on_record_;
-  std::set<std::pair<RunId, std::string>> noted_;  // errors: each look would note them again
-  // Of both threads:
+  std::set<std::pair<RunId, std::string>>
+      noted_;  // errors that have been noted: each look would note them again
+  // Used by both threads, under mutex_:
   std::mutex mutex_;
-  std::vector<Observation> ended_;  // and not told of
-  std::vector<Observation> alive_;  // a further attempt of their trials
+  std::vector<Observation> ended_;  // ended attempts that have not been reported
+  std::vector<Observation> alive_;  // attempts that are set aside, see finish()
   bool failed_ = false;
   std::exception_ptr fault_;
-  std::jthread thread_;  // last: it uses the others
+  std::jthread thread_;  // last, since the thread uses the other members
 };
 
 }  // namespace

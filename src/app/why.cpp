@@ -22,16 +22,18 @@ namespace {
 
 constexpr Seconds k_log_patience{2};
 constexpr std::int64_t k_log_lines = 5;
-constexpr std::size_t k_log_size_max = std::size_t{64} << 10U;  // of these lines: one may have any size
+constexpr std::size_t k_log_size_max = std::size_t{64}
+                                       << 10U;  // of these lines together, since a line may have any size
 
-// The engine of a run on record. A simulated engine is gone with the run's process: it knows nothing.
+// Asks the engine of a recorded run. Asks no simulated engine, since that ends with the run's owner.
 class EngineQuestions {
  public:
-  // All three outlive it.
+  // All arguments must outlive this object.
   EngineQuestions(const Invocation& invocation, const RunEntry& entry, const OpenSession& open_session)
       : invocation_(invocation), entry_(entry), open_session_(open_session) {}
 
-  // Returns the attempts of other runs that hold slots; none, with a note, if the engine is away.
+  // Returns the attempts of other runs that hold slots. If the engine is unreachable, prints a note and
+  // returns none.
   [[nodiscard]] std::vector<Observation> others() const {
     std::vector<Observation> others;
     in_session([&](Session& session) {
