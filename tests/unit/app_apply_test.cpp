@@ -1,4 +1,4 @@
-// An edited file is compared with its run, and taken into it.
+// Tests that compare an edited file with its run, and that apply the file to the run.
 
 #include "app/apply.hpp"
 #include "app/changes.hpp"
@@ -41,7 +41,7 @@ TEST_F(ApplyTest, AnUnchangedFileChangesNothing) {
               ElementsAre("run r1: the file has not changed, and none of its trials has failed"));
 }
 
-TEST_F(ApplyTest, OtherBytesOfTheSameMeaningAreKept) {
+TEST_F(ApplyTest, AFileWithOtherBytesButTheSameMeaningIsRecorded) {
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
   const std::string text = "// a comment\n" + file_text(trial_text("one"));
   EXPECT_EQ(apply(text), Result::succeeded);
@@ -72,7 +72,7 @@ TEST_F(ApplyTest, InputsOfTrialsThatAreOverMayBeGone) {
   EXPECT_EQ(states("r1").at("two"), "succeeded");
 }
 
-TEST_F(ApplyTest, ARemovedTrialThatIsOverStaysAsItIs) {
+TEST_F(ApplyTest, ARemovedTrialThatIsOverKeepsItsState) {
   EXPECT_EQ(start(file_text(trial_text("one") + trial_text("two", "exit 1")), waiting_run("r1")),
             Result::failed);
   EXPECT_EQ(apply(file_text(trial_text("one"))), Result::failed) << "two has failed all the same";
@@ -89,7 +89,7 @@ TEST_F(ApplyTest, ARemovedTrialThatRunsIsStopped) {
   EXPECT_TRUE(world.is_running("one"));
   EXPECT_FALSE(world.is_running("two"));
   EXPECT_THAT(trial_of("r1", "two").reason, HasSubstr("removed"));
-  // It returns, and runs.
+  // If the trial returns to the file, it runs.
   EXPECT_EQ(apply(file_text(trial_text("one", "sleep 1000") + trial_text("two", "sleep 1000"))),
             Result::succeeded);
   EXPECT_THAT(states("r1"), UnorderedElementsAre(Pair("one", "running"), Pair("two", "running 2")));
@@ -128,7 +128,7 @@ TEST_F(ApplyTest, ReplaceRunsAChangedTrialAgain) {
   EXPECT_TRUE(world.is_running("goes"));
 }
 
-TEST_F(ApplyTest, AChangedTrialThatFailedIsRunOnDemand) {
+TEST_F(ApplyTest, AChangedTrialThatFailedRunsOnRequest) {
   EXPECT_EQ(start(file_text(trial_text("bad", "exit 3")), waiting_run("r1")), Result::failed);
   EXPECT_EQ(apply(file_text(trial_text("bad"))), Result::failed);
   EXPECT_THAT(told.of("note"), Contains("run r1: changed, but failed or stopped before; `apply --failed` "
@@ -140,14 +140,14 @@ TEST_F(ApplyTest, AChangedTrialThatFailedIsRunOnDemand) {
   EXPECT_EQ(trial_of("r1", "bad").revision, 2);
 }
 
-TEST_F(ApplyTest, ABlockedTrialIsRunWithWhatBlockedIt) {
+TEST_F(ApplyTest, ABlockedTrialRunsAfterTheTrialThatBlockedIt) {
   const std::string after = trial_text("after", "true", "depends: [{trial: 'bad', condition: 'succeeded'}]");
   EXPECT_EQ(start(file_text(trial_text("bad", "exit 3") + after), waiting_run("r1")), Result::failed);
   EXPECT_EQ(apply(file_text(trial_text("bad") + after), {.replace = {"bad"}}), Result::succeeded);
   EXPECT_THAT(states("r1"), UnorderedElementsAre(Pair("bad", "succeeded 2"), Pair("after", "succeeded")));
 }
 
-TEST_F(ApplyTest, AWrongFileChangesNothing) {
+TEST_F(ApplyTest, AnInvalidFileChangesNothing) {
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
   const std::string before = entry("r1").text.evaluated;
   EXPECT_EQ(apply("[{name: 'one'}]"), Result::invalid);
@@ -159,7 +159,7 @@ TEST_F(ApplyTest, AWrongFileChangesNothing) {
   EXPECT_EQ(entry("r1").text.evaluated, before);
 }
 
-TEST_F(ApplyTest, WhatTheEngineRefusesChangesNothing) {
+TEST_F(ApplyTest, AnImageThatTheEngineLacksChangesNothing) {
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
   const std::string text = file_text(trial_text("one") + "{name: 'two', image: 'missing/x'},");
   EXPECT_EQ(apply(text), Result::failed);
@@ -177,7 +177,7 @@ TEST_F(ApplyTest, AnotherEngineIsRefused) {
                                                   HasSubstr("this is unix:///another.sock"))));
 }
 
-TEST_F(ApplyTest, ARunIsNamedByItsId) {
+TEST_F(ApplyTest, AnIdChoosesTheRun) {
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r2")), Result::succeeded);
   write(file_text(trial_text("one") + trial_text("two")));
@@ -188,7 +188,7 @@ TEST_F(ApplyTest, ARunIsNamedByItsId) {
   EXPECT_EQ(error_in([&] { (void)apply({}, "r9"); }).kind(), ErrorKind::not_found);
 }
 
-TEST_F(ApplyTest, AnEditedParallelTakesThePlaceOfAnEarlierOne) {
+TEST_F(ApplyTest, AnEditedParallelReplacesARecordedOne) {
   NewRun run = waiting_run("r1");
   run.options.parallel = 5;
   EXPECT_EQ(start(file_text(trial_text("one"), "parallel: 1,"), run), Result::succeeded);
@@ -226,7 +226,7 @@ TEST_F(ApplyTest, AnEditedFileIsNoted) {
   EXPECT_EQ(states("r1").size(), 1U);
 }
 
-// ---- The comparison itself
+// ---- The comparison
 
 class Comparing : public testing::Test {
  protected:
@@ -241,13 +241,13 @@ class Comparing : public testing::Test {
     trial.depends.push_back({.trial = other, .condition = Condition::succeeded});
     return trial;
   }
-  // The trials on record with another command.
+  // Returns the trials on record, with another command.
   [[nodiscard]] std::vector<Trial> with_command(const std::string& command) const {
     std::vector<Trial> trials = before.trials;
     for (Trial& trial : trials) trial.process.cmd = {{command}};
     return trials;
   }
-  // A trial on record.
+  // Adds a trial to the record.
   void put(Trial trial, TrialState state) {
     named.latest.insert(trial.name);
     named.ever.insert(trial.name);
@@ -271,14 +271,14 @@ TEST_F(Comparing, BlockedTrialsMayBeSkipped) {
       << "the third trial joins the run";
 }
 
-TEST_F(Comparing, FindsNothingInAnEqualFile) {
+TEST_F(Comparing, AnEqualFileHasNoChanges) {
   put(trial("one"), TrialState::succeeded);
   const Changes changes = compare({trial("one")});
   EXPECT_TRUE(changes.none());
   EXPECT_EQ(changes.changed(), 0U);
 }
 
-TEST_F(Comparing, DoesNotCountAnImageThatIsAlwaysPulled) {
+TEST_F(Comparing, PullAlwaysIsNoChange) {
   put(trial("one"), TrialState::running);
   Trial pulled = trial("one");
   pulled.pull = Pull::always;
@@ -287,7 +287,7 @@ TEST_F(Comparing, DoesNotCountAnImageThatIsAlwaysPulled) {
   EXPECT_EQ(compare({pulled}).changed(), 1U);
 }
 
-TEST_F(Comparing, SortsChangedTrialsByTheirStates) {
+TEST_F(Comparing, ChangedTrialsAreSortedByTheirStates) {
   put(trial("waits"), TrialState::waiting);
   put(trial("blocked"), TrialState::blocked);
   put(trial("runs"), TrialState::running);
@@ -305,7 +305,7 @@ TEST_F(Comparing, SortsChangedTrialsByTheirStates) {
   EXPECT_EQ(changes.experiment.trials[5].process.cmd->front(), "new");
 }
 
-TEST_F(Comparing, ReplacesAllButWhatIsCollecting) {
+TEST_F(Comparing, ReplaceExceptsCollectingTrials) {
   put(trial("runs"), TrialState::running);
   put(trial("collects"), TrialState::collecting);
   put(trial("done"), TrialState::succeeded);
@@ -316,7 +316,7 @@ TEST_F(Comparing, ReplacesAllButWhatIsCollecting) {
   EXPECT_THAT(changes.running, ElementsAre(1));
 }
 
-TEST_F(Comparing, RemovesWhatIsNotInTheFile) {
+TEST_F(Comparing, TrialsThatTheFileLacksAreRemoved) {
   put(trial("waits"), TrialState::waiting);
   put(trial("done"), TrialState::succeeded);
   put(after(trial("collects"), "done"), TrialState::collecting);
@@ -331,7 +331,7 @@ TEST_F(Comparing, RemovesWhatIsNotInTheFile) {
   EXPECT_FALSE(changes.none());
 }
 
-TEST_F(Comparing, RunsATrialThatReturns) {
+TEST_F(Comparing, ATrialThatReturnsToTheFileRuns) {
   put(trial("one"), TrialState::stopped);
   EXPECT_TRUE(compare({trial("one")}).none()) << "it was stopped, not removed";
   named.latest.clear();
@@ -341,7 +341,7 @@ TEST_F(Comparing, RunsATrialThatReturns) {
   EXPECT_EQ(changes.joined, 0U);
 }
 
-TEST_F(Comparing, StartsWhatIsNamedWithWhatItNeeds) {
+TEST_F(Comparing, ANamedTrialStartsWithTheTrialsThatItNeeds) {
   put(trial("root"), TrialState::failed);
   put(after(trial("middle"), "root"), TrialState::blocked);
   put(after(trial("leaf"), "middle"), TrialState::blocked);
@@ -352,7 +352,7 @@ TEST_F(Comparing, StartsWhatIsNamedWithWhatItNeeds) {
   EXPECT_EQ(changes.tried_again, 2U);
 }
 
-TEST_F(Comparing, StartsAllThatFailedOnDemand) {
+TEST_F(Comparing, AllFailedTrialsStartOnRequest) {
   put(trial("done"), TrialState::succeeded);
   put(trial("failed"), TrialState::failed);
   put(trial("stopped"), TrialState::stopped);
@@ -366,7 +366,7 @@ TEST_F(Comparing, StartsAllThatFailedOnDemand) {
   EXPECT_EQ(changes.tried_again, 2U);
 }
 
-TEST_F(Comparing, StartsAServiceThatIsNeededAgain) {
+TEST_F(Comparing, AServiceThatIsNeededAgainStarts) {
   Trial service = trial("service");
   service.service = true;
   put(service, TrialState::stopped);
@@ -382,7 +382,7 @@ TEST_F(Comparing, StartsAServiceThatIsNeededAgain) {
   EXPECT_THAT(changes.again, ElementsAre(0));
 }
 
-TEST_F(Comparing, GivesAStartedTrialTheFilesText) {
+TEST_F(Comparing, ATrialThatStartsAgainGetsTheFilesText) {
   put(trial("root"), TrialState::failed);
   put(after(trial("leaf"), "root"), TrialState::blocked);
   const Changes changes = compare({trial("root", "new"), after(trial("leaf"), "root")}, {.again = {"leaf"}});
@@ -391,7 +391,7 @@ TEST_F(Comparing, GivesAStartedTrialTheFilesText) {
   EXPECT_THAT(changes.unsuccessful, IsEmpty());
 }
 
-TEST_F(Comparing, RefusesWishesThatCannotBeGranted) {
+TEST_F(Comparing, WishesThatCannotBeMetAreErrors) {
   put(trial("runs"), TrialState::running);
   put(trial("collects"), TrialState::collecting);
   const auto fault = [&](const Wishes& wishes) {
@@ -404,14 +404,14 @@ TEST_F(Comparing, RefusesWishesThatCannotBeGranted) {
   EXPECT_EQ(fault({.replace = {"nobody"}}).subject(), "--replace nobody");
 }
 
-TEST_F(Comparing, FindsAFileThatCannotBePlannedWithWhatIsOnRecord) {
+TEST_F(Comparing, AFileThatMakesACycleWithTheRecordIsAnError) {
   put(after(trial("one"), "two"), TrialState::running);
   put(trial("two"), TrialState::waiting);
   const Changes changes = compare({trial("one"), after(trial("two"), "one")});
   EXPECT_FALSE(changes.errors.empty());
 }
 
-TEST_F(Comparing, IsDescribedInOneLine) {
+TEST_F(Comparing, ChangesArePrintedInOneLine) {
   for (int i = 0; i < 7; ++i) put(trial("t" + std::to_string(i)), TrialState::succeeded);
   std::vector<Trial> file = with_command("new");
   file.pop_back();

@@ -1,4 +1,4 @@
-// The names that a word may become.
+// Tests of the candidates for the completion of a command line.
 
 #include <gmock/gmock.h>
 
@@ -22,13 +22,13 @@ class AppCandidates : public RecordedRunTest {
   Invocation invocation;
 };
 
-TEST_F(AppCandidates, AreNoneWithoutARecordAndAFile) {
+TEST_F(AppCandidates, ThereAreNoneWithoutARecordAndAFile) {
   EXPECT_THAT(of_run("").trials(), IsEmpty());
   EXPECT_THAT(of_run("").runs(), IsEmpty());
   EXPECT_THAT(of_run("").experiments(), IsEmpty());
 }
 
-TEST_F(AppCandidates, AreTheTrialsOfTheRunThatIsMeant) {
+TEST_F(AppCandidates, TrialsComeFromTheChosenRun) {
   record_run("run1", {"aa", "bb"});
   record_run("run2", {"cc"});
   EXPECT_THAT(of_run("run1").trials(), ElementsAre("aa", "bb"));
@@ -37,7 +37,7 @@ TEST_F(AppCandidates, AreTheTrialsOfTheRunThatIsMeant) {
   EXPECT_THAT(of_run("").experiments(), ElementsAre("lab"));
 }
 
-TEST_F(AppCandidates, AreMetricsAndTheirParts) {
+TEST_F(AppCandidates, NamesIncludeMetricsAndTheirParts) {
   record_run("run1", {"aa"});
   EXPECT_THAT(of_run("run1").names(), Not(Contains("loss")));
   keep_log("run1", "aa", "loss=1\n",
@@ -49,7 +49,7 @@ TEST_F(AppCandidates, AreMetricsAndTheirParts) {
   EXPECT_THAT(names, Contains("metrics.state"));  // `state` is a field
 }
 
-TEST_F(AppCandidates, OfAFileThatHasNeverBeenRunAreThoseInIt) {
+TEST_F(AppCandidates, TrialsOfAFileWithoutRunsComeFromTheFile) {
   record_run("run1", {"aa"});
   invocation.check_sections = [](const Experiment&) { return std::vector<Error>(); };
   invocation.file = path("experiment.jsonnet");

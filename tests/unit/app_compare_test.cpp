@@ -1,4 +1,4 @@
-// Runs whose results are compared.
+// Tests that read the results of runs for a comparison.
 
 #include "app/compare.hpp"
 #include "app_fixture.hpp"
@@ -13,7 +13,7 @@ using testing::SizeIs;
 
 class CompareTest : public AppTest {
  protected:
-  // Two trials that differ by `lr` and tell `loss`.
+  // Starts two trials that differ in `lr` and report `loss`.
   void start_learning(const std::string& run) {
     const std::string metrics = R"(metrics: 'loss=(?P<loss>\\d+)', )";
     EXPECT_EQ(start(file_text(trial_text("one", "echo loss=3", metrics + "params: {lr: 1, seed: 1}") +
@@ -30,7 +30,7 @@ class CompareTest : public AppTest {
   }
 };
 
-TEST_F(CompareTest, ReadsTheRunsAndTheTrialsThatAreMeant) {
+TEST_F(CompareTest, TheOptionsChooseRunsAndTrials) {
   start_learning("r1");
   start_learning("r2");
   const ComparedRuns both = compared({.runs = {"r1", "r2"}, .where = "loss>4", .metrics = {"loss,seconds"}});
@@ -46,7 +46,7 @@ TEST_F(CompareTest, ReadsTheRunsAndTheTrialsThatAreMeant) {
   EXPECT_THAT(told.of("note"), Contains("--where: no trial of run r2 has `los`; is `loss` meant?"));
 }
 
-TEST_F(CompareTest, ParamsThatRepeatsDifferInAreThere) {
+TEST_F(CompareTest, ParamsInWhichRepeatsDifferMustExist) {
   start_learning("r1");
   EXPECT_THAT(compared({.over = {"lr,params.seed"}, .is_over_given = true}).form.over,
               ElementsAre("lr", "seed"));
@@ -57,7 +57,7 @@ TEST_F(CompareTest, ParamsThatRepeatsDifferInAreThere) {
   EXPECT_THAT(error({.metrics = {"loss,"}}), HasSubstr("--metric: "));
 }
 
-TEST_F(CompareTest, WithoutMetricsAColumnIsNamed) {
+TEST_F(CompareTest, WithoutMetricsTheErrorSuggestsAColumn) {
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
   EXPECT_EQ(error({}), "no trial of run r1 has told a metric; --metric names another column: seconds");
   EXPECT_THAT(compared({.metrics = {"seconds"}}).form.metrics, ElementsAre("seconds"));

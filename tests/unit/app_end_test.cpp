@@ -1,4 +1,4 @@
-// How a run is ended and followed from outside: kill, stop, wait, forget.
+// Tests of commands that end or follow a run from outside: kill, stop, wait, forget.
 
 #include <SQLiteCpp/SQLiteCpp.h>
 
@@ -21,7 +21,7 @@ using testing::IsEmpty;
 using testing::Pair;
 using testing::UnorderedElementsAre;
 
-// An engine that refuses some verbs, as long as there is a reason.
+// An engine whose calls fail with the given errors.
 class Refusing final : public PassingEngine {
  public:
   using PassingEngine::PassingEngine;
@@ -71,7 +71,7 @@ class KillTest : public AppTest {
   Refusing refusing{kept_engine};
 };
 
-TEST_F(KillTest, RemovesAllAndRecordsIt) {
+TEST_F(KillTest, KillRemovesAllContainersAndRecordsTheEnds) {
   EXPECT_EQ(start(file_text(k_goes + trial_text("done", "sh -c 'echo word; sleep 100'", "networks: ['lab']")),
                   new_run("r1")),
             Result::succeeded);
@@ -85,7 +85,7 @@ TEST_F(KillTest, RemovesAllAndRecordsIt) {
   EXPECT_TRUE(Telemetry::exists(state(), RunId("r1"))) << "logs are kept before containers go";
 }
 
-TEST_F(KillTest, WithoutContainersHasNothingToRemove) {
+TEST_F(KillTest, KillWithoutContainersRemovesNothing) {
   EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
   invocation = invocation_of("other.jsonnet");
   EXPECT_EQ(kill(), Result::succeeded);
@@ -94,7 +94,7 @@ TEST_F(KillTest, WithoutContainersHasNothingToRemove) {
                           "other experiments here: lab (1 container); --experiment NAME means one of them"));
 }
 
-TEST_F(KillTest, OfARunLeavesOthers) {
+TEST_F(KillTest, KillOfARunKeepsOtherRuns) {
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
   EXPECT_EQ(start(file_text(trial_text("two")), waiting_run("r2")), Result::succeeded);
   KillOptions options;
@@ -106,7 +106,7 @@ TEST_F(KillTest, OfARunLeavesOthers) {
   EXPECT_THAT(told.of("note"), ElementsAre("nothing to remove", "runs of it: r2"));
 }
 
-TEST_F(KillTest, MeansAllThatHasRunAsTheFilesExperiment) {
+TEST_F(KillTest, KillRemovesAllRunsOfTheFilesExperiment) {
   EXPECT_EQ(start(file_text(trial_text("one", "true", "networks: ['lab']")), waiting_run("r1")),
             Result::succeeded);
   invocation = invocation_of("copy.jsonnet");
@@ -117,7 +117,7 @@ TEST_F(KillTest, MeansAllThatHasRunAsTheFilesExperiment) {
   EXPECT_THAT(told.of("note"), ElementsAre("removed 2 containers, 1 network"));
 }
 
-TEST_F(KillTest, ANetworkThatOthersUseStays) {
+TEST_F(KillTest, ANetworkThatOtherContainersUseStays) {
   EXPECT_EQ(start(file_text(trial_text("one", "true", "networks: ['lab']")), waiting_run("r1")),
             Result::succeeded);
   invocation = invocation_of("other.jsonnet");
@@ -129,7 +129,7 @@ TEST_F(KillTest, ANetworkThatOthersUseStays) {
               Contains(AllOf(HasSubstr("the network lab stays: "), HasSubstr("another kill removes it"))));
 }
 
-TEST_F(KillTest, KeepsAContainerWhoseLogCannotBeHad) {
+TEST_F(KillTest, AContainerWhoseLogCannotBeReadIsKept) {
   EXPECT_EQ(start(file_text(k_goes + trial_text("other", "sleep 100000")), new_run("r1")), Result::succeeded);
   engine = &refusing;
   refusing.logs_fault = Error(ErrorKind::unavailable, "engine", "the disk is gone");
@@ -147,7 +147,7 @@ TEST_F(KillTest, KeepsAContainerWhoseLogCannotBeHad) {
   EXPECT_THAT(containers(), IsEmpty());
 }
 
-TEST_F(KillTest, RemovesItAllTheSameOnDemand) {
+TEST_F(KillTest, DiscardRemovesAContainerWhoseLogCannotBeRead) {
   EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
   engine = &refusing;
   refusing.logs_fault = Error(ErrorKind::unavailable, "engine", "the disk is gone");
@@ -156,7 +156,7 @@ TEST_F(KillTest, RemovesItAllTheSameOnDemand) {
   EXPECT_TRUE(entry("r1").ended_at);
 }
 
-TEST_F(KillTest, SaysWhatCannotBeStopped) {
+TEST_F(KillTest, AContainerThatCannotBeStoppedIsAnError) {
   EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
   engine = &refusing;
   refusing.logs_fault = Error(ErrorKind::unavailable, "engine", "the disk is gone");
@@ -181,7 +181,7 @@ class InterruptingCopy final : public PassingEngine {
   std::stop_source source_;
 };
 
-// A run whose process was interrupted before it could collect the outputs of its trials.
+// A run whose owner was interrupted before it could collect the outputs of its trials.
 class KillCollecting : public KillTest {
  protected:
   void leave_uncollected() {
@@ -199,7 +199,7 @@ class KillCollecting : public KillTest {
   }
 };
 
-TEST_F(KillCollecting, CollectsWhatIsLeft) {
+TEST_F(KillCollecting, KillCollectsOutputsBeforeItRemovesContainers) {
   leave_uncollected();
   refusing.copy_out_fault.reset();
   EXPECT_EQ(kill(), Result::succeeded);
@@ -211,7 +211,7 @@ TEST_F(KillCollecting, CollectsWhatIsLeft) {
   EXPECT_TRUE(entry("r1").ended_at);
 }
 
-TEST_F(KillCollecting, KeepsWhatCannotBeCollected) {
+TEST_F(KillCollecting, AContainerWhoseOutputsCannotBeCollectedIsKept) {
   leave_uncollected();
   EXPECT_EQ(kill(), Result::failed);
   EXPECT_THAT(told.of("error"),
@@ -227,7 +227,7 @@ TEST_F(KillCollecting, KeepsWhatCannotBeCollected) {
   EXPECT_TRUE(entry("r1").ended_at);
 }
 
-TEST_F(KillCollecting, AnInterruptionKeepsTheRest) {
+TEST_F(KillCollecting, AnInterruptKeepsUncollectedContainers) {
   leave_uncollected();
   refusing.copy_out_fault.reset();
   InterruptingCopy interrupting(kept_engine, stop);
@@ -238,7 +238,7 @@ TEST_F(KillCollecting, AnInterruptionKeepsTheRest) {
   EXPECT_THAT(states("r1"), UnorderedElementsAre(Pair("leaves", "succeeded"), Pair("other", "collecting")));
 }
 
-TEST_F(KillCollecting, MayGoOnWithTheRun) {
+TEST_F(KillCollecting, ResumeCollectsTheOutputs) {
   leave_uncollected();
   refusing.copy_out_fault.reset();
   EXPECT_EQ(resume(), Result::succeeded);
@@ -246,7 +246,7 @@ TEST_F(KillCollecting, MayGoOnWithTheRun) {
   EXPECT_EQ(states("r1").at("leaves"), "succeeded");
 }
 
-TEST_F(KillTest, AnEndThatCannotBeRecordedIsNotCalledAKill) {
+TEST_F(KillTest, ATrialWhoseEndCannotBeRecordedDoesNotCountAsKilled) {
   EXPECT_EQ(start(file_text(trial_text("done", "sh -c 'sleep 100; exit 3'")), new_run("r1")),
             Result::succeeded);
   pass_an_hour();
@@ -263,7 +263,7 @@ TEST_F(KillTest, AnEndThatCannotBeRecordedIsNotCalledAKill) {
   EXPECT_EQ(states("r1").at("done"), "failed");
 }
 
-TEST_F(KillTest, WithoutItsEndADiscardedTrialIsNotCalledKilledEither) {
+TEST_F(KillTest, ADiscardedTrialWhoseEndCannotBeRecordedDoesNotCountAsKilled) {
   EXPECT_EQ(start(file_text(trial_text("done", "sleep 100")), new_run("r1")), Result::succeeded);
   pass_an_hour();
   engine = &refusing;
@@ -274,7 +274,7 @@ TEST_F(KillTest, WithoutItsEndADiscardedTrialIsNotCalledKilledEither) {
   EXPECT_FALSE(entry("r1").ended_at);
 }
 
-TEST_F(KillTest, ADamagedRecordKeepsWhatMayBeNeeded) {
+TEST_F(KillTest, ADamagedRecordKeepsContainers) {
   EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
   write_file("state/record.sqlite", "no database, and long enough to be taken for one by its size alone");
   EXPECT_EQ(kill(), Result::failed);
@@ -285,14 +285,14 @@ TEST_F(KillTest, ADamagedRecordKeepsWhatMayBeNeeded) {
   EXPECT_THAT(containers(), IsEmpty());
 }
 
-TEST_F(KillTest, WithoutARecordRemovesWhatTheEngineHas) {
+TEST_F(KillTest, KillWorksWithoutARecord) {
   EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
   std::filesystem::remove_all(state());
   EXPECT_EQ(kill(), Result::succeeded);
   EXPECT_THAT(containers(), IsEmpty());
 }
 
-TEST_F(KillTest, ARunThatGoesOnStartingIsNamed) {
+TEST_F(KillTest, ARunThatKeepsStartingTrialsIsAnError) {
   EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
   class Starting final : public PassingEngine {
    public:
@@ -317,7 +317,7 @@ TEST_F(KillTest, ARunThatGoesOnStartingIsNamed) {
   EXPECT_FALSE(entry("r1").ended_at);
 }
 
-TEST_F(KillTest, WhatTheEngineCannotRemoveIsNamed) {
+TEST_F(KillTest, AContainerThatTheEngineCannotRemoveIsAnError) {
   EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
   class Holding final : public PassingEngine {
    public:
@@ -352,7 +352,7 @@ class StopTest : public AppTest {
   std::map<std::string, std::string> stopped;
 };
 
-TEST_F(StopTest, StopsWhatRunsAndRecordsIt) {
+TEST_F(StopTest, StopEndsRunningTrialsAndRecordsIt) {
   EXPECT_EQ(
       start(file_text(k_goes + trial_text("other", "sleep 100000") + trial_text("done")), new_run("r1")),
       Result::succeeded);
@@ -369,14 +369,14 @@ TEST_F(StopTest, StopsWhatRunsAndRecordsIt) {
   EXPECT_THAT(told.of("note"), ElementsAre("nothing runs"));
 }
 
-TEST_F(StopTest, NamesWhatIsNotThere) {
+TEST_F(StopTest, ATrialWithoutAContainerIsAnError) {
   EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
   EXPECT_EQ(stop_trials({"go*", "nobody"}), Result::failed);
   EXPECT_THAT(stopped, ElementsAre(Pair("goes", "stopped")));
   EXPECT_THAT(told.of("error"), ElementsAre(HasSubstr("combu: nobody: there is no container of it")));
 }
 
-TEST_F(StopTest, NamesWhatTheEngineWillNotStop) {
+TEST_F(StopTest, ATrialThatTheEngineCannotStopIsAnError) {
   EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
   Refusing refusing(kept_engine);
   engine = &refusing;
@@ -389,7 +389,7 @@ TEST_F(StopTest, NamesWhatTheEngineWillNotStop) {
   EXPECT_EQ(stop_trials({"goes"}), Result::interrupted);
 }
 
-TEST_F(StopTest, GoesOnWhereNobodyListens) {
+TEST_F(StopTest, StopWorksIfTheOwnerDoesNotListen) {
   EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
   const combu::Run run{.id = RunId("r1"), .experiment = {.name = "lab"}};
   const RunLock lock(LockScope::run, run, address, caller(), {});
@@ -416,7 +416,7 @@ class WaitTest : public AppTest {
   std::map<std::string, std::string> ends;
 };
 
-TEST_F(WaitTest, TellsOfEachEndAndRecordsIt) {
+TEST_F(WaitTest, WaitReportsEachEndAndRecordsIt) {
   EXPECT_EQ(
       start(file_text(trial_text("good", "sleep 0.05") + trial_text("bad", "sh -c 'sleep 0.05; exit 2'") +
                       trial_text("stays", "sleep 1000", "service: true")),
@@ -429,7 +429,7 @@ TEST_F(WaitTest, TellsOfEachEndAndRecordsIt) {
   EXPECT_THAT(ends, ElementsAre(Pair("good", "succeeded")));
 }
 
-TEST_F(WaitTest, TellsOfAContainerThatIsGone) {
+TEST_F(WaitTest, WaitReportsATrialWhoseContainerIsGone) {
   EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
   class Removing final : public PassingEngine {
    public:
@@ -446,7 +446,7 @@ TEST_F(WaitTest, TellsOfAContainerThatIsGone) {
   EXPECT_THAT(ends, ElementsAre(Pair("goes", "stopped")));
 }
 
-TEST_F(WaitTest, OldRunsAreNotAwaited) {
+TEST_F(WaitTest, WaitIgnoresOldRuns) {
   EXPECT_EQ(start(file_text(trial_text("bad", "exit 1")), waiting_run("r1")), Result::failed);
   EXPECT_EQ(start(file_text(trial_text("good", "sleep 0.05")), new_run("r2")), Result::succeeded);
   EXPECT_EQ(wait(), Result::succeeded);
@@ -456,14 +456,14 @@ TEST_F(WaitTest, OldRunsAreNotAwaited) {
   EXPECT_EQ(wait({}, "r1"), Result::failed);
 }
 
-TEST_F(WaitTest, NothingIsToldOfNothing) {
+TEST_F(WaitTest, WaitWithoutTrialsSucceeds) {
   invocation = invocation_of("other.jsonnet");
   EXPECT_EQ(wait(), Result::succeeded);
   EXPECT_THAT(told.of("note"), ElementsAre("nothing to wait for"));
   EXPECT_EQ(wait({"nobody"}), Result::failed);
 }
 
-TEST_F(WaitTest, IsInterrupted) {
+TEST_F(WaitTest, AnInterruptEndsTheWait) {
   EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
   class Interrupting final : public PassingEngine {
    public:
@@ -483,7 +483,7 @@ TEST_F(WaitTest, IsInterrupted) {
   EXPECT_THAT(ends, IsEmpty());
 }
 
-TEST_F(WaitTest, AnErrorOfWhoIsToldIsTheCommands) {
+TEST_F(WaitTest, AnErrorOfTheListenerIsAnErrorOfTheCommand) {
   EXPECT_EQ(start(file_text(trial_text("good")), new_run("r1")), Result::succeeded);
   const TellEnd tell = [](const Observation& /*seen*/, const TrialRow& /*row*/) {
     throw Error(ErrorKind::refused, "output", "is closed");
@@ -504,7 +504,7 @@ TEST_F(WaitTest, ARecordThatCannotBeWrittenIsNotedOnce) {
   EXPECT_THAT(told.of("note"), ElementsAre(HasSubstr("what has ended is not on record yet: ")));
 }
 
-TEST_F(WaitTest, WorksWithoutARecord) {
+TEST_F(WaitTest, WaitWorksWithoutARecord) {
   EXPECT_EQ(start(file_text(trial_text("bad", "sh -c 'sleep 0.05; exit 1'")), new_run("r1")),
             Result::succeeded);
   std::filesystem::remove_all(state());
@@ -519,7 +519,7 @@ class ForgetTest : public AppTest {
   std::size_t forget(const std::vector<std::string>& ids) { return remove_runs(invocation, ids, opener()); }
 };
 
-TEST_F(ForgetTest, RemovesRunsWithTheirLogs) {
+TEST_F(ForgetTest, RunsAreRemovedWithTheirLogs) {
   EXPECT_EQ(start(file_text(trial_text("one", "echo word")), waiting_run("r1")), Result::succeeded);
   EXPECT_EQ(start(waiting_run("r2")), Result::succeeded);
   write_file("state/logs/r1.log", "of the background");
@@ -531,14 +531,14 @@ TEST_F(ForgetTest, RemovesRunsWithTheirLogs) {
   EXPECT_EQ(error_in([&] { (void)forget({"r1"}); }).kind(), ErrorKind::not_found);
 }
 
-TEST_F(ForgetTest, AsksTheEngineWhetherARunHasEnded) {
+TEST_F(ForgetTest, ARunIsReconciledBeforeItIsRemoved) {
   EXPECT_EQ(start(file_text(trial_text("one", "sleep 100")), new_run("r1")), Result::succeeded);
   pass_an_hour();
   EXPECT_FALSE(entry("r1").ended_at);
   EXPECT_EQ(forget({"r1"}), 1U);
 }
 
-TEST_F(ForgetTest, AnInterruptionEndsIt) {
+TEST_F(ForgetTest, AnInterruptRemovesNothing) {
   EXPECT_EQ(start(file_text(trial_text("one", "sleep 100")), new_run("r1")), Result::succeeded);
   pass_an_hour();
   stop.request_stop();
@@ -546,7 +546,7 @@ TEST_F(ForgetTest, AnInterruptionEndsIt) {
   EXPECT_NO_THROW((void)entry("r1"));
 }
 
-TEST_F(ForgetTest, RefusesARunThatIsNotOver) {
+TEST_F(ForgetTest, ARunThatIsNotOverIsRefused) {
   EXPECT_EQ(start(file_text(trial_text("done")), waiting_run("r0")), Result::succeeded);
   EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
   const Error error = error_in([&] { (void)forget({"r0", "r1"}); });
@@ -558,7 +558,7 @@ TEST_F(ForgetTest, RefusesARunThatIsNotOver) {
   EXPECT_THAT(error_in([&] { (void)forget({"r1"}); }).message(), HasSubstr("is at work on it"));
 }
 
-TEST_F(ForgetTest, RemovesWhatWasOverBeforeAnInstant) {
+TEST_F(ForgetTest, RunsThatEndedBeforeAnInstantAreRemoved) {
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
   const Instant between = *entry("r1").ended_at + std::chrono::nanoseconds(1);
   invocation = invocation_of("other.jsonnet");

@@ -1,6 +1,7 @@
 #pragma once
-// Use cases in process: each test has a folder of its own, which holds the state folder and the experiment's
-// file. AppTest also has a simulated engine that all use cases of the test share.
+// Fixtures that call use cases in the test's process. Each test has a folder of its own, with the state
+// folder and the experiment's file. AppTest also has a simulated engine, which all use cases of the test
+// share.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,7 +34,7 @@
 
 namespace combu::test {
 
-// The lines that were shown; another thread may wait for one.
+// The lines that were shown. Another thread may wait for a line.
 class Told {
  public:
   void add(const std::string& line) {
@@ -50,7 +51,7 @@ class Told {
     for (const std::string& line : lines()) text += line + "\n";
     return text;
   }
-  // The lines of one kind ("note", "error", "phase"), without it.
+  // Returns the lines of one kind ("note", "error", "phase"), without the kind.
   [[nodiscard]] std::vector<std::string> of(const std::string& kind) {
     std::vector<std::string> some;
     for (const std::string& line : lines())
@@ -74,7 +75,7 @@ class Told {
   std::vector<std::string> lines_;
 };
 
-// Shows on a Told: "note …", "error …", "phase …", "NAME STATE" of a fact.
+// Adds each event to a Told: "note …", "error …", "phase …"; a fact as "NAME STATE".
 class Shown final : public Progress {
  public:
   explicit Shown(Told& told) : told_(told) {}
@@ -102,13 +103,13 @@ class Shown final : public Progress {
   std::vector<std::string> names_;
 };
 
-// `fields`: further ones, as Jsonnet.
+// Returns a trial as Jsonnet. `fields`: further fields.
 inline std::string trial_text(const std::string& name, const std::string& cmd = "true",
                               const std::string& fields = "") {
   return "{name: '" + name + "', image: 'lab/x', cmd: " + (cmd.empty() ? "null" : "\"" + cmd + "\"") + ", " +
          fields + "},\n";
 }
-// Of several trial_text(), one behind the other.
+// Returns a file with the trials of several trial_text(), one after the other.
 inline std::string file_text(const std::string& trials, const std::string& fields = "") {
   return "{experiment: 'lab', " + fields + "\ntrials: [\n" + trials + "]}";
 }
@@ -118,14 +119,15 @@ inline NewRun new_run(const std::string& id) {
   run.id = id;
   return run;
 }
-// Stays until all trials are over.
+// Returns a run whose process stays until all trials are over.
 inline NewRun waiting_run(const std::string& id) {
   NewRun run = new_run(id);
   run.options.wait = true;
   return run;
 }
 
-// The simulated engine as one whose containers outlive the process, since several use cases see them.
+// A simulated engine that counts as a real one: its containers outlive the process that started them. Several
+// use cases share it.
 class KeptEngine final : public PassingEngine {
  public:
   using PassingEngine::PassingEngine;
@@ -159,7 +161,7 @@ class StateFolderTest : public testing::Test {
     std::filesystem::create_directories(std::filesystem::path(path(name)).parent_path());
     std::ofstream(path(name)) << text;
   }
-  // The experiment's file.
+  // Writes the experiment's file.
   void write(const std::string& text) const { write_file("experiment.jsonnet", text); }
   [[nodiscard]] std::string read(const std::string& name) const {
     std::ifstream file(path(name));
@@ -179,7 +181,8 @@ class AppTest : public StateFolderTest {
     };
   }
   [[nodiscard]] OpenSession opener() { return opener(shown, stop.get_token()); }
-  // Shows an error of a use case that has opened a session; an earlier error is for the test to catch.
+  // Shows the error of a use case that has opened a session. If the session was not opened, throws the error
+  // to the test.
   static Result result_of(const OpenSession& open_session, Progress& progress,
                           const std::function<Result(const OpenSession&)>& use_case) {
     bool was_opened = false;
@@ -230,7 +233,7 @@ class AppTest : public StateFolderTest {
     });
   }
 
-  // A process that runs `text`, as a thread with a progress and a stop token of its own.
+  // A process that runs `text`. It is a thread with a progress and a stop token of its own.
   class Process {
    public:
     Process(AppTest& test, const std::string& text, const NewRun& wanted) {
@@ -258,9 +261,9 @@ class AppTest : public StateFolderTest {
     std::future<Result> done_;
   };
 
-  // On the engine an hour passes: `sleep 100` ends, and no process has watched it.
+  // Advances the engine's clock by an hour: `sleep 100` ends, and no process has observed the end.
   void pass_an_hour() { world.advance(real_clock().now() + std::chrono::hours(1)); }
-  // Ends an attempt as a person does without combu.
+  // Stops a container without combu, as a person may do.
   void stop_container(const std::string& run, const std::string& trial, int attempt = 1) {
     simulated->stop({.run = RunId(run), .trial = trial, .attempt = attempt}, std::nullopt, {});
   }
@@ -280,7 +283,7 @@ class AppTest : public StateFolderTest {
   [[nodiscard]] TrialEntry trial_of(const std::string& run, const std::string& trial) const {
     return record().trials(RunId(run), trial).at(0);
   }
-  // By trial: "succeeded", or "succeeded 2" of a second attempt.
+  // Returns the states by trial: "succeeded", or "succeeded 2" for a second attempt.
   [[nodiscard]] std::map<std::string, std::string> states(const std::string& run) const {
     std::map<std::string, std::string> states;
     for (const TrialEntry& trial : record().trials(RunId(run)))
@@ -293,7 +296,7 @@ class AppTest : public StateFolderTest {
   World world{{.start_takes = Seconds(0), .gpus = 2}};
   std::unique_ptr<Engine> simulated = open_simulated(world, 1);
   KeptEngine kept_engine{*simulated};
-  Engine* engine = &kept_engine;  // that sessions get
+  Engine* engine = &kept_engine;  // the engine that sessions get
   std::string address = "unix:///run/lab.sock";
   Told told;
   Shown shown{told};

@@ -1,4 +1,4 @@
-// The history of a run is read from the record.
+// Tests that read the history of a run from the record.
 
 #include <gmock/gmock.h>
 
@@ -29,7 +29,7 @@ class AppHistory : public RecordedRunTest {
   }
 };
 
-TEST_F(AppHistory, EventsAreToldInTheirOrderUntilThereAreEnough) {
+TEST_F(AppHistory, EventsComeInOrderUntilTheReaderStops) {
   record_run("run1", {"aa", "bb"});
   EXPECT_THAT(events({.run = "run1"}),
               ElementsAre("aa ready", "bb ready", "aa starting", "aa running", "aa ended", "aa succeeded",
@@ -39,7 +39,7 @@ TEST_F(AppHistory, EventsAreToldInTheirOrderUntilThereAreEnough) {
   EXPECT_THAT(events({.run = "run1"}, 2), ElementsAre("aa ready", "bb ready"));
 }
 
-TEST_F(AppHistory, ATrialWithoutEventsIsNoErrorAndOneThatIsNotThereIs) {
+TEST_F(AppHistory, AnUnknownTrialIsAnErrorButATrialWithoutEventsIsNot) {
   Experiment experiment;
   experiment.trials.emplace_back().name = "waits";
   Record(state()).begin(entry_of({.id = RunId("run1"), .experiment = {.name = "lab"}}), experiment);
@@ -51,13 +51,13 @@ TEST_F(AppHistory, ATrialWithoutEventsIsNoErrorAndOneThatIsNotThereIs) {
   EXPECT_EQ(error_of([&] { (void)events({.run = "run2"}); })->kind(), ErrorKind::not_found);
 }
 
-TEST_F(AppHistory, ReadingMakesNoRecord) {
+TEST_F(AppHistory, ReadingDoesNotCreateARecord) {
   EXPECT_EQ(error_of([&] { (void)events({.run = "run1"}); })->kind(), ErrorKind::not_found);
   EXPECT_EQ(error_of([&] { (void)read_times({}, {.run = "run1"}); })->kind(), ErrorKind::not_found);
   EXPECT_FALSE(std::filesystem::exists(state()));
 }
 
-TEST_F(AppHistory, TimesAreOfTheAttempts) {
+TEST_F(AppHistory, TimesAreReadForEachAttempt) {
   record_run("run1", {"aa", "bb"});
   const RunTimes times = read_times({}, {.run = "run1"});
   EXPECT_EQ(times.run.id.text(), "run1");

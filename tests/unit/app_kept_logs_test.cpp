@@ -1,4 +1,4 @@
-// Logs that outlive their containers are ingested once.
+// Tests that ingest logs, which outlive their containers. Each log is ingested once.
 
 #include <latch>
 #include <thread>
@@ -19,7 +19,7 @@ using testing::SizeIs;
 
 constexpr const char* k_talk = "sh -c 'echo one; echo two >&2; echo three; sleep 100'";
 
-// Refuses to give logs, as long as there is a reason.
+// An engine whose log calls fail with the given error.
 class Mute final : public PassingEngine {
  public:
   using PassingEngine::PassingEngine;
@@ -53,7 +53,7 @@ class LogsTest : public AppTest {
   }
 };
 
-TEST_F(LogsTest, AreKeptOnceHoweverOftenTheyAreTaken) {
+TEST_F(LogsTest, ALogIsStoredOnceIfItIsIngestedTwice) {
   EXPECT_EQ(start(file_text(trial_text("talk", k_talk)), new_run("r1")), Result::succeeded);
   pass_an_hour();
   EXPECT_EQ(log_of("talk"), "nothing is kept");
@@ -63,7 +63,7 @@ TEST_F(LogsTest, AreKeptOnceHoweverOftenTheyAreTaken) {
   EXPECT_EQ(log_of("talk"), "one\ntwo\nthree\n");
 }
 
-TEST_F(LogsTest, OfARunningTrialGoOn) {
+TEST_F(LogsTest, TheLogOfARunningTrialIsContinued) {
   EXPECT_EQ(start(file_text(trial_text("talk", "sh -c 'echo one; sleep 1000'")), new_run("r1")),
             Result::succeeded);
   EXPECT_THAT(keep(Containers::stay), IsEmpty());
@@ -75,7 +75,7 @@ TEST_F(LogsTest, OfARunningTrialGoOn) {
   EXPECT_TRUE(kept_logs_of(RunId("r1"), state())->log("talk", 1)->complete);
 }
 
-TEST_F(LogsTest, TakenByTwoAtOnceAreKeptOnce) {
+TEST_F(LogsTest, ALogIsStoredOnceIfTwoProcessesIngestIt) {
   EXPECT_EQ(start(file_text(trial_text("talk", k_talk) + trial_text("more", k_talk)), new_run("r1")),
             Result::succeeded);
   pass_an_hour();
@@ -95,7 +95,7 @@ TEST_F(LogsTest, TakenByTwoAtOnceAreKeptOnce) {
   EXPECT_EQ(log_of("more"), "one\ntwo\nthree\n");
 }
 
-TEST_F(LogsTest, ThatCannotBeHadAreNamed) {
+TEST_F(LogsTest, LogsThatCannotBeReadAreReturned) {
   EXPECT_EQ(start(file_text(trial_text("talk", k_talk) + trial_text("more", k_talk)), new_run("r1")),
             Result::succeeded);
   pass_an_hour();
@@ -127,14 +127,14 @@ TEST_F(LogsTest, ThatCannotBeHadAreNamed) {
   EXPECT_EQ(log_of("talk"), "one\ntwo\nthree\n");
 }
 
-TEST_F(LogsTest, OfOtherRunsAreNotTaken) {
+TEST_F(LogsTest, LogsOfOtherRunsAreNotIngested) {
   EXPECT_EQ(start(file_text(trial_text("talk", k_talk)), new_run("r2")), Result::succeeded);
   pass_an_hour();
   EXPECT_THAT(keep(), IsEmpty());
   EXPECT_FALSE(Telemetry::exists(state(), RunId("r1")));
 }
 
-TEST_F(LogsTest, HaveALastLine) {
+TEST_F(LogsTest, TheLastLineOfALogIsRead) {
   EXPECT_EQ(start(file_text(trial_text("talk", "sh -c 'echo one; echo three'")), waiting_run("r1")),
             Result::succeeded);
   const auto kept = kept_logs_of(RunId("r1"), state());
@@ -144,7 +144,7 @@ TEST_F(LogsTest, HaveALastLine) {
   EXPECT_FALSE(last_lines_in(nullptr));
 }
 
-TEST_F(LogsTest, AreNotKeptWithoutAPlace) {
+TEST_F(LogsTest, AFolderThatCannotBeUsedIsAnError) {
   write_file("state/telemetry", "a file");
   write_file("file", "no folder");
   with_session(
@@ -153,12 +153,12 @@ TEST_F(LogsTest, AreNotKeptWithoutAPlace) {
   EXPECT_EQ(kept_logs_of(RunId("r1"), path("file")), nullptr);
 }
 
-TEST(KeptLogs, OfASkippedTrialAreTheAdoptedOnes) {
+TEST(KeptLogs, ASkippedTrialHasTheLogOfTheEqualTrial) {
   EXPECT_EQ(told_attempt({.state = TrialState::succeeded, .attempt = 3}), 3);
   EXPECT_EQ(told_attempt({.state = TrialState::skipped, .attempt = 3}), k_adopted);
 }
 
-// ---- Numbers out of logs
+// ---- Results that come from logs
 
 class ResultsTest : public AppTest {
  protected:
@@ -180,16 +180,16 @@ class ResultsTest : public AppTest {
 constexpr const char* k_loss = "sh -c 'echo loss=3; sleep 100'";
 constexpr const char* k_metrics = R"(metrics: 'loss=(?P<loss>\\d+)')";
 
-TEST_F(ResultsTest, IncludeWhatTheEngineStillHas) {
+TEST_F(ResultsTest, ResultsIncludeLogsThatOnlyTheEngineHas) {
   EXPECT_EQ(start(file_text(trial_text("one", k_loss, k_metrics)), new_run("r1")), Result::succeeded);
   pass_an_hour();
   EXPECT_THAT(metrics(), ElementsAre(ElementsAre("one", "succeeded", "3")));
-  // And without the engine, when it is complete.
+  // If the results are complete, no engine is needed.
   engine = nullptr;
   EXPECT_THAT(metrics("r1"), ElementsAre(ElementsAre("one", "succeeded", "3")));
 }
 
-TEST_F(ResultsTest, AreWithoutItIfTheEngineIsAway) {
+TEST_F(ResultsTest, ResultsAreIncompleteIfTheEngineIsUnreachable) {
   EXPECT_EQ(start(file_text(trial_text("one", k_loss, k_metrics)), new_run("r1")), Result::succeeded);
   class Away final : public PassingEngine {
    public:
@@ -207,7 +207,7 @@ TEST_F(ResultsTest, AreWithoutItIfTheEngineIsAway) {
               ElementsAre("what the trials of run r1 have written since is not there: engine: is away"));
 }
 
-TEST_F(ResultsTest, OfARunWithAProcessAtWorkAreThoseOfWhatRuns) {
+TEST_F(ResultsTest, IfTheRunHasAnOwnerOnlyRunningTrialsAreIngested) {
   EXPECT_EQ(start(file_text(trial_text("one", k_loss, k_metrics) +
                             trial_text("two", "sh -c 'echo loss=4; sleep 100000'", k_metrics)),
                   new_run("r1")),
@@ -218,7 +218,7 @@ TEST_F(ResultsTest, OfARunWithAProcessAtWorkAreThoseOfWhatRuns) {
   EXPECT_THAT(metrics(), ElementsAre(ElementsAre("one", "running", "-"), ElementsAre("two", "running", "4")));
 }
 
-TEST_F(ResultsTest, OfSeveralRunsAreOfDifferentOnes) {
+TEST_F(ResultsTest, ARunThatIsNamedTwiceIsAnError) {
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
   EXPECT_EQ(start(waiting_run("r2")), Result::succeeded);
   EXPECT_THAT(read({"r1", "r2"}), SizeIs(2));
@@ -228,7 +228,7 @@ TEST_F(ResultsTest, OfSeveralRunsAreOfDifferentOnes) {
   EXPECT_EQ(error.message(), "is named twice");
 }
 
-TEST_F(ResultsTest, AreChosenByAConditionOnWhatTheyHave) {
+TEST_F(ResultsTest, AConditionChoosesResults) {
   EXPECT_EQ(start(file_text(trial_text("one", "echo loss=3", k_metrics) +
                             trial_text("two", "echo loss=5", k_metrics)),
                   waiting_run("r1")),

@@ -1,4 +1,4 @@
-// Which logs are passed on, and from where.
+// Tests that read logs: which logs are passed on, and from which position.
 
 #include <gmock/gmock.h>
 
@@ -47,7 +47,7 @@ class AppLogs : public RecordedRunTest {
   bool reader_has_gone = false;
 };
 
-TEST_F(AppLogs, KeptWholeNeedNoEngine) {
+TEST_F(AppLogs, CompletelyStoredLogsNeedNoEngine) {
   record_run("run1", {"a", "b"});
   keep_log("run1", "a", "one\n");
   keep_log("run1", "b", "two\n");
@@ -57,7 +57,7 @@ TEST_F(AppLogs, KeptWholeNeedNoEngine) {
   EXPECT_EQ(flushed, 2);
 }
 
-TEST_F(AppLogs, OfOneTrialStandAlone) {
+TEST_F(AppLogs, TheLogOfASingleTrialHasItsOwnForm) {
   record_run("run1", {"a", "b"});
   keep_log("run1", "a", "one\n");
   keep_log("run1", "b", "two\n");
@@ -66,7 +66,7 @@ TEST_F(AppLogs, OfOneTrialStandAlone) {
   EXPECT_THAT(told, ElementsAre("b: two\n", "a: one\n"));
 }
 
-TEST_F(AppLogs, NotKeptComeFromTheEngine) {
+TEST_F(AppLogs, LogsThatAreNotStoredComeFromTheEngine) {
   record_run("run1", {"a", "b"});
   keep_log("run1", "a", "kept\n");
   engine.add(key("run1", "a"), "of the engine\n");
@@ -75,7 +75,7 @@ TEST_F(AppLogs, NotKeptComeFromTheEngine) {
   EXPECT_THAT(told, ElementsAre("a of several: kept\n", "b of several: of the engine\n"));
 }
 
-TEST_F(AppLogs, OfAnAbsentEngineAreAnErrorAfterTheKeptOnes) {
+TEST_F(AppLogs, AnUnreachableEngineIsAnErrorAfterTheStoredLogs) {
   record_run("run1", {"a", "b"});
   keep_log("run1", "a", "kept\n");
   engine.is_away = true;
@@ -85,7 +85,7 @@ TEST_F(AppLogs, OfAnAbsentEngineAreAnErrorAfterTheKeptOnes) {
   EXPECT_THAT(told, ElementsAre("a of several: kept\n"));
 }
 
-TEST_F(AppLogs, EndWithTheirReader) {
+TEST_F(AppLogs, ReadingEndsWhenTheReaderCloses) {
   record_run("run1", {"a", "b"});
   keep_log("run1", "a", "one\n");
   keep_log("run1", "b", "two\n");
@@ -94,7 +94,7 @@ TEST_F(AppLogs, EndWithTheirReader) {
   EXPECT_THAT(told, ElementsAre("a of several: one\n"));
 }
 
-TEST_F(AppLogs, ANameThatNoTrialHasIsAnErrorInTheEnd) {
+TEST_F(AppLogs, AnUnknownNameIsAnErrorAfterTheOtherLogs) {
   record_run("run1", {"a", "b"});
   keep_log("run1", "a", "one\n");
   const auto error = error_of([&] { (void)logs(session, {}, options("run1", {"a", "x"})); });
@@ -104,7 +104,7 @@ TEST_F(AppLogs, ANameThatNoTrialHasIsAnErrorInTheEnd) {
   EXPECT_THAT(told, ElementsAre("a: one\n"));
 }
 
-TEST_F(AppLogs, AnAttemptIsOfOneTrial) {
+TEST_F(AppLogs, AnAttemptNeedsATrial) {
   LogsOptions wanted = options("run1");
   wanted.attempt = 2;
   const auto error = error_of([&] { (void)logs(session, {}, wanted); });
@@ -113,7 +113,7 @@ TEST_F(AppLogs, AnAttemptIsOfOneTrial) {
   EXPECT_EQ(error->subject(), "--attempt");
 }
 
-TEST_F(AppLogs, FollowedOnesEndWithTheirTrials) {
+TEST_F(AppLogs, FollowingEndsWhenAllTrialsAreOver) {
   engine.add(key("run1", "a"), "one\n");
   engine.add(key("run1", "b"), "two\n");
   LogsOptions wanted = options("run1");

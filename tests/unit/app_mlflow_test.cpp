@@ -1,4 +1,4 @@
-// What is sent to an MLflow server.
+// Tests that send results to an MLflow server.
 
 #include <gmock/gmock.h>
 
@@ -21,7 +21,7 @@ class AppMlflow : public RecordedRunTest {
   OpenSession no_session = [](const Invocation&) { return std::shared_ptr<Session>(); };
 };
 
-TEST_F(AppMlflow, IsSentNowhereIfNoServerIsNamed) {
+TEST_F(AppMlflow, AMissingServerIsAnError) {
   record_run("run1", {"aa"});
   keep_log("run1", "aa", "one\n");
   const std::vector<Results> runs =
@@ -32,7 +32,7 @@ TEST_F(AppMlflow, IsSentNowhereIfNoServerIsNamed) {
   EXPECT_EQ(error->subject(), "--to");
 }
 
-TEST_F(AppMlflow, HasThePlacesOfOutputsThatAreThere) {
+TEST_F(AppMlflow, OutputsThatExistHaveAPlace) {
   const std::string results = path("results");
   const RunEntry run = record_run(
       "run1", {"aa", "bb", "cc"},
@@ -49,7 +49,7 @@ TEST_F(AppMlflow, HasThePlacesOfOutputsThatAreThere) {
   }
   EXPECT_EQ(place_of(entry("aa")), results + "/lab/run1/aa");
   EXPECT_EQ(place_of(entry("bb")), "");
-  EXPECT_EQ(place_of(entry("cc")), "");  // it has no outputs
+  EXPECT_EQ(place_of(entry("cc")), "");  // `cc` declares no outputs
 }
 
 }  // namespace

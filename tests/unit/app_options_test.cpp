@@ -1,4 +1,4 @@
-// Options and values of a command line, as runs have them on record.
+// Tests of the options and values of a command line that runs have on record.
 
 #include "app/attach.hpp"
 #include "app/capacity.hpp"
@@ -19,7 +19,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-TEST(RunOptions, AreTheSameOutOfTheirJson) {
+TEST(RunOptions, OptionsAreReadBackFromJson) {
   const RunOptions options{.wait = true,
                            .starts_in_flight = 3,
                            .parallel = 0,
@@ -30,14 +30,14 @@ TEST(RunOptions, AreTheSameOutOfTheirJson) {
   EXPECT_EQ(run_options_of(to_json({})), RunOptions());
 }
 
-TEST(RunOptions, ThatAreMissingHaveTheirDefaults) {
+TEST(RunOptions, MissingOptionsHaveDefaults) {
   EXPECT_EQ(run_options_of("{}"), RunOptions());
   EXPECT_EQ(run_options_of(R"({"parallel": null, "unknown": 1})"), RunOptions());
-  // An earlier combu did not write down whether a process had to stay.
+  // Options without `watched`, which an earlier combu wrote.
   EXPECT_TRUE(run_options_of(R"({"wait": true})").monitored);
 }
 
-TEST(RunOptions, AreAdjusted) {
+TEST(RunOptions, OptionsAreAdjusted) {
   RunEntry entry;
   entry.options = to_json({.wait = true, .parallel = 4});
   EXPECT_EQ(adjusted_options(entry, {}), run_options_of(entry.options));
@@ -51,7 +51,7 @@ TEST(RunOptions, AreAdjusted) {
   EXPECT_EQ(experiment.parallel_max, 2U);
 }
 
-TEST(LogPlace, TellsWhatWasToldOnce) {
+TEST(LogPlace, EachPieceIsNewOnce) {
   LogPlace place;
   const LogOptions wanted{.tail = 2};
   EXPECT_EQ(place.next(wanted).tail, 2);
@@ -84,7 +84,7 @@ class Values : public AppTest {
   }
 };
 
-TEST_F(Values, AreThoseThatTheRunBeganWith) {
+TEST_F(Values, ValuesDefaultToThoseOfTheRun) {
   Invocation given;
   given.ext_str = {"mode=a"};
   given.ext_code = {"n=1"};
@@ -110,7 +110,7 @@ TEST_F(Values, AreThoseThatTheRunBeganWith) {
   EXPECT_THAT(others.import_dirs, ElementsAre(folder.path() + "/other"));
 }
 
-TEST_F(Values, HaveToBeGivenAgainIfTheyAreNotKnown) {
+TEST_F(Values, UnrecordedValuesMustBeGivenAgain) {
   const RunEntry entry = entry_with("", R"(["combu", "run", "-V", "mode=a b", "--tla-code=n=1", "-A"])");
   const Error error = error_in([&] { (void)invocation_for(entry, {}); });
   EXPECT_EQ(error.kind(), ErrorKind::invalid);
@@ -129,11 +129,11 @@ class LoadErrors : public AppTest {
   }
 };
 
-TEST_F(LoadErrors, NameTheFileAndThePlace) {
+TEST_F(LoadErrors, AnErrorNamesTheFileAndThePlace) {
   EXPECT_THAT(errors_of("["), ElementsAre(AllOf(HasSubstr(path("experiment.jsonnet") + ":"))));
 }
 
-TEST_F(LoadErrors, AreInTheOrderOfTheFile) {
+TEST_F(LoadErrors, ErrorsComeInTheOrderOfTheFile) {
   const std::vector<std::string> errors = errors_of(
       "[{name: 'one', image: 'x', depends: ['nobody']}, {name: 'two', image: 'x', cpus: 'many'}, {name: "
       "'three'}]");
@@ -144,14 +144,14 @@ TEST_F(LoadErrors, AreInTheOrderOfTheFile) {
   EXPECT_THAT(errors, Each(testing::StartsWith(path("experiment.jsonnet") + ": ")));
 }
 
-TEST_F(LoadErrors, OfSectionsAreAmongThem) {
+TEST_F(LoadErrors, ErrorsOfSectionsAreIncluded) {
   invocation.check_sections = [](const Experiment& experiment) {
     return std::vector<Error>{{ErrorKind::invalid, "[0].docker", experiment.trials.at(0).name}};
   };
   EXPECT_THAT(errors_of("[{name: 'one', image: 'x'}]"), ElementsAre(HasSubstr("[0].docker: one")));
 }
 
-TEST_F(LoadErrors, FirstIsThrownWithoutAProgress) {
+TEST_F(LoadErrors, WithoutAProgressTheFirstErrorIsThrown) {
   write("[{name: 'one'}]");
   const Error error = error_in([&] { (void)load_or_throw(invocation, RunId("r1"), [] {}); });
   EXPECT_EQ(error.kind(), ErrorKind::invalid);
@@ -160,7 +160,7 @@ TEST_F(LoadErrors, FirstIsThrownWithoutAProgress) {
   EXPECT_EQ(load_or_throw(invocation, RunId("r1"), [] {}).run.experiment.trials.size(), 1U);
 }
 
-TEST_F(LoadErrors, AMissingFileIsOne) {
+TEST_F(LoadErrors, AMissingFileIsAnError) {
   EXPECT_FALSE(load(invocation, RunId("r1"), shown));
   EXPECT_THAT(told.of("error"), ElementsAre(HasSubstr("no such file")));
 }
@@ -171,7 +171,7 @@ TEST_F(LoadErrors, WarningsAreNotes) {
   EXPECT_THAT(told.of("note"), ElementsAre(HasSubstr("experiment.jsonnet: warning: ")));
 }
 
-TEST_F(LoadErrors, OfValuesNameTheOption) {
+TEST_F(LoadErrors, AnErrorInAValueNamesTheOption) {
   write("[{name: std.extVar('name'), image: 'x'}]");
   const auto load_with = [&](const std::string& value) {
     invocation.ext_str = {value};
@@ -188,7 +188,7 @@ TEST_F(LoadErrors, OfValuesNameTheOption) {
   EXPECT_EQ(error_in([&] { (void)load_with("name=alpha"); }).subject(), "--evaluate-time");
 }
 
-TEST_F(LoadErrors, WithoutAFileTheFoldersOwnIsMeant) {
+TEST_F(LoadErrors, WithoutAFileTheDefaultFileIsUsed) {
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(folder.path());
   const Invocation none{.check_sections = invocation.check_sections};
@@ -203,7 +203,7 @@ TEST_F(LoadErrors, WithoutAFileTheFoldersOwnIsMeant) {
   std::filesystem::current_path(before);
 }
 
-// --reserve, and what is left.
+// --reserve, and the capacity that remains.
 class Reserved : public AppTest {
  protected:
   std::optional<Capacity> capacity(const std::string& reserve, const Experiment& experiment) {
@@ -220,7 +220,7 @@ class Reserved : public AppTest {
   }
 };
 
-TEST_F(Reserved, SlotsAreNotTheRuns) {
+TEST_F(Reserved, ReservedSlotsAreNotAvailable) {
   const auto left = capacity("2,4GiB,gpu=0", with_gpu());
   ASSERT_TRUE(left);
   EXPECT_EQ(left->slots.cpus, parse_cpus("6"));
@@ -233,7 +233,7 @@ TEST_F(Reserved, SlotsAreNotTheRuns) {
   EXPECT_FALSE(capacity("2", Experiment()));
 }
 
-TEST_F(Reserved, MustBeThere) {
+TEST_F(Reserved, TheEngineMustHaveTheReservedSlots) {
   EXPECT_THAT(fault("9"), HasSubstr("the engine has only 8"));
   EXPECT_THAT(fault("17GiB"), HasSubstr("the engine has only 16"));
   EXPECT_THAT(fault("gpu=7"), AllOf(HasSubstr("no GPU 7"), HasSubstr("it has 0, 1, whose UUIDs are not")));

@@ -1,4 +1,4 @@
-// What happened to a run while no process was at work on it.
+// Tests that reconcile a run: they record what happened while the run had no owner.
 
 #include "app/reconcile.hpp"
 #include "app/trial_row.hpp"
@@ -24,7 +24,7 @@ class ReconcileTest : public AppTest {
   }
 };
 
-TEST_F(ReconcileTest, AnEndThatNobodyWatchedGetsOnRecord) {
+TEST_F(ReconcileTest, AnEndWithoutAnOwnerIsRecorded) {
   EXPECT_EQ(start(file_text(trial_text("good", "sleep 100") + trial_text("bad", "sh -c 'sleep 100; exit 3'") +
                             trial_text("goes", "sleep 100000")),
                   new_run("r1")),
@@ -41,7 +41,7 @@ TEST_F(ReconcileTest, AnEndThatNobodyWatchedGetsOnRecord) {
   EXPECT_FALSE(entry("r1").ended_at);
 }
 
-TEST_F(ReconcileTest, ARunOfWhichNothingIsLeftHasEnded) {
+TEST_F(ReconcileTest, ARunWithoutRemainingTrialsIsEnded) {
   EXPECT_EQ(start(file_text(trial_text("one", "sleep 100")), new_run("r1")), Result::succeeded);
   pass_an_hour();
   reconcile();
@@ -50,7 +50,7 @@ TEST_F(ReconcileTest, ARunOfWhichNothingIsLeftHasEnded) {
   EXPECT_EQ(states("r1").at("one"), "succeeded");
 }
 
-TEST_F(ReconcileTest, AContainerThatIsGoneHasNoEnd) {
+TEST_F(ReconcileTest, ATrialWhoseContainerIsGoneIsStopped) {
   EXPECT_EQ(start(file_text(trial_text("one", "sleep 1000")), new_run("r1")), Result::succeeded);
   remove_container("r1", "one");
   reconcile();
@@ -60,7 +60,7 @@ TEST_F(ReconcileTest, AContainerThatIsGoneHasNoEnd) {
   EXPECT_EQ(one.exit_code, std::nullopt);
 }
 
-TEST_F(ReconcileTest, NothingNewChangesNothing) {
+TEST_F(ReconcileTest, WithoutNewsTheRecordStaysUnchanged) {
   EXPECT_EQ(start(file_text(trial_text("one", "sleep 1000")), new_run("r1")), Result::succeeded);
   Record all(state());
   const Record::Stamp before = all.stamp(RunId("r1"));
@@ -94,7 +94,7 @@ TEST_F(ReconcileTest, NothingIsRecordedIfAnotherProcessChangesTheRunMeanwhile) {
   EXPECT_EQ(trial_of("r1", "one").reason, "by another");
 }
 
-TEST_F(ReconcileTest, AStopIsTheCallers) {
+TEST_F(ReconcileTest, AStopOfTheCallerIsRecordedAsSuch) {
   EXPECT_EQ(start(file_text(trial_text("one", "sleep 1000")), new_run("r1")), Result::succeeded);
   stop_container("r1", "one");
   reconcile(Outlook::resumable, {"one"});
@@ -102,7 +102,7 @@ TEST_F(ReconcileTest, AStopIsTheCallers) {
   EXPECT_THAT(trial_of("r1", "one").reason, HasSubstr("combu stop"));
 }
 
-// A run that was cut off right after a trial's start, of which the record does not know.
+// A run whose owner died right after it started trials, before it recorded the starts.
 class CutOff : public ReconcileTest {
  protected:
   void cut_off(const std::string& trials, const std::vector<Fact>& facts) {
@@ -136,7 +136,7 @@ class CutOff : public ReconcileTest {
   }
 };
 
-TEST_F(CutOff, AStartThatIsNotOnRecordIsFound) {
+TEST_F(CutOff, AnUnrecordedStartIsFound) {
   cut_off(trial_text("goes", "sleep 100000") + trial_text("done") + trial_text("never", "sleep 1000"),
           {fact(0, TrialState::starting), fact(1, TrialState::starting), fact(2, TrialState::starting)});
   remove_container("r1", "never");
@@ -146,7 +146,7 @@ TEST_F(CutOff, AStartThatIsNotOnRecordIsFound) {
   EXPECT_TRUE(trial_of("r1", "goes").ran_at);
 }
 
-TEST_F(CutOff, AFailureWithRetriesWaitsForWhoGoesOn) {
+TEST_F(CutOff, AFailedTrialWithRetriesWaitsForAResume) {
   cut_off(trial_text("bad", "exit 3", "retries: 2"),
           {fact(0, TrialState::starting), fact(0, TrialState::running)});
   reconcile();
@@ -154,7 +154,7 @@ TEST_F(CutOff, AFailureWithRetriesWaitsForWhoGoesOn) {
   EXPECT_FALSE(entry("r1").ended_at);
 }
 
-TEST_F(CutOff, AFailureWithRetriesIsTheLastOneIfNobodyGoesOn) {
+TEST_F(CutOff, AFailedTrialWithRetriesHasFailedIfTheRunEnds) {
   cut_off(trial_text("bad", "exit 3", "retries: 2"),
           {fact(0, TrialState::starting), fact(0, TrialState::running)});
   reconcile(Outlook::ended);
@@ -194,7 +194,7 @@ TEST_F(CutOff, AWaitReconcilesARunOfWhichSomeEndsAreOnRecord) {
                                          Pair("three", "succeeded")));
 }
 
-TEST_F(CutOff, WhatAFailureBlocksIsBlocked) {
+TEST_F(CutOff, AFailureBlocksDependentTrials) {
   cut_off(trial_text("bad", "exit 3") +
               trial_text("after", "true", "depends: [{trial: 'bad', condition: 'succeeded'}]"),
           {fact(0, TrialState::starting), fact(0, TrialState::running)});
@@ -203,7 +203,7 @@ TEST_F(CutOff, WhatAFailureBlocksIsBlocked) {
   EXPECT_THAT(states("r1"), UnorderedElementsAre(Pair("bad", "failed"), Pair("after", "blocked")));
 }
 
-TEST_F(CutOff, ARunThatAProcessIsAtWorkOnIsLeftAlone) {
+TEST_F(CutOff, ARunWithAnOwnerIsNotReconciled) {
   cut_off(trial_text("done"), {fact(0, TrialState::starting), fact(0, TrialState::running)});
   const combu::Run run{.id = RunId("r1"), .experiment = {.name = "lab"}};
   auto lock = std::make_unique<RunLock>(LockScope::run, run, address, caller(), std::stop_token());
@@ -217,7 +217,7 @@ TEST_F(CutOff, ARunThatAProcessIsAtWorkOnIsLeftAlone) {
   EXPECT_EQ(reconcile_all(), "succeeded");
 }
 
-TEST_F(CutOff, AnEngineThatDoesNotAnswerIsOnlyTold) {
+TEST_F(CutOff, AnUnreachableEngineIsOnlyANote) {
   cut_off(trial_text("done"), {fact(0, TrialState::starting), fact(0, TrialState::running)});
   class Silent final : public PassingEngine {
    public:
@@ -245,7 +245,7 @@ TEST_F(ReconcileTest, WithoutARecordThereIsNothingToDo) {
   EXPECT_FALSE(Record::exists(state()));
 }
 
-// ---- A trial as it is shown
+// ---- The row of a trial
 
 class Row : public testing::Test {
  protected:
@@ -260,7 +260,7 @@ class Row : public testing::Test {
   Observation seen;
 };
 
-TEST_F(Row, HasTheContainerAndItsHealth) {
+TEST_F(Row, ARowShowsTheContainerAndItsHealth) {
   seen.created_at = Instant(std::chrono::seconds(5));
   add_observation(row, seen);
   EXPECT_EQ(row.entry.container, "c1");
@@ -269,19 +269,19 @@ TEST_F(Row, HasTheContainerAndItsHealth) {
   EXPECT_EQ(row.entry.state, TrialState::running);
 }
 
-TEST_F(Row, ThatIsOverHasNoHealth) {
+TEST_F(Row, ATrialThatIsOverHasNoHealth) {
   row.entry.state = TrialState::succeeded;
   add_observation(row, seen);
   EXPECT_EQ(row.health, Health::none);
 }
 
-TEST_F(Row, DoesNotGoBackToAnEarlierAttempt) {
+TEST_F(Row, AnEarlierAttemptIsIgnored) {
   row.entry.attempt = 2;
   add_observation(row, seen);
   EXPECT_EQ(row.entry.container, "");
 }
 
-TEST_F(Row, ShowsFactsThatAreNotOnRecord) {
+TEST_F(Row, UnrecordedFactsAreShown) {
   row.entry.state = TrialState::starting;
   const Instant at(std::chrono::seconds(9));
   show_fact(row.entry, {.state = TrialState::running, .at = at});
@@ -318,7 +318,7 @@ TEST_F(Row, AFurtherAttemptHasNoEndYet) {
   EXPECT_EQ(row.entry.ended_at, std::nullopt);
 }
 
-TEST(Behind, IsARecordThatLacksWhatTheEngineHas) {
+TEST(Behind, ARecordIsBehindIfTheEngineKnowsMore) {
   TrialEntry entry;
   const auto behind = [&](TrialState state, Phase phase, int attempt = 1) {
     entry.state = state;

@@ -1,5 +1,5 @@
 #pragma once
-// A record and telemetry made by hand, and an engine that has logs: what tests of use cases begin with.
+// A fixture with a record and telemetry that tests fill directly, and an engine that has logs.
 
 #include <chrono>
 #include <functional>
@@ -20,7 +20,7 @@
 
 namespace combu::test {
 
-// Attempts with their logs; `is_away`: it answers nothing.
+// An engine with a list of attempts and their logs. `is_away`: every call fails.
 class ListedEngine : public PassingEngine {
  public:
   ListedEngine() : PassingEngine(static_cast<Engine&>(*this)) {}
@@ -60,9 +60,8 @@ class ListedEngine : public PassingEngine {
 
 class RecordedRunTest : public StateFolderTest {
  protected:
-  // Puts a run on record in which each trial has ended well.
-  // `fields`: further fields of a trial in the file (",\"outputs\":…"). `head`: fields of the file
-  // ("\"collect\":…,").
+  // Records a run in which each trial has succeeded. `fields`: further fields of a trial in the file
+  // (",\"outputs\":…"). `head`: fields of the file ("\"collect\":…,").
   RunEntry record_run(
       const std::string& id, const std::vector<std::string>& trials,
       const std::function<std::string(const std::string&)>& fields = [](const std::string&) { return ""; },
@@ -95,7 +94,7 @@ class RecordedRunTest : public StateFolderTest {
     return record.run(run.id);
   }
 
-  // Keeps a whole log of the trial's first attempt.
+  // Stores a complete log of the trial's first attempt.
   void keep_log(const std::string& run, const std::string& trial, const std::string& text,
                 std::vector<LogBatch::Metric> metrics = {}) {
     Telemetry telemetry(state(), RunId(run));

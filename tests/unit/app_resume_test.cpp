@@ -1,4 +1,4 @@
-// A run on record goes on, or is tried again; equal trials are skipped.
+// Tests that resume a recorded run, retry trials, and skip equal trials.
 
 #include <csignal>
 
@@ -19,7 +19,7 @@ using testing::IsEmpty;
 using testing::Pair;
 using testing::UnorderedElementsAre;
 
-// Sets `stop` when a trial has been started.
+// Sets `stop` after the trial `after` has been started.
 class InterruptingEngine final : public PassingEngine {
  public:
   InterruptingEngine(Engine& inner, std::stop_source source, std::string after)
@@ -37,7 +37,7 @@ class InterruptingEngine final : public PassingEngine {
 
 class ResumeTest : public AppTest {
  protected:
-  // A run that is interrupted when this trial has been started.
+  // Starts a run that is interrupted when the trial `after` has been started.
   void interrupt(const std::string& text, const std::string& after) {
     InterruptingEngine interrupting(kept_engine, stop, after);
     engine = &interrupting;
@@ -52,7 +52,7 @@ class ResumeTest : public AppTest {
   }
 };
 
-TEST_F(ResumeTest, GoesOnFromWhereTheRunWasLeft) {
+TEST_F(ResumeTest, AnInterruptedRunContinues) {
   interrupt(file_text(trial_text("one", "sleep 0.5") + after("two", "one")), "one");
   EXPECT_EQ(states("r1").at("two"), "waiting");
   EXPECT_EQ(resume(), Result::succeeded);
@@ -61,7 +61,7 @@ TEST_F(ResumeTest, GoesOnFromWhereTheRunWasLeft) {
   EXPECT_TRUE(entry("r1").ended_at);
 }
 
-TEST_F(ResumeTest, TakesInWhatEndedMeanwhileWithItsLog) {
+TEST_F(ResumeTest, AnEndDuringTheInterruptionIsRecordedWithItsLog) {
   interrupt(file_text(trial_text("one", "sh -c 'echo word; sleep 100'") + after("two", "one")), "one");
   pass_an_hour();
   EXPECT_EQ(resume(), Result::succeeded);
@@ -69,7 +69,7 @@ TEST_F(ResumeTest, TakesInWhatEndedMeanwhileWithItsLog) {
   EXPECT_TRUE(Telemetry(state(), RunId("r1"), Telemetry::Use::reading).log("one", 1)->complete);
 }
 
-TEST_F(ResumeTest, ALogThatCannotBeHadDoesNotHinder) {
+TEST_F(ResumeTest, ALogThatCannotBeReadDoesNotPreventAResume) {
   interrupt(file_text(trial_text("one", "sleep 100") + after("two", "one")), "one");
   pass_an_hour();
   class Deaf final : public PassingEngine {
@@ -87,7 +87,7 @@ TEST_F(ResumeTest, ALogThatCannotBeHadDoesNotHinder) {
   EXPECT_THAT(told.of("note"), Contains("one: its log cannot be kept: one: is away"));
 }
 
-TEST_F(ResumeTest, ARunThatIsOverIsOnlyDescribed) {
+TEST_F(ResumeTest, ARunThatIsOverIsOnlyShown) {
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
   EXPECT_EQ(start(file_text(trial_text("bad", "exit 1")), waiting_run("r2")), Result::failed);
   told.clear();
@@ -110,7 +110,7 @@ TEST_F(ResumeTest, OptionsAreAdjusted) {
   EXPECT_EQ(run_options_of(entry("r1").options).parallel, 3U);
 }
 
-TEST_F(ResumeTest, AnEditedFileIsTakenInOnDemand) {
+TEST_F(ResumeTest, AnEditedFileIsAppliedOnRequest) {
   interrupt(file_text(trial_text("one", "sleep 0.05") + after("two", "one", "exit 1")), "one");
   write(file_text(trial_text("one", "sleep 0.05") + after("two", "one", "true")));
   EXPECT_EQ(resume({.edited = true}), Result::succeeded);
@@ -120,7 +120,7 @@ TEST_F(ResumeTest, AnEditedFileIsTakenInOnDemand) {
   EXPECT_EQ(resume({.edited = true}), Result::invalid);
 }
 
-TEST_F(ResumeTest, ATrialThatWaitsAndIsNotInTheEditedFileIsRemoved) {
+TEST_F(ResumeTest, AWaitingTrialThatTheEditedFileLacksIsRemoved) {
   interrupt(file_text(trial_text("one", "sleep 0.05") + after("two", "one")), "one");
   write(file_text(trial_text("one", "sleep 0.05")));
   EXPECT_EQ(resume({.edited = true}), Result::succeeded);
@@ -151,7 +151,7 @@ TEST_F(ResumeTest, AMissingEnvFileIsRefusedOnlyIfItIsNeeded) {
   EXPECT_EQ(resume(), Result::succeeded);
 }
 
-TEST_F(ResumeTest, InputsOfWhatIsOverMayBeGone) {
+TEST_F(ResumeTest, InputsOfTrialsThatAreOverMayBeMissing) {
   write_file("data", "word\n");
   interrupt(file_text(trial_text("one", "sleep 100", "inputs: ['./data:/data']") + after("two", "one")),
             "one");
@@ -160,7 +160,7 @@ TEST_F(ResumeTest, InputsOfWhatIsOverMayBeGone) {
   EXPECT_EQ(resume(), Result::succeeded);
 }
 
-TEST_F(ResumeTest, ALinkThatLeadsElsewhereIsNoted) {
+TEST_F(ResumeTest, AChangedLinkIsNoted) {
   write_file("old/data", "old\n");
   write_file("new/data", "new\n");
   std::filesystem::create_directory_symlink(path("old"), path("link"));
@@ -174,7 +174,7 @@ TEST_F(ResumeTest, ALinkThatLeadsElsewhereIsNoted) {
                                               HasSubstr("when run r1 began, which still uses that"))));
 }
 
-TEST_F(ResumeTest, WithoutAnIdAndAFileThereIsNoRun) {
+TEST_F(ResumeTest, WithoutAnIdAndAFileNoRunIsFound) {
   invocation.file = "";
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(folder.path());
@@ -184,7 +184,7 @@ TEST_F(ResumeTest, WithoutAnIdAndAFileThereIsNoRun) {
   EXPECT_EQ(error_in([&] { (void)resume(); }).message(), "no run of it is on record");
 }
 
-TEST_F(ResumeTest, RunsOnTheSimulatedEngineAreMeantByItsName) {
+TEST_F(ResumeTest, RunsOnTheSimulatedEngineNeedItsName) {
   address = "simulated:?seed=1";
   engine = simulated.get();
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
@@ -204,7 +204,7 @@ TEST_F(ResumeTest, RunsOnTheSimulatedEngineAreMeantByItsName) {
 
 // ---- retry
 
-TEST_F(ResumeTest, RetryStartsWhatFailedWithWhatItBlocked) {
+TEST_F(ResumeTest, RetryStartsFailedTrialsWithTheTrialsThatTheyBlocked) {
   EXPECT_EQ(start(file_text(trial_text("good") + trial_text("bad", "exit 3") + after("next", "bad")),
                   waiting_run("r1")),
             Result::failed);
@@ -215,7 +215,7 @@ TEST_F(ResumeTest, RetryStartsWhatFailedWithWhatItBlocked) {
                                                  Pair("next", "blocked")));
 }
 
-TEST_F(ResumeTest, RetryStartsWhatIsNamed) {
+TEST_F(ResumeTest, RetryStartsNamedTrials) {
   EXPECT_EQ(start(file_text(trial_text("one") + trial_text("two")), waiting_run("r1")), Result::succeeded);
   told.clear();
   EXPECT_EQ(retry({.run = "r1", .wait = true, .trials = {"t*"}}), Result::succeeded);
@@ -231,7 +231,7 @@ TEST_F(ResumeTest, RetryWithoutAFailureChangesNothing) {
   EXPECT_THAT(states("r1"), ElementsAre(Pair("one", "succeeded")));
 }
 
-TEST_F(ResumeTest, RetryUsesTheEditedFileOnDemand) {
+TEST_F(ResumeTest, RetryUsesTheEditedFileOnRequest) {
   EXPECT_EQ(start(file_text(trial_text("bad", "exit 3")), waiting_run("r1")), Result::failed);
   write(file_text(trial_text("bad")));
   EXPECT_EQ(retry({.failed = true}), Result::failed);
@@ -239,12 +239,12 @@ TEST_F(ResumeTest, RetryUsesTheEditedFileOnDemand) {
   EXPECT_EQ(retry({.failed = true, .edited = true, .wait = true}), Result::succeeded);
   EXPECT_EQ(states("r1").at("bad"), "succeeded 3");
   EXPECT_EQ(trial_of("r1", "bad").revision, 2);
-  // A trial of an edited run is tried again as the newest text has it.
+  // If the run was edited, a retried trial has the newest text.
   EXPECT_EQ(retry({.trials = {"bad"}}), Result::succeeded);
   EXPECT_EQ(states("r1").at("bad"), "succeeded 4");
 }
 
-TEST_F(ResumeTest, FailuresOfBeforeAreForgiven) {
+TEST_F(ResumeTest, FailuresBeforeARetryDoNotCount) {
   const std::string text =
       file_text(trial_text("bad", "exit 3") + trial_text("two", "exit 3"), "max_failures: 2,");
   EXPECT_EQ(start(text, waiting_run("r1")), Result::failed);
@@ -258,7 +258,7 @@ TEST_F(ResumeTest, FailuresOfBeforeAreForgiven) {
   EXPECT_EQ(limited.failures_max, 3U);
 }
 
-TEST_F(ResumeTest, ATextThatCannotBeReadAnyMoreIsAnError) {
+TEST_F(ResumeTest, ARecordedTextThatCannotBeReadIsAnError) {
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
   RunEntry run = entry("r1");
   run.id = RunId("r2");
@@ -270,7 +270,7 @@ TEST_F(ResumeTest, ATextThatCannotBeReadAnyMoreIsAnError) {
   EXPECT_THAT(error_in([&] { (void)load(all, RunId("r2")); }).what(), HasSubstr("run r2: [0]"));
 }
 
-// ---- What has been done before
+// ---- The cache
 
 class CacheTest : public AppTest {
  protected:
@@ -279,7 +279,7 @@ class CacheTest : public AppTest {
                 trial_text("bad", "exit 3", "cache: true") + trial_text("plain"));
 };
 
-TEST_F(CacheTest, WhatSucceededIsSkippedTheNextTime) {
+TEST_F(CacheTest, ATrialThatSucceededIsSkippedInTheNextRun) {
   EXPECT_EQ(start(text, waiting_run("r1")), Result::failed);
   EXPECT_EQ(start(text, waiting_run("r2")), Result::failed);
   EXPECT_THAT(states("r2"), UnorderedElementsAre(Pair("one", "skipped"), Pair("bad", "failed"),
@@ -289,14 +289,14 @@ TEST_F(CacheTest, WhatSucceededIsSkippedTheNextTime) {
   EXPECT_TRUE(kept.log("one", k_adopted));
 }
 
-TEST_F(CacheTest, AChangedTrialIsRun) {
+TEST_F(CacheTest, AChangedTrialRuns) {
   EXPECT_EQ(start(file_text(trial_text("one", "true", "cache: true")), waiting_run("r1")), Result::succeeded);
   EXPECT_EQ(start(file_text(trial_text("one", "echo new", "cache: true")), waiting_run("r2")),
             Result::succeeded);
   EXPECT_EQ(states("r2").at("one"), "succeeded");
 }
 
-TEST_F(CacheTest, NoCacheRunsAll) {
+TEST_F(CacheTest, NoCacheRunsAllTrials) {
   EXPECT_EQ(start(text, waiting_run("r1")), Result::failed);
   NewRun second = waiting_run("r2");
   second.options.cache = false;
@@ -304,7 +304,7 @@ TEST_F(CacheTest, NoCacheRunsAll) {
   EXPECT_EQ(states("r2").at("one"), "succeeded");
 }
 
-TEST_F(CacheTest, MissingOutputsAreMadeAgain) {
+TEST_F(CacheTest, ATrialWhoseOutputsAreMissingRuns) {
   EXPECT_EQ(start(text, waiting_run("r1")), Result::failed);
   std::filesystem::remove_all(path("results/lab/r1/one"));
   EXPECT_EQ(start(waiting_run("r2")), Result::failed);
@@ -312,14 +312,14 @@ TEST_F(CacheTest, MissingOutputsAreMadeAgain) {
   EXPECT_EQ(read("results/lab/r2/one/out"), "result\n");
 }
 
-TEST_F(CacheTest, ATrialThatWasSkippedIsRunByRetry) {
+TEST_F(CacheTest, RetryRunsASkippedTrial) {
   EXPECT_EQ(start(text, waiting_run("r1")), Result::failed);
   EXPECT_EQ(start(waiting_run("r2")), Result::failed);
   EXPECT_EQ(retry({.trials = {"one"}}), Result::failed) << "bad has failed all the same";
   EXPECT_THAT(states("r2").at("one"), HasSubstr("succeeded"));
 }
 
-// ---- Where outputs are
+// ---- The places of outputs
 
 TEST_F(CacheTest, OutputsAreFoundByTheirManifest) {
   EXPECT_EQ(start(text, waiting_run("r1")), Result::failed);
@@ -353,7 +353,7 @@ class RecorderTest : public AppTest {
   Recorder recorder{shown, all, RunId("r1")};
 };
 
-TEST_F(RecorderTest, WritesWhenItIsTold) {
+TEST_F(RecorderTest, TheRecorderWritesAtACommit) {
   recorder.commit();
   recorder.fact(fact(TrialState::starting));
   EXPECT_EQ(states("r1").at("one"), "waiting");
@@ -374,8 +374,8 @@ TEST_F(RecorderTest, WritesWhenItIsTold) {
   EXPECT_THAT(told.lines(), IsEmpty());
 }
 
-TEST_F(RecorderTest, KeepsWhatCannotBeWritten) {
-  const auto before = std::signal(SIGXFSZ, SIG_IGN);  // writing fails instead
+TEST_F(RecorderTest, TheRecorderKeepsFactsThatItCannotWrite) {
+  const auto before = std::signal(SIGXFSZ, SIG_IGN);  // so that a write fails instead of ending the process
   {
     const SoftLimit full(RLIMIT_FSIZE, 0);
     recorder.fact(fact(TrialState::starting));
@@ -400,7 +400,7 @@ TEST_F(RecorderTest, KeepsWhatCannotBeWritten) {
   (void)std::signal(SIGXFSZ, before);
 }
 
-TEST(Recorder, KnowsADigest) {
+TEST(Recorder, ADigestIsReadFromAReference) {
   EXPECT_EQ(digest_in("lab/x@sha256:1"), "sha256:1");
   EXPECT_EQ(digest_in("sha256:1"), "sha256:1");
 }

@@ -1,5 +1,6 @@
-// Processes that meet at a run: locks, channels, and changes of a run that goes on. The other process is a
-// thread with a progress and a stop token of its own, or, where it is interrupted by a signal, a child.
+// Tests with two processes that use the same run: locks, channels, and changes of a run while it is driven.
+// The other process is a thread with a progress and a stop token of its own. If the test interrupts the
+// process by a signal, it is a child process.
 
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -31,7 +32,8 @@ using testing::UnorderedElementsAre;
 
 constexpr const char* k_sleeps = "{name: 'goes', image: 'lab/x', cmd: 'sleep 1000'},";
 
-// A child that holds the lock of the run r1 until it gets SIGINT. With Holds::starts it also starts trials.
+// A child process that holds the lock of the run r1 until it gets SIGINT. With Holds::starts, the child also
+// holds the lock of a run that starts trials.
 class Child {
  public:
   enum class Holds { run, starts };
@@ -80,7 +82,7 @@ class Child {
 
 class RunOwnerTest : public AppTest {
  protected:
-  // The file with this text. Forks: before there are threads.
+  // Returns the file with this text. Forks: call it before starting threads.
   Loaded edited(const std::string& text) {
     write(text);
     auto file = load(invocation, RunId("r1"), shown);
@@ -96,7 +98,7 @@ class RunOwnerTest : public AppTest {
   }
 };
 
-TEST_F(RunOwnerTest, ASecondStarterIsRefused) {
+TEST_F(RunOwnerTest, ASecondProcessThatStartsTrialsIsRefused) {
   const Child child(caller(), address, Child::Holds::starts);
   EXPECT_EQ(owner_pid(RunId("r1"), caller()), child.process());
   write(file_text(k_sleeps));
@@ -109,7 +111,7 @@ TEST_F(RunOwnerTest, ASecondStarterIsRefused) {
   EXPECT_THAT(record().runs({}, 9), IsEmpty());
 }
 
-TEST_F(RunOwnerTest, KillInterruptsTheProcessAtWork) {
+TEST_F(RunOwnerTest, KillInterruptsTheOwner) {
   EXPECT_EQ(start(file_text(k_sleeps), new_run("r1")), Result::succeeded);
   const Child child(caller(), address);
   EXPECT_EQ(in_session([&](Session& session) { return kill(session, invocation, {}); }), Result::succeeded);
@@ -120,7 +122,7 @@ TEST_F(RunOwnerTest, KillInterruptsTheProcessAtWork) {
   EXPECT_EQ(states("r1").at("goes"), "stopped");
 }
 
-TEST_F(RunOwnerTest, AProcessOnAnotherEngineIsLeftAlone) {
+TEST_F(RunOwnerTest, KillDoesNotInterruptAnOwnerOnAnotherEngine) {
   EXPECT_EQ(start(file_text(k_sleeps), new_run("r1")), Result::succeeded);
   const Child child(caller(), "unix:///another.sock");
   EXPECT_EQ(in_session([&](Session& session) { return kill(session, invocation, {}); }), Result::succeeded);
@@ -128,7 +130,7 @@ TEST_F(RunOwnerTest, AProcessOnAnotherEngineIsLeftAlone) {
   EXPECT_FALSE(entry("r1").ended_at) << "it is the process's to record";
 }
 
-TEST_F(RunOwnerTest, ReplaceInterruptsTheProcessAtWork) {
+TEST_F(RunOwnerTest, ReplaceInterruptsTheOwner) {
   EXPECT_EQ(start(file_text(k_sleeps), new_run("r1")), Result::succeeded);
   const Child child(caller(), address);
   NewRun second = new_run("r2");
@@ -140,14 +142,14 @@ TEST_F(RunOwnerTest, ReplaceInterruptsTheProcessAtWork) {
   EXPECT_EQ(states("r2").at("goes"), "running");
 }
 
-TEST_F(RunOwnerTest, WithoutAPlaceForLocksARunGoesOn) {
+TEST_F(RunOwnerTest, ARunWorksWithoutLocks) {
   write_file("state/locks", "a file");
   std::filesystem::permissions(state(), std::filesystem::perms::owner_all);
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
   EXPECT_THAT(told.of("note"), Contains(HasSubstr("two runs at the same instant would not be noticed: ")));
 }
 
-TEST_F(RunOwnerTest, WithoutAPlaceForItsChannelARunGoesOn) {
+TEST_F(RunOwnerTest, ARunWorksWithoutAChannel) {
   write_file("state/channels", "a file");
   std::filesystem::permissions(state(), std::filesystem::perms::owner_all);
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
@@ -165,7 +167,7 @@ class Foreground final : public Background {
   mutable std::string entered;
 };
 
-TEST_F(RunOwnerTest, ARunGoesOnInTheBackgroundWhenNothingCanBeRefused) {
+TEST_F(RunOwnerTest, ARunEntersTheBackgroundAfterAllChecks) {
   const Foreground background;
   write(file_text(trial_text("one")));
   {
@@ -181,7 +183,7 @@ TEST_F(RunOwnerTest, ARunGoesOnInTheBackgroundWhenNothingCanBeRefused) {
   EXPECT_EQ(read("state/logs/r1.log"), "word\n");
 }
 
-TEST_F(RunOwnerTest, ALogThatWasNotUsedIsRemoved) {
+TEST_F(RunOwnerTest, AnUnusedLogIsRemoved) {
   const Foreground background;
   write(file_text("{name: 'one', image: 'missing/x'},"));
   {
@@ -195,9 +197,9 @@ TEST_F(RunOwnerTest, ALogThatWasNotUsedIsRemoved) {
   EXPECT_FALSE(std::filesystem::exists(path("state/logs/r1.log")));
 }
 
-// ---- A run that goes on
+// ---- A run with an owner
 
-TEST_F(RunOwnerTest, IsFollowed) {
+TEST_F(RunOwnerTest, AttachFollowsTheOwnerToItsEnd) {
   Process process(*this, file_text(k_sleeps + trial_text("more", "true")), waiting_run("r1"));
   ASSERT_TRUE(process.told.wait_for("goes running"));
   std::stop_source leave;
@@ -212,7 +214,7 @@ TEST_F(RunOwnerTest, IsFollowed) {
   EXPECT_EQ(process.result(), Result::failed);
 }
 
-TEST_F(RunOwnerTest, IsLeftAndGoesOn) {
+TEST_F(RunOwnerTest, TheRunContinuesWhenAFollowerLeaves) {
   Process process(*this, file_text(k_sleeps), waiting_run("r1"));
   ASSERT_TRUE(process.told.wait_for("goes running"));
   std::stop_source leave;
@@ -228,7 +230,7 @@ TEST_F(RunOwnerTest, IsLeftAndGoesOn) {
   EXPECT_EQ(process.result(), Result::failed);
 }
 
-TEST_F(RunOwnerTest, NobodyIsFollowedOfARunThatIsLeft) {
+TEST_F(RunOwnerTest, AttachShowsTheRecordIfThereIsNoOwner) {
   EXPECT_EQ(start(file_text(k_sleeps), new_run("r1")), Result::succeeded);
   const Attached none = attach(invocation, "r1", shown, {});
   EXPECT_EQ(none.owner_exit_code, std::nullopt);
@@ -243,13 +245,13 @@ TEST_F(RunOwnerTest, NobodyIsFollowedOfARunThatIsLeft) {
   EXPECT_THAT(told.of("note"), Contains(HasSubstr("nobody is at work on run r2: 1 waiting; `")));
 }
 
-TEST_F(RunOwnerTest, HowARunEndedIsShown) {
+TEST_F(RunOwnerTest, AttachShowsHowARunEnded) {
   EXPECT_EQ(start(file_text(trial_text("bad", "exit 1")), waiting_run("r1")), Result::failed);
   EXPECT_EQ(attach(invocation, "r1", shown, {}).result, Result::failed);
   EXPECT_THAT(told.of("note"), Contains("run r1 is over: 1 failed"));
 }
 
-TEST_F(RunOwnerTest, IsAdjusted) {
+TEST_F(RunOwnerTest, TheSettingsOfARunCanBeAdjusted) {
   Process process(*this, file_text(k_sleeps + trial_text("waits", "sleep 1000"), "parallel: 1,"),
                   waiting_run("r1"));
   ASSERT_TRUE(process.told.wait_for("goes running"));
@@ -266,7 +268,7 @@ TEST_F(RunOwnerTest, IsAdjusted) {
             ErrorKind::not_found);
 }
 
-TEST_F(RunOwnerTest, IsToldWhoStopsATrial) {
+TEST_F(RunOwnerTest, TheOwnerLearnsWhoStopsATrial) {
   Process process(*this, file_text(k_sleeps), waiting_run("r1"));
   ASSERT_TRUE(process.told.wait_for("goes running"));
   EXPECT_EQ(in_session([&](Session& session) { return combu::stop(session, invocation, {}); }),
@@ -276,7 +278,7 @@ TEST_F(RunOwnerTest, IsToldWhoStopsATrial) {
   EXPECT_THAT(trial_of("r1", "goes").reason, HasSubstr("combu stop"));
 }
 
-TEST_F(RunOwnerTest, IsHandedOverToWhoAppliesAFile) {
+TEST_F(RunOwnerTest, TheOwnerHandsOverTheRunToApplyAFile) {
   const Loaded file = edited(file_text(k_sleeps + trial_text("new", "sleep 1000"), "parallel: 3,"));
   Process process(*this, file_text(k_sleeps + trial_text("old", "sleep 1000"), "parallel: 2,"),
                   waiting_run("r1"));
@@ -293,7 +295,7 @@ TEST_F(RunOwnerTest, IsHandedOverToWhoAppliesAFile) {
               UnorderedElementsAre(Pair("goes", "running"), Pair("old", "stopped"), Pair("new", "running")));
 }
 
-TEST_F(RunOwnerTest, AnUnchangedFileIsNotHandedOver) {
+TEST_F(RunOwnerTest, AnUnchangedFileNeedsNoHandover) {
   const Loaded file = edited(file_text(k_sleeps));
   Process process(*this, file_text(k_sleeps), waiting_run("r1"));
   ASSERT_TRUE(process.told.wait_for("goes running"));
@@ -301,7 +303,7 @@ TEST_F(RunOwnerTest, AnUnchangedFileIsNotHandedOver) {
   EXPECT_THAT(told.of("note"), ElementsAre("run r1: the file has not changed"));
 }
 
-TEST_F(RunOwnerTest, TheNewestRunWithAProcessIsMeant) {
+TEST_F(RunOwnerTest, TheNewestRunWithAnOwnerIsFound) {
   Process process(*this, file_text(k_sleeps), waiting_run("r1"));
   ASSERT_TRUE(process.told.wait_for("goes running"));
   RunEntry later = entry("r1");

@@ -1,4 +1,4 @@
-// Which trials and runs a command is about.
+// Tests that select the trials and runs of a command.
 
 #include <fmt/format.h>
 
@@ -38,7 +38,7 @@ class SelectionTest : public AppTest {
   std::vector<std::string> missing;
 };
 
-TEST_F(SelectionTest, IsTheFilesExperiment) {
+TEST_F(SelectionTest, TheFileSelectsItsExperiment) {
   run_both();
   EXPECT_THAT(chosen({}), ElementsAre("one", "two"));
   EXPECT_THAT(chosen({.experiment = "other"}), ElementsAre("three"));
@@ -46,7 +46,7 @@ TEST_F(SelectionTest, IsTheFilesExperiment) {
   EXPECT_THAT(chosen({.run = "r2"}), IsEmpty());
 }
 
-TEST_F(SelectionTest, WithoutAFileTrialsAreOfOneExperiment) {
+TEST_F(SelectionTest, WithoutAFileTrialsOfSeveralExperimentsAreRefused) {
   run_both();
   invocation.file.clear();
   EXPECT_THAT(chosen({.trials = {"three"}}), ElementsAre("three"));
@@ -57,7 +57,7 @@ TEST_F(SelectionTest, WithoutAFileTrialsAreOfOneExperiment) {
   EXPECT_THAT(told.of("error").back(), HasSubstr("which experiment?"));
 }
 
-TEST_F(SelectionTest, WhatIsMissingIsNamed) {
+TEST_F(SelectionTest, NamesWithoutAContainerAreErrors) {
   run_both();
   EXPECT_THAT(chosen({.trials = {"one", "twoo", "zzzzzz", "z*"}}), ElementsAre("one"));
   EXPECT_THAT(missing, ElementsAre(HasSubstr("or has been removed, or two is meant"),
@@ -70,7 +70,7 @@ TEST_F(SelectionTest, WhatIsMissingIsNamed) {
   });
 }
 
-TEST_F(SelectionTest, WhatIsOnRecordWithoutAContainerIsExplained) {
+TEST_F(SelectionTest, AnErrorShowsTheStateOfATrialWithoutAContainer) {
   EXPECT_EQ(
       start(file_text(trial_text("done") + trial_text("bad", "/no/such") +
                       trial_text("next-1", "true", "depends: [{trial: 'bad', condition: 'succeeded'}]") +
@@ -94,7 +94,7 @@ TEST_F(SelectionTest, WhatIsOnRecordWithoutAContainerIsExplained) {
                                    "why done --run r2` says for what"));
 }
 
-TEST_F(SelectionTest, WhatWasSkippedIsOver) {
+TEST_F(SelectionTest, SkippedTrialsAreFoundOnRecord) {
   const std::string text = file_text(trial_text("one", "true", "cache: true") + trial_text("two"));
   EXPECT_EQ(start(text, waiting_run("r1")), Result::succeeded);
   EXPECT_FALSE(was_skipped("one", invocation, {}));
@@ -107,7 +107,7 @@ TEST_F(SelectionTest, WhatWasSkippedIsOver) {
   EXPECT_FALSE(was_skipped("one", invocation, {}));
 }
 
-TEST_F(SelectionTest, ARunIsOnRecordOrAnError) {
+TEST_F(SelectionTest, AnUnknownRunIsAnError) {
   EXPECT_NO_THROW(expect_run(invocation, {}));
   EXPECT_EQ(error_in([&] { expect_run(invocation, {.run = "r1"}); }).kind(), ErrorKind::not_found);
   run_both();
@@ -115,7 +115,7 @@ TEST_F(SelectionTest, ARunIsOnRecordOrAnError) {
   EXPECT_EQ(error_in([&] { expect_run(invocation, {.run = "r9"}); }).subject(), "run r9");
 }
 
-TEST_F(SelectionTest, NothingAtAllSaysWhatElseIsThere) {
+TEST_F(SelectionTest, AnErrorNamesOtherExperimentsOnTheEngine) {
   run_both();
   invocation = invocation_of("third.jsonnet");
   EXPECT_THAT(chosen({.trials = {"one", "two"}}), IsEmpty());
@@ -130,7 +130,7 @@ TEST_F(SelectionTest, NothingAtAllSaysWhatElseIsThere) {
   });
 }
 
-TEST_F(SelectionTest, OnlySomeOfTheOthersAreShown) {
+TEST_F(SelectionTest, AnErrorNamesAtMostFiveOtherExperiments) {
   for (int i = 0; i < 7; ++i) {
     const std::string name = "lab-" + std::to_string(i);
     write_file(name + ".jsonnet",
@@ -145,7 +145,7 @@ TEST_F(SelectionTest, OnlySomeOfTheOthersAreShown) {
   });
 }
 
-TEST_F(SelectionTest, AFilterIsTheOptions) {
+TEST_F(SelectionTest, AFilterIsMadeFromTheOptions) {
   const RunFilter by_file = filter_of(invocation, {});
   EXPECT_EQ(by_file.file, invocation.file);
   EXPECT_EQ(by_file.simulated, false);

@@ -1,4 +1,4 @@
-// What is told of trials on record.
+// Tests that show recorded trials.
 
 #include <gmock/gmock.h>
 
@@ -40,25 +40,25 @@ class AppShow : public RecordedRunTest {
   int sessions = 0;
 };
 
-TEST_F(AppShow, EachTrialThatIsMeantWithAllThatIsKeptOfIt) {
+TEST_F(AppShow, ShowPrintsEachChosenTrialWithItsLogAndMetrics) {
   record_run("run1", {"a1", "a2", "b1"});
   keep_log("run1", "a2", "loss=1\n", {{.name = "loss", .points = {{.step = 0, .at = {}, .value = 1}}}});
   show(options({"a*"}));
   EXPECT_THAT(told, ElementsAre("a1 succeeded 1", "a2 succeeded loss whole 1"));
-  EXPECT_EQ(sessions, 0);  // nothing is alive
+  EXPECT_EQ(sessions, 0);  // no trial is alive
 }
 
-TEST_F(AppShow, ANameThatNoTrialHasIsAnErrorAfterTheOthers) {
+TEST_F(AppShow, AnUnknownNameIsAnErrorAfterTheOtherTrials) {
   record_run("run1", {"a1", "b1"});
   const auto error = error_of([&] { show(options({"b1", "x*"})); });
   ASSERT_TRUE(error);
   EXPECT_EQ(error->kind(), ErrorKind::not_found);
   EXPECT_THAT(error->what(), HasSubstr("x*"));
   EXPECT_THAT(told, ElementsAre("b1 succeeded 1"));
-  EXPECT_THAT(error_of([&] { show(options({"a2"})); })->what(), HasSubstr("a1"));  // is likely to be meant
+  EXPECT_THAT(error_of([&] { show(options({"a2"})); })->what(), HasSubstr("a1"));  // the suggestion
 }
 
-TEST_F(AppShow, TheExperimentAsItWasEvaluated) {
+TEST_F(AppShow, ShowPrintsTheEvaluatedExperiment) {
   record_run("run1", {"a"});
   show(options({}, ShowWhat::evaluated));
   ASSERT_EQ(told.size(), 1U);
@@ -66,7 +66,7 @@ TEST_F(AppShow, TheExperimentAsItWasEvaluated) {
   EXPECT_THAT(told[0], HasSubstr("\"experiment\": \"lab\""));
 }
 
-TEST_F(AppShow, CommandsThatNameTheEngineIfItIsNotTheUsualOne) {
+TEST_F(AppShow, ReproductionNamesAnEngineThatIsNotTheDefault) {
   record_run("run1", {"a", "b1"});
   show(options({"a"}, ShowWhat::reproduction));
   default_engine = "unix:///other.sock";

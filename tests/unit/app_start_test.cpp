@@ -1,4 +1,4 @@
-// A new run: what is refused, what makes room for it, and how it ends.
+// Tests that start a new run: refusals, containers of earlier runs, and the result of the run.
 
 #include "app/execution.hpp"
 #include "app/outputs.hpp"
@@ -37,20 +37,20 @@ TEST_F(StartTest, ARunIsOnRecordFromItsBeginning) {
   EXPECT_THAT(told.of("phase"), ElementsAre("checking", "preparing images and networks"));
 }
 
-TEST_F(StartTest, WithoutWaitTrialsGoOn) {
+TEST_F(StartTest, WithoutWaitTheProcessEndsWhileTrialsRun) {
   EXPECT_EQ(start(file_text(trial_text("one", "sleep 1000")), new_run("r1")), Result::succeeded);
   EXPECT_THAT(states("r1"), ElementsAre(Pair("one", "running")));
   EXPECT_FALSE(entry("r1").ended_at);
   EXPECT_FALSE(owner_pid(RunId("r1"), caller()));
 }
 
-TEST_F(StartTest, AnIdIsMadeUp) {
+TEST_F(StartTest, WithoutAnIdTheRunGetsARandomOne) {
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("")), Result::succeeded);
   Record all(state());
   EXPECT_EQ(all.runs({}, 9).at(0).id.text().size(), 12U);
 }
 
-TEST_F(StartTest, AFailedTrialIsTheRunsFailure) {
+TEST_F(StartTest, AFailedTrialFailsTheRun) {
   const std::string text =
       file_text(trial_text("bad", "exit 3") +
                 trial_text("after", "true", "depends: [{trial: 'bad', condition: 'succeeded'}]"));
@@ -58,7 +58,7 @@ TEST_F(StartTest, AFailedTrialIsTheRunsFailure) {
   EXPECT_THAT(states("r1"), UnorderedElementsAre(Pair("bad", "failed"), Pair("after", "blocked")));
 }
 
-TEST_F(StartTest, WithoutWaitOnlyWhatCannotBeStartedIsTheRunsFailure) {
+TEST_F(StartTest, WithoutWaitAnUnmonitoredFailureDoesNotFailTheRun) {
   EXPECT_EQ(start(file_text(trial_text("bad", "exit 3")), new_run("r1")), Result::succeeded);
   EXPECT_EQ(start(file_text(trial_text("bad", "/no/such")), new_run("r2")), Result::failed);
   EXPECT_EQ(start(file_text(trial_text("bad", "exit 3", "retries: 1")), new_run("r3")), Result::failed);
@@ -70,7 +70,7 @@ TEST_F(StartTest, AFileWithErrorsStartsNothing) {
   EXPECT_FALSE(Record::exists(state()));
 }
 
-TEST_F(StartTest, WhatTheEngineRefusesIsToldBeforeAnythingStarts) {
+TEST_F(StartTest, AMissingImageIsAnErrorBeforeAnyStart) {
   write(file_text("{name: 'one', image: 'missing/x'}, {name: 'two', image: 'absent/y'},"));
   EXPECT_EQ(start(waiting_run("r1")), Result::failed);
   EXPECT_THAT(told.of("error"), ElementsAre(HasSubstr("absent/y"), HasSubstr("missing/x")));
@@ -78,13 +78,13 @@ TEST_F(StartTest, WhatTheEngineRefusesIsToldBeforeAnythingStarts) {
   EXPECT_THAT(record().runs({}, 9), IsEmpty());
 }
 
-TEST_F(StartTest, ANameOfAnotherContainerIsRefused) {
+TEST_F(StartTest, ATakenContainerNameIsRefused) {
   world.add_stranger("one");
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::failed);
   EXPECT_THAT(told.of("error"), ElementsAre(HasSubstr("the name is taken")));
 }
 
-TEST_F(StartTest, SlotsThatTheEngineDoesNotHaveAreRefused) {
+TEST_F(StartTest, SlotsThatTheEngineLacksAreRefused) {
   EXPECT_EQ(start(file_text(trial_text("one", "true", "cpus: 99")), waiting_run("r1")), Result::invalid);
   NewRun reserving = waiting_run("r1");
   reserving.options.reserve = "gpu=0";
@@ -93,7 +93,7 @@ TEST_F(StartTest, SlotsThatTheEngineDoesNotHaveAreRefused) {
   EXPECT_EQ(trial_of("r1", "one").gpus, "1");
 }
 
-TEST_F(StartTest, AbsentFoldersOfVolumesAreMade) {
+TEST_F(StartTest, MissingFoldersOfVolumesAreCreated) {
   EXPECT_EQ(start(file_text(trial_text("one", "true", "volumes: ['./data/:/data']")), waiting_run("r1")),
             Result::succeeded);
   EXPECT_THAT(told.of("note"), Contains("made the folder " + path("data")));
@@ -108,7 +108,7 @@ TEST_F(StartTest, OutputsAreCollectedBesideTheFile) {
   EXPECT_THAT(told.of("note"), Contains("outputs are in " + path("results/lab/r1")));
 }
 
-// Variables of the environment, as long as this lives.
+// Environment variables that are set while this object exists.
 class Variables {
  public:
   explicit Variables(std::map<std::string, std::string> values) : values_(std::move(values)) {
@@ -147,14 +147,14 @@ TEST_F(StartTest, ABucketThatCannotBeWrittenIsRefused) {
   EXPECT_EQ(error_in([&] { (void)check_results(*loaded, stop.get_token()); }).kind(), ErrorKind::cancelled);
 }
 
-TEST_F(StartTest, AnInterruptionBeforeTheFirstStartIsTold) {
+TEST_F(StartTest, AnInterruptBeforeTheFirstStartIsNoted) {
   stop.request_stop();
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::interrupted);
   EXPECT_THAT(told.of("note"), Contains("interrupted: nothing was started"));
   EXPECT_THAT(containers(), IsEmpty());
 }
 
-TEST_F(StartTest, WhatLivesOfAnEarlierRunIsInTheWay) {
+TEST_F(StartTest, RunningTrialsOfAnEarlierRunPreventAStart) {
   const std::string text = file_text(trial_text("one", "sleep 1000") + trial_text("two", "sleep 1000"));
   EXPECT_EQ(start(text, new_run("r1")), Result::succeeded);
   EXPECT_EQ(start(text, new_run("r2")), Result::failed);
@@ -162,7 +162,7 @@ TEST_F(StartTest, WhatLivesOfAnEarlierRunIsInTheWay) {
   EXPECT_THAT(record().runs({}, 9).size(), 1U);
 }
 
-TEST_F(StartTest, WhatLivesOfAnEarlierRunIsReplacedOnDemand) {
+TEST_F(StartTest, RunningTrialsOfAnEarlierRunAreReplacedOnRequest) {
   const std::string text = file_text(trial_text("one", "sleep 1000") + trial_text("two"));
   EXPECT_EQ(start(text, new_run("r1")), Result::succeeded);
   NewRun second = new_run("r2");
@@ -174,7 +174,7 @@ TEST_F(StartTest, WhatLivesOfAnEarlierRunIsReplacedOnDemand) {
   EXPECT_EQ(states("r2").at("one"), "running");
 }
 
-TEST_F(StartTest, EndedContainersOfEarlierRunsMakeRoom) {
+TEST_F(StartTest, EndedContainersOfEarlierRunsAreRemoved) {
   EXPECT_EQ(start(file_text(trial_text("one", "echo word") + trial_text("other")), waiting_run("r1")),
             Result::succeeded);
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r2")), Result::succeeded);
@@ -184,7 +184,7 @@ TEST_F(StartTest, EndedContainersOfEarlierRunsMakeRoom) {
   EXPECT_THAT(told.of("note"), Contains("removed 1 old container of run r2, whose name is needed again"));
 }
 
-TEST_F(StartTest, WhatMakesRoomIsOnRecordWithItsEndItsOutputsAndItsLog) {
+TEST_F(StartTest, TheEndAndTheLogOfARemovedContainerAreRecorded) {
   EXPECT_EQ(start(file_text(trial_text("one", "sh -c 'sleep 100; echo word; exit 3'")), new_run("r1")),
             Result::succeeded);
   pass_an_hour();
@@ -194,7 +194,7 @@ TEST_F(StartTest, WhatMakesRoomIsOnRecordWithItsEndItsOutputsAndItsLog) {
   EXPECT_TRUE(Telemetry::exists(state(), RunId("r1")));
 }
 
-// Gives no logs, as long as there is a reason.
+// An engine whose log calls fail while `log` has a message.
 class Withholding final : public PassingEngine {
  public:
   using PassingEngine::PassingEngine;
@@ -205,7 +205,7 @@ class Withholding final : public PassingEngine {
   }
 };
 
-TEST_F(StartTest, WhatCannotBeCollectedIsNotRemovedForANewRun) {
+TEST_F(StartTest, AContainerWhoseLogCannotBeReadIsNotRemoved) {
   EXPECT_EQ(start(file_text(trial_text("one", "sh -c 'echo word; sleep 100'")), new_run("r1")),
             Result::succeeded);
   Withholding withholding(kept_engine);
@@ -220,7 +220,7 @@ TEST_F(StartTest, WhatCannotBeCollectedIsNotRemovedForANewRun) {
   EXPECT_TRUE(entry("r2").ended_at);
 }
 
-TEST_F(StartTest, AnInterruptedRunIsNamedToWhoBeginsAnew) {
+TEST_F(StartTest, ANoteNamesAnInterruptedRun) {
   const std::string text =
       file_text(trial_text("one", "sleep 1000") +
                 trial_text("two", "true", "depends: [{trial: 'one', condition: 'succeeded'}]"));
@@ -251,7 +251,7 @@ TEST_F(StartTest, AnInterruptedRunIsNamedToWhoBeginsAnew) {
   EXPECT_THAT(told.of("note"), Contains(AllOf(HasSubstr("run r1 is interrupted"), HasSubstr("--resume r1"))));
 }
 
-TEST_F(StartTest, AnEngineThatFailsLeavesWhatWasStarted) {
+TEST_F(StartTest, StartedTrialsStayIfTheEngineFails) {
   class Failing final : public PassingEngine {
    public:
     using PassingEngine::PassingEngine;
@@ -268,7 +268,7 @@ TEST_F(StartTest, AnEngineThatFailsLeavesWhatWasStarted) {
                                               HasSubstr("--resume r1"), HasSubstr("kill"))));
 }
 
-TEST_F(StartTest, AnOutageIsToldOnceAndTriedAgain) {
+TEST_F(StartTest, AnOutageIsNotedOnceAndRetried) {
   class Flickering final : public PassingEngine {
    public:
     using PassingEngine::PassingEngine;
@@ -290,21 +290,21 @@ TEST_F(StartTest, AnOutageIsToldOnceAndTriedAgain) {
   EXPECT_EQ(std::ranges::count(notes, "engine: is away; trying again"), 1);
 }
 
-TEST_F(StartTest, AnotherUsersRunIsInTheWay) {
+TEST_F(StartTest, ARunningTrialOfAnotherUserPreventsAStart) {
   EXPECT_EQ(start(file_text(trial_text("one", "sleep 1000")), new_run("r1")), Result::succeeded);
   std::filesystem::rename(state(), path("another"));
   EXPECT_EQ(start(new_run("r2")), Result::failed);
   EXPECT_THAT(told.of("error"), ElementsAre(HasSubstr("1 of its trials still run")));
 }
 
-TEST_F(StartTest, AnotherUsersRunIsLookedAtTwice) {
+TEST_F(StartTest, AnotherUsersRunIsListedTwice) {
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
   std::filesystem::rename(state(), path("another"));
   EXPECT_EQ(start(waiting_run("r2")), Result::succeeded);
   EXPECT_THAT(told.of("note"), Contains("removed 1 old container of run r1, whose name is needed again"));
 }
 
-TEST_F(StartTest, MetricsThatWereNotToldAreMissed) {
+TEST_F(StartTest, MissingMetricsAreNoted) {
   const std::string text = file_text(trial_text("one", "echo nothing", "metrics: 'json'") +
                                      trial_text("two", "echo nothing", "metrics: 'json'") +
                                      trial_text("bad", "exit 1", "metrics: 'json'"));
@@ -314,14 +314,14 @@ TEST_F(StartTest, MetricsThatWereNotToldAreMissed) {
                              Not(HasSubstr("bad")))));
 }
 
-TEST_F(StartTest, AParallelOfTheCommandLineIsTheRuns) {
+TEST_F(StartTest, ParallelOfTheCommandLineIsRecorded) {
   NewRun run = waiting_run("r1");
   run.options.parallel = 1;
   EXPECT_EQ(start(file_text(trial_text("one") + trial_text("two"), "parallel: 2,"), run), Result::succeeded);
   EXPECT_EQ(run_options_of(entry("r1").options).parallel, 1U);
 }
 
-// --only, and other names of trials.
+// --only: patterns and conditions that choose trials.
 class Only : public AppTest {
  protected:
   std::map<std::string, std::string> run(const std::vector<std::string>& wanted) {
@@ -338,28 +338,28 @@ class Only : public AppTest {
   }
 };
 
-TEST_F(Only, APatternMeansTrialsAndWhatTheyDependOn) {
+TEST_F(Only, APatternChoosesTrialsWithTheirDependencies) {
   EXPECT_THAT(run({"solver-?"}),
               UnorderedElementsAre(Pair("solver-1", "succeeded"), Pair("solver-2", "succeeded"),
                                    Pair("data", "succeeded")));
 }
 
-TEST_F(Only, AConditionIsOnParams) {
+TEST_F(Only, AConditionChoosesTrialsByParams) {
   EXPECT_THAT(run({"lr<0.2"}),
               UnorderedElementsAre(Pair("solver-1", "succeeded"), Pair("data", "succeeded")));
 }
 
-TEST_F(Only, SeveralAddUp) {
+TEST_F(Only, SeveralArgumentsAddUp) {
   EXPECT_THAT(run({"params.trial=x", "trial=report-r1"}),
               UnorderedElementsAre(Pair("solver-2", "succeeded"), Pair("data", "succeeded"),
                                    Pair("report-r1", "succeeded")));
 }
 
-TEST_F(Only, TheRunsIdHasAWord) {
+TEST_F(Only, UuidStandsForTheRunsId) {
   EXPECT_THAT(run({"report-UUID"}), ElementsAre(Pair("report-r1", "succeeded")));
 }
 
-TEST_F(Only, WhatMeansNothingIsRefused) {
+TEST_F(Only, AnArgumentThatMatchesNoTrialIsRefused) {
   EXPECT_EQ(fault({"solvr-1"}).kind(), ErrorKind::invalid);
   EXPECT_EQ(fault({"solvr-1"}).subject(), "--only solvr-1");
   EXPECT_EQ(fault({"solvr-1"}).message(), "matches no trial: did you mean `solver-1`?");

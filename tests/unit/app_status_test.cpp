@@ -1,4 +1,4 @@
-// The trials of a run, containers, and runs, as `ps` shows them.
+// Tests of `ps`: the trials of a run, containers, and runs.
 
 #include <SQLiteCpp/SQLiteCpp.h>
 
@@ -18,7 +18,7 @@ using testing::IsEmpty;
 using testing::SizeIs;
 using testing::UnorderedElementsAre;
 
-// Can be away, or give no listing in time; counts the calls for usage.
+// An engine that can be unreachable. Counts the calls for usage, which can fail.
 class FaultyEngine final : public PassingEngine {
  public:
   using PassingEngine::PassingEngine;
@@ -33,7 +33,7 @@ class FaultyEngine final : public PassingEngine {
   }
   bool is_away = false;
   bool has_no_usage = false;
-  std::atomic<int> usages = 0;  // usage is asked for in parallel
+  std::atomic<int> usages = 0;  // usage() is called in parallel
 };
 
 class StatusTest : public AppTest {
@@ -96,7 +96,7 @@ class StatusTest : public AppTest {
   std::vector<std::string> lines;
 };
 
-TEST_F(StatusTest, AnEndThatNoProcessWatchedIsPutOnRecord) {
+TEST_F(StatusTest, AnEndWithoutAnOwnerIsRecorded) {
   EXPECT_EQ(
       start(file_text(trial_text("done", "sleep 100") + trial_text("runs", "sleep 100000")), new_run("r1")),
       Result::succeeded);
@@ -110,7 +110,7 @@ TEST_F(StatusTest, AnEndThatNoProcessWatchedIsPutOnRecord) {
   EXPECT_EQ(states("r1").at("done"), "succeeded");
 }
 
-TEST_F(StatusTest, ATrialThatAnEndedRunHasLeftRunningIsReconciled) {
+TEST_F(StatusTest, ARunningTrialOfAnEndedRunIsReconciled) {
   EXPECT_EQ(start(file_text(trial_text("helper", "sleep 100") +
                             trial_text("main", "true", "depends: [{trial: 'helper', condition: 'started'}]")),
                   waiting_run("r1")),
@@ -135,7 +135,7 @@ TEST_F(StatusTest, WithoutTheEngineTheRecordIsShown) {
   EXPECT_THAT(lines, ElementsAre("r1 left running: 1 running"));
 }
 
-TEST_F(StatusTest, AnInterruptedQuestionIsNoAnswer) {
+TEST_F(StatusTest, AnInterruptShowsNothing) {
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
   faulty.is_away = true;
   stop.request_stop();
@@ -143,7 +143,7 @@ TEST_F(StatusTest, AnInterruptedQuestionIsNoAnswer) {
   EXPECT_THAT(lines, IsEmpty());
 }
 
-TEST_F(StatusTest, FactsThatCannotBePutOnRecordAreShown) {
+TEST_F(StatusTest, FactsThatCannotBeRecordedAreShown) {
   EXPECT_EQ(
       start(file_text(trial_text("bad", "sh -c 'sleep 100; exit 3'") + trial_text("runs", "sleep 9999")),
             new_run("r1")),
@@ -213,7 +213,7 @@ TEST_F(StatusTest, EqualFailuresAreOneRow) {
   EXPECT_THAT(rows, SizeIs(4)) << "a pattern asks for each trial";
 }
 
-TEST_F(StatusTest, UsageIsAskedForShownTrialsOnly) {
+TEST_F(StatusTest, UsageIsReadOnlyForShownTrials) {
   EXPECT_EQ(
       start(file_text(trial_text("one", "sleep 1000") + trial_text("two", "sleep 1000")), new_run("r1")),
       Result::succeeded);
@@ -226,7 +226,7 @@ TEST_F(StatusTest, UsageIsAskedForShownTrialsOnly) {
   EXPECT_FALSE(rows.at(0).usage);
 }
 
-TEST_F(StatusTest, UsageIsAskedForUpToALimit) {
+TEST_F(StatusTest, UsageIsReadUpToALimit) {
   std::string trials;
   for (int i = 0; i < 201; ++i) trials += trial_text("t" + std::to_string(i), "sleep 1000");
   EXPECT_EQ(start(file_text(trials), new_run("r1")), Result::succeeded);
@@ -253,7 +253,7 @@ TEST_F(StatusTest, ContainersThatAreNotOnRecordAreShown) {
   EXPECT_EQ(show(), Result::failed);
 }
 
-TEST_F(StatusTest, ARunThatNothingKnowsIsAnError) {
+TEST_F(StatusTest, AnUnknownRunIsAnError) {
   query.selection.run = "r9";
   EXPECT_EQ(show(), Result::failed);
   EXPECT_THAT(told.of("error"),
@@ -281,7 +281,7 @@ TEST_F(StatusTest, TrialsWithoutARunAreRefused) {
   EXPECT_THAT(error_in([&] { (void)show_runs(); }).what(), HasSubstr("of which run?"));
 }
 
-TEST_F(StatusTest, OnlySimulatedRunsAreAHint) {
+TEST_F(StatusTest, ANoteSaysThatOnlySimulatedRunsExist) {
   engine = simulated.get();
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
   engine = &faulty;
@@ -330,7 +330,7 @@ TEST_F(StatusTest, ALimitLeavesOutOlderRuns) {
   EXPECT_THAT(told.of("note"), IsEmpty());
 }
 
-TEST_F(StatusTest, ARunThatAProcessDrivesIsShownAsItsRecordHasIt) {
+TEST_F(StatusTest, ARunWithAnOwnerIsShownFromTheRecord) {
   EXPECT_EQ(start(file_text(trial_text("one", "sleep 100")), new_run("r1")), Result::succeeded);
   pass_an_hour();
   const combu::Run run{.id = RunId("r1"), .experiment = {.name = "lab"}};

@@ -1,4 +1,4 @@
-// Why a trial is in its state, in text.
+// Tests of the text that explains why a trial is in its state.
 
 #include <optional>
 
@@ -20,7 +20,7 @@ using testing::IsEmpty;
 using testing::MatchesRegex;
 using testing::StartsWith;
 
-// ---- The text of one trial: a run on record, and what is known of it, made by hand
+// ---- The text of one trial, with a run that the test describes directly
 
 class ExplanationTextTest : public StateFolderTest {
  protected:
@@ -39,7 +39,7 @@ class ExplanationTextTest : public StateFolderTest {
   void begin(const std::string& trials) { begin(test::experiment(trials)); }
   [[nodiscard]] Experiment& experiment() { return loaded.run.experiment; }
 
-  // A trial that is over, by its state and reason.
+  // Returns a trial that is over, with this state and reason.
   static RestoredTrial ended(TrialState state, const std::string& reason, Cause cause = Cause::none) {
     return {.state = state, .cause = cause, .reason = reason};
   }
@@ -78,7 +78,7 @@ class ExplanationTextTest : public StateFolderTest {
   std::map<std::string, std::string> last_lines;  // by "TRIAL ATTEMPT"
 };
 
-TEST_F(ExplanationTextTest, NamesWhatATrialDependsOnAndHowItStands) {
+TEST_F(ExplanationTextTest, UnmetDependenciesAreNamedWithTheirStates) {
   begin("a b c d e<-a:healthy,b:succeeded,c:finished,d f<-a,b");
   restored[0].state = TrialState::running;
   restored[0].was_started = true;
@@ -90,7 +90,7 @@ TEST_F(ExplanationTextTest, NamesWhatATrialDependsOnAndHowItStands) {
   EXPECT_EQ(others_asked, 0);
 }
 
-TEST_F(ExplanationTextTest, NamesTheCanary) {
+TEST_F(ExplanationTextTest, TheCanaryIsNamed) {
   Experiment experiment = test::experiment("a b");
   experiment.canary = true;
   begin(std::move(experiment));
@@ -98,13 +98,13 @@ TEST_F(ExplanationTextTest, NamesTheCanary) {
   EXPECT_EQ(text(1), "waits for `a`, the canary of its shape, to succeed");
 }
 
-TEST_F(ExplanationTextTest, SaysThatTheRunIsPaused) {
+TEST_F(ExplanationTextTest, APausedRunIsTheReason) {
   begin("a");
   settings = Settings{.paused = true};
   EXPECT_EQ(text(0), "waits, since the run is paused: `combu unpause r1` starts it");
 }
 
-TEST_F(ExplanationTextTest, CountsThePlacesWithoutServices) {
+TEST_F(ExplanationTextTest, ServicesDoNotCountAgainstParallel) {
   Experiment experiment = test::experiment("!serv a b c");
   experiment.parallel_max = 2;
   begin(std::move(experiment));
@@ -115,7 +115,7 @@ TEST_F(ExplanationTextTest, CountsThePlacesWithoutServices) {
   EXPECT_EQ(text(3), "waits for a place: 1 attempt is alive, as many as may (parallel)");
 }
 
-TEST_F(ExplanationTextTest, NamesTheHoldersOfSlotsAndThoseOfGpusFirst) {
+TEST_F(ExplanationTextTest, HoldersOfSlotsAreNamedWithGpuHoldersFirst) {
   Experiment experiment = test::experiment("cpu=2 both=1 none all=6 gpu");
   experiment.trials[1].gpus = GpuWish{.count = 1};
   experiment.trials[3].gpus = GpuWish{.count = 1};
@@ -129,7 +129,7 @@ TEST_F(ExplanationTextTest, NamesTheHoldersOfSlotsAndThoseOfGpusFirst) {
   EXPECT_EQ(others_asked, 2);
 }
 
-TEST_F(ExplanationTextTest, NamesTheHoldersOfOtherRuns) {
+TEST_F(ExplanationTextTest, HoldersOfOtherRunsAreNamed) {
   begin("a=2");
   snapshot = with_capacity(cpus("2"));
   snapshot->held_by_others = cpus("1");
@@ -139,7 +139,7 @@ TEST_F(ExplanationTextTest, NamesTheHoldersOfOtherRuns) {
   EXPECT_EQ(text(0), "waits for 2 CPUs; held by `x` of other (1 CPU)");
 }
 
-// Without a process at work nobody knows what is free.
+// Without an owner, the free slots are unknown.
 TEST_F(ExplanationTextTest, WithoutACapacityATrialWithSlotsWaitsForThem) {
   begin("a=2 b");
   EXPECT_EQ(text(0), "waits for 2 CPUs");
@@ -155,7 +155,7 @@ TEST_F(ExplanationTextTest, ATrialWaitsForItsTurn) {
   EXPECT_EQ(text(1), "waits for its turn among the starts in flight");
 }
 
-TEST_F(ExplanationTextTest, NamesTheTrialThatOthersLetGoFirst) {
+TEST_F(ExplanationTextTest, ATrialWaitsForALargerOne) {
   begin("long=1 large=8^1 small=1");
   restored[0].state = TrialState::running;
   snapshot = with_capacity(cpus("8"));
@@ -163,14 +163,14 @@ TEST_F(ExplanationTextTest, NamesTheTrialThatOthersLetGoFirst) {
   EXPECT_EQ(text(2), "waits, so that `large` gets 8 CPUs");
 }
 
-TEST_F(ExplanationTextTest, AServiceLeavesRoomForOthers) {
+TEST_F(ExplanationTextTest, AServiceWaitsSoThatOthersHaveSlots) {
   begin("!one=1 !two=1 a=1<-one:started,two:started !three=2 b=1<-three:started");
   for (const TrialIndex trial : {0, 1}) restored[trial].state = TrialState::starting;
   snapshot = with_capacity(cpus("3"));
   EXPECT_EQ(text(3), "waits, so that those that services serve have room beside them");
 }
 
-TEST_F(ExplanationTextTest, AFurtherAttemptMayWantMoreMemory) {
+TEST_F(ExplanationTextTest, ARetryMayWaitForMoreMemory) {
   begin("a b");
   experiment().trials[0].slots.memory = parse_bytes("1g");
   restored[0] = {.state = TrialState::ready,
@@ -181,7 +181,7 @@ TEST_F(ExplanationTextTest, AFurtherAttemptMayWantMoreMemory) {
   EXPECT_EQ(text(0), "waits for 2 GiB of memory; attempt 2, after out of memory");
 }
 
-TEST_F(ExplanationTextTest, SaysHowFarAnAttemptIs) {
+TEST_F(ExplanationTextTest, TheStateOfAnAttemptIsShown) {
   begin("a");
   RestoredTrial& it = restored[0];
   it.state = TrialState::starting;
@@ -206,7 +206,7 @@ TEST_F(ExplanationTextTest, SaysHowFarAnAttemptIs) {
   EXPECT_EQ(text(0), "is tried again: exit code 1; attempt 2 in 10.0 s");
 }
 
-TEST_F(ExplanationTextTest, SaysWhyATrialFailedWithTheLastLineOfItsLog) {
+TEST_F(ExplanationTextTest, AFailureIsShownWithTheLastLineOfTheLog) {
   begin("a");
   restored[0] = ended(TrialState::failed, "exit code 1", Cause::error);
   restored[0].exit_code = 1;
@@ -220,7 +220,7 @@ TEST_F(ExplanationTextTest, SaysWhyATrialFailedWithTheLastLineOfItsLog) {
   EXPECT_EQ(text(0), "failed: exit code 127: command not found: pyhton");
 }
 
-TEST_F(ExplanationTextTest, SaysWhoStoppedATrial) {
+TEST_F(ExplanationTextTest, TheStopperOfATrialIsNamed) {
   begin("a");
   restored[0] = ended(TrialState::stopped, "by alice with `combu stop`", Cause::stopped);
   restored[0].details.stopper = Stopper::person;
@@ -230,7 +230,7 @@ TEST_F(ExplanationTextTest, SaysWhoStoppedATrial) {
   EXPECT_EQ(text(0), "was stopped: the run's deadline of 1.0 s has passed");
 }
 
-TEST_F(ExplanationTextTest, SaysWhyAServiceWasStopped) {
+TEST_F(ExplanationTextTest, TheReasonOfAServicesStopIsShown) {
   begin("!serv");
   restored[0] = ended(TrialState::stopped, "");
   EXPECT_EQ(text(0), "was stopped, since its work was done");
@@ -253,7 +253,7 @@ TEST_F(ExplanationTextTest, SaysWhyAServiceWasStopped) {
   EXPECT_EQ(text(0), "was stopped after the run's deadline of 10.0 s had passed");
 }
 
-TEST_F(ExplanationTextTest, SaysWhyATrialWasSkippedOrBlocked) {
+TEST_F(ExplanationTextTest, TheReasonOfASkippedOrBlockedTrialIsShown) {
   begin("a b<-a:succeeded c<-b:succeeded");
   restored[0] = ended(TrialState::failed, "exit code 3", Cause::error);
   restored[1] = ended(TrialState::blocked, "depends on `a`, which did not succeed");
@@ -267,7 +267,7 @@ TEST_F(ExplanationTextTest, SaysWhyATrialWasSkippedOrBlocked) {
   EXPECT_EQ(text(2), "was skipped: equal to `c` of run r0");
 }
 
-TEST_F(ExplanationTextTest, SaysThatATrialHasToldNoMetric) {
+TEST_F(ExplanationTextTest, MissingMetricsAreShown) {
   begin("a b");
   experiment().trials[0].metrics = Metrics{.pattern = R"(loss=(?P<loss>\d+))"};
   restored[0].state = TrialState::succeeded;
@@ -285,7 +285,7 @@ TEST_F(ExplanationTextTest, SaysThatATrialHasToldNoMetric) {
   EXPECT_EQ(text(1), "has succeeded");
 }
 
-TEST_F(ExplanationTextTest, ATrialThatIsToBeDoneAgainIsNotCompared) {
+TEST_F(ExplanationTextTest, ATrialThatMustRunIsNotCompared) {
   begin("a");
   experiment().trials[0].cache.on = true;
   restored[0].state = TrialState::succeeded;
@@ -304,7 +304,7 @@ class WhyTest : public AppTest {
   std::string why(const std::string& trial, const std::string& run = "r1") {
     return why_trial(invocation, {.run = run, .trial = trial}, opener());
   }
-  // The answer, as soon as it has this in it: what a process at work tells is on record a moment later.
+  // Asks until the answer contains `part`: an owner records facts a moment after it shows them.
   std::string why_with(const std::string& trial, const std::string& part) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     std::string text = why(trial);
@@ -316,7 +316,7 @@ class WhyTest : public AppTest {
   }
 };
 
-TEST_F(WhyTest, PutsOnRecordWhatEndedUnwatched) {
+TEST_F(WhyTest, WhyOfATrialReconcilesTheRun) {
   EXPECT_EQ(start(file_text(trial_text("good", "sleep 100") +
                             trial_text("bad", "sh -c 'echo first; echo boom; sleep 100; exit 3'")),
                   new_run("r1")),
@@ -328,7 +328,7 @@ TEST_F(WhyTest, PutsOnRecordWhatEndedUnwatched) {
   EXPECT_EQ(why("bad"), "bad failed: exit code 3: boom\n") << "the engine has the log";
 }
 
-TEST_F(WhyTest, AnEngineThatHasNoLogIsNoError) {
+TEST_F(WhyTest, AMissingLogIsNoError) {
   EXPECT_EQ(start(file_text(trial_text("bad", "sh -c 'echo boom; sleep 100; exit 3'")), new_run("r1")),
             Result::succeeded);
   pass_an_hour();
@@ -337,7 +337,7 @@ TEST_F(WhyTest, AnEngineThatHasNoLogIsNoError) {
   EXPECT_EQ(why("bad"), "bad failed: exit code 3\n");
 }
 
-TEST_F(WhyTest, AKeptLogNeedsNoEngine) {
+TEST_F(WhyTest, AStoredLogNeedsNoEngine) {
   EXPECT_EQ(start(file_text(trial_text("bad", "sh -c 'echo boom; exit 3'")), waiting_run("r1")),
             Result::failed);
   engine = nullptr;
@@ -354,7 +354,7 @@ TEST_F(WhyTest, AnUnknownTrialOrRunIsAnError) {
   EXPECT_EQ(error_in([&] { (void)why_of_run("r2"); }).kind(), ErrorKind::not_found);
 }
 
-TEST_F(WhyTest, OfARunSaysItsFailuresInGroups) {
+TEST_F(WhyTest, WhyOfARunGroupsFailures) {
   const std::string fails = "sh -c 'echo boom; exit 1'";
   EXPECT_EQ(start(file_text(trial_text("a-1", fails) + trial_text("a-2", fails) + trial_text("good") +
                             trial_text("after", "true", "depends: [{trial: 'a-1', condition: 'succeeded'}]")),
@@ -367,7 +367,7 @@ TEST_F(WhyTest, OfARunSaysItsFailuresInGroups) {
             "blocked: after: depends on `a-1`, which did not succeed\n");
 }
 
-TEST_F(WhyTest, OfARunPutsOnRecordWhatEndedUnwatched) {
+TEST_F(WhyTest, WhyOfARunReconcilesTheRun) {
   EXPECT_EQ(start(file_text(trial_text("bad", "sh -c 'sleep 100; exit 3'")), new_run("r1")),
             Result::succeeded);
   EXPECT_EQ(why_of_run(), "run r1: 1 running\n");
@@ -375,7 +375,7 @@ TEST_F(WhyTest, OfARunPutsOnRecordWhatEndedUnwatched) {
   EXPECT_EQ(why_of_run(), "run r1: 1 failed\nfailed: bad: exit code 3\n");
 }
 
-TEST_F(WhyTest, AsksTheProcessAtWorkAndThenSaysThatThereIsNone) {
+TEST_F(WhyTest, WhyAsksTheOwnerAndReportsAMissingOwner) {
   Process process(*this, file_text(trial_text("one", "sleep 1000") + trial_text("two"), "parallel: 1,"),
                   waiting_run("r1"));
   ASSERT_TRUE(process.told.wait_for("one running"));
@@ -397,7 +397,7 @@ TEST_F(WhyTest, AsksTheProcessAtWorkAndThenSaysThatThereIsNone) {
   EXPECT_THAT(why("one"), HasSubstr("; nobody is at work on the run: "));
 }
 
-TEST_F(WhyTest, NamesTheHoldersOfOtherRunsOnTheEngine) {
+TEST_F(WhyTest, HoldersOnTheEngineAreNamed) {
   write_file("other.jsonnet",
              "{experiment: 'other', trials: [" + trial_text("holds", "sleep 1000", "gpus: 2") + "]}");
   const Invocation first = std::exchange(invocation, invocation_of("other.jsonnet"));
@@ -423,7 +423,7 @@ TEST_F(WhyTest, NamesTheHoldersOfOtherRunsOnTheEngine) {
 
 constexpr const char* k_cached = "outputs: ['/out'], cache: true, params: {seed: 1}";
 
-TEST_F(WhyTest, SaysInWhatATrialDiffersFromTheMostAlike) {
+TEST_F(WhyTest, TheDifferenceFromTheMostSimilarTrialIsShown) {
   const std::string text = file_text(trial_text("one", "sh -c 'echo 1 > /out'", k_cached));
   EXPECT_EQ(start(text, waiting_run("r1")), Result::succeeded);
   EXPECT_EQ(why("one"), "one has succeeded; nothing like it had been done before\n");
@@ -435,7 +435,7 @@ TEST_F(WhyTest, SaysInWhatATrialDiffersFromTheMostAlike) {
   EXPECT_THAT(why("one", "r2"), HasSubstr("params.seed is 2, and was 1"));
 }
 
-TEST_F(WhyTest, SaysWhyAnEqualTrialWasRunAllTheSame) {
+TEST_F(WhyTest, TheReasonWhyAnEqualTrialRanIsShown) {
   const std::string text = file_text(trial_text("one", "sh -c 'echo 1 > /out'", k_cached));
   EXPECT_EQ(start(text, waiting_run("r1")), Result::succeeded);
   NewRun second = waiting_run("r2");
@@ -451,7 +451,7 @@ TEST_F(WhyTest, SaysWhyAnEqualTrialWasRunAllTheSame) {
   EXPECT_THAT(why("one", "r4"), HasSubstr("which has no outputs to be taken over\n"));
 }
 
-TEST_F(WhyTest, OfASimulatedRunAsksNoEngine) {
+TEST_F(WhyTest, WhyOfASimulatedRunAsksNoEngine) {
   EXPECT_EQ(start(file_text(trial_text("one", "sleep 100")), new_run("r1")), Result::succeeded);
   RunEntry entry = this->entry("r1");
   entry.id = RunId("r2");

@@ -1,4 +1,4 @@
-// The channel between two processes, here between two threads.
+// Tests of the channel between two processes. Here, the two processes are two threads.
 
 #include "combu/control.hpp"
 
@@ -27,7 +27,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsSupersetOf;
 
-// What it is shown, as text; another thread may wait for it.
+// Records everything that it is shown, as text. Another thread may wait for a line.
 class Shown : public Progress {
  public:
   void phase(std::string_view text) override { add("phase " + std::string(text)); }
@@ -100,7 +100,7 @@ class Shown : public Progress {
   std::vector<Fact> facts_;
 };
 
-// A client in a thread of its own.
+// A client that follows the run in a thread of its own.
 class Follower {
  public:
   explicit Follower(const std::string& path)
@@ -120,7 +120,7 @@ class Follower {
   std::future<std::optional<int>> code_;
 };
 
-// A client that says what it likes.
+// A client that may send any bytes.
 class Stranger {
  public:
   explicit Stranger(const std::string& path) : file_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -131,11 +131,11 @@ class Stranger {
   ~Stranger() { close(file_); }
   Stranger(const Stranger&) = delete;
   Stranger& operator=(const Stranger&) = delete;
-  // Whether all of it was taken.
+  // Returns true if the whole text was sent.
   [[nodiscard]] bool say(const std::string& text) const {
     return send(file_, text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
   }
-  // Up to the next line's end, or the end of all.
+  // Returns the next line, or the rest at the end of the stream.
   [[nodiscard]] std::string hear() const {
     std::string line;
     for (char letter = 0; recv(file_, &letter, 1, 0) == 1 && letter != '\n';) line += letter;
@@ -217,8 +217,9 @@ TEST_F(ControlTest, AFollowerIsShownWhatTheProcessShows) {
   EXPECT_EQ(shown_->lines().size(), 11U);
 }
 
-// Else what a follower counts as equal failures would differ by the numbers of attempts.
-TEST_F(ControlTest, TheReasonOfAFactComesOverInItsParts) {
+// Otherwise, a follower could not recognize equal failures: their reasons would differ by the number of the
+// attempt.
+TEST_F(ControlTest, AFollowerGetsTheReasonOfAFactInItsParts) {
   open();
   progress_->phase("checking");
   Follower follower(path_);
@@ -246,7 +247,7 @@ TEST_F(ControlTest, TheReasonOfAFactComesOverInItsParts) {
   EXPECT_EQ(facts[1].details, EndDetails{});
 }
 
-TEST_F(ControlTest, ASnapshotComesOverWhole) {
+TEST_F(ControlTest, AFollowerGetsAllFieldsOfASnapshot) {
   open();
   progress_->begin(run_);
   Snapshot snapshot;
@@ -281,7 +282,7 @@ TEST_F(ControlTest, ASnapshotComesOverWhole) {
   EXPECT_EQ(seen.capacity, snapshot.capacity);
 }
 
-TEST_F(ControlTest, WhoComesLaterIsToldWhereTheRunStands) {
+TEST_F(ControlTest, ALateFollowerGetsTheStateOfTheRun) {
   open();
   progress_->phase("checking");
   progress_->begin(run_);
@@ -294,7 +295,7 @@ TEST_F(ControlTest, WhoComesLaterIsToldWhereTheRunStands) {
   EXPECT_THAT(follower.shown.lines(), ElementsAre("begin run1 3", "b failed error 3", "snapshot 2"));
 }
 
-TEST_F(ControlTest, TwoFollowersAreToldTheSame) {
+TEST_F(ControlTest, TwoFollowersGetTheSameLines) {
   open();
   progress_->begin(run_);
   tell_started(0);
@@ -310,7 +311,7 @@ TEST_F(ControlTest, TwoFollowersAreToldTheSame) {
   EXPECT_EQ(one.shown.lines(), two.shown.lines());
 }
 
-TEST_F(ControlTest, OneThatLeavesIsNotMissed) {
+TEST_F(ControlTest, TheServerContinuesWhenAFollowerLeaves) {
   open();
   progress_->begin(run_);
   Follower one(path_);
@@ -321,7 +322,7 @@ TEST_F(ControlTest, OneThatLeavesIsNotMissed) {
   EXPECT_EQ(ControlClient(path_).adjust({}, {}).parallel_max, 3U);
 }
 
-TEST_F(ControlTest, AProcessThatGoesWithoutAWord) {
+TEST_F(ControlTest, AFollowerGetsNoExitCodeIfTheServerEnds) {
   open();
   progress_->begin(run_);
   Follower follower(path_);
@@ -337,7 +338,7 @@ TEST_F(ControlTest, AProcessThatGoesWithoutAWord) {
   }
 }
 
-TEST_F(ControlTest, ChangesAreAnsweredWithWhatHolds) {
+TEST_F(ControlTest, AnAdjustmentReturnsTheNewSettings) {
   open();
   ControlClient client(path_);
   EXPECT_TRUE(client.adjust({.paused = true}, {}).paused);
@@ -347,7 +348,7 @@ TEST_F(ControlTest, ChangesAreAnsweredWithWhatHolds) {
   EXPECT_TRUE(settings.paused);
 }
 
-TEST_F(ControlTest, ANumberThatCannotBeIsNotAskedFor) {
+TEST_F(ControlTest, ANumberOutOfRangeIsRefused) {
   open();
   try {
     (void)ControlClient(path_).adjust({.starts_in_flight_max = 0}, {});
@@ -358,7 +359,7 @@ TEST_F(ControlTest, ANumberThatCannotBeIsNotAskedFor) {
   }
 }
 
-TEST_F(ControlTest, WhoTakesTheRunOverHasItUntilItsClientIsGone) {
+TEST_F(ControlTest, AClientKeepsTheRunUntilItIsDestroyed) {
   open();
   std::binary_semaphore asked{0};
   steering_.connect([&](const Steering::Order& order) {
@@ -381,7 +382,7 @@ TEST_F(ControlTest, WhoTakesTheRunOverHasItUntilItsClientIsGone) {
   EXPECT_TRUE(is_back);
 }
 
-TEST_F(ControlTest, ARunIsTakenBackFromWhoKeepsIt) {
+TEST_F(ControlTest, ARunIsTakenBackFromASlowClient) {
   open();
   std::binary_semaphore asked{0};
   steering_.connect([&](const Steering::Order& order) {
@@ -400,12 +401,12 @@ TEST_F(ControlTest, ARunIsTakenBackFromWhoKeepsIt) {
   EXPECT_THAT(error_of([&] { client.expect_the_run(); }), HasSubstr("has waited too long"));
 }
 
-TEST_F(ControlTest, ARunThatIsNotUnderWayCannotBeTakenOver) {
+TEST_F(ControlTest, ARunThatIsNotDrivenCannotBeTakenOver) {
   open();
   EXPECT_THAT(error_of([&] { ControlClient(path_).take_over({}); }), HasSubstr("not under way"));
 }
 
-TEST_F(ControlTest, AChangeOfARunThatIsDrivenNoMoreIsRefused) {
+TEST_F(ControlTest, AnAdjustmentIsRefusedAfterTheEndOfTheRun) {
   open();
   steering_.disconnect(std::nullopt);
   try {
@@ -417,7 +418,7 @@ TEST_F(ControlTest, AChangeOfARunThatIsDrivenNoMoreIsRefused) {
   }
 }
 
-TEST_F(ControlTest, GarbageIsAnsweredInWordsAndChangesNothing) {
+TEST_F(ControlTest, AnInvalidRequestGetsAnErrorAndChangesNothing) {
   open();
   const Stranger stranger(path_);
   for (const std::string line :
@@ -435,7 +436,7 @@ TEST_F(ControlTest, GarbageIsAnsweredInWordsAndChangesNothing) {
   EXPECT_THAT(stranger.hear(), HasSubstr(R"("parallel":3)"));
 }
 
-TEST_F(ControlTest, ALineWithoutAnEndIsCutOff) {
+TEST_F(ControlTest, AClientThatSendsAnEndlessLineIsDisconnected) {
   open();
   const Stranger stranger(path_);
   const std::string piece(std::size_t{64} << 10U, 'x');
@@ -444,14 +445,14 @@ TEST_F(ControlTest, ALineWithoutAnEndIsCutOff) {
   EXPECT_EQ(ControlClient(path_).adjust({}, {}).parallel_max, 3U);
 }
 
-TEST_F(ControlTest, OneThatNeverReadsHoldsUpNobody) {
+TEST_F(ControlTest, AClientThatNeverReadsDoesNotBlockOthers) {
   open();
   progress_->begin(run_);
   const Stranger deaf(path_);
   ASSERT_TRUE(deaf.say("{\"ask\":\"follow\"}\n"));
   Follower other(path_);
   other.shown.wait_for("begin run1 3");
-  // More than a socket and the server take for one.
+  // More than the buffers of the socket and of the server for one client.
   const std::string words(std::size_t{1} << 20U, 'x');
   for (int i = 0; i < 24; ++i) {
     progress_->note(words);
@@ -460,20 +461,22 @@ TEST_F(ControlTest, OneThatNeverReadsHoldsUpNobody) {
   }
   server_->done(0);
   EXPECT_EQ(other.code(), 0);
-  // What had been on its way comes; the last line does not.
+  // Lines that were already sent arrive, but the last line does not.
   std::string last;
   for (std::string line = deaf.hear(); !line.empty(); line = deaf.hear()) last = line;
   EXPECT_EQ(last.find("\"done\""), std::string::npos);
 }
 
-// Returns the error of following a process that answers with `bytes`, sent again and again if `endless`.
+// Follows a process that answers with `bytes`, and returns the error. If `endless`, the process repeats
+// `bytes`.
 std::string error_of_following(const std::string& path, const std::string& bytes, bool endless = false) {
   const Descriptor listening = control::listen_at(path);
   std::thread process([&] {
     pollfd wanted{listening.number(), POLLIN, 0};
     (void)poll(&wanted, 1, -1);
     const Descriptor client(accept4(listening.number(), nullptr, nullptr, SOCK_CLOEXEC));
-    // A client whose request meets a closed connection reports that the process has ended.
+    // The client must find the connection open when it sends its request. Otherwise, it reports that the
+    // process has ended.
     std::array<char, 256> request{};
     (void)recv(client.number(), request.data(), request.size(), 0);
     while (send(client.number(), bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0 && endless) {
@@ -489,7 +492,7 @@ std::string error_of_following(const std::string& path, const std::string& bytes
   return error;
 }
 
-TEST_F(ControlTest, AProcessThatSendsWhatCannotBeIsRefused) {
+TEST_F(ControlTest, AnInvalidLineOfTheServerIsAnError) {
   const auto begin = [](const std::string& trials) {
     return R"({"event":"begin","run":"r","experiment":"e","file":"/f","trials":)" + trials + "}\n";
   };
@@ -508,7 +511,7 @@ TEST_F(ControlTest, AProcessThatSendsWhatCannotBeIsRefused) {
               HasSubstr("the process at work on the run sends a line of more than 16 MiB"));
 }
 
-TEST_F(ControlTest, ASocketThatADeadProcessHasLeftIsReplaced) {
+TEST_F(ControlTest, ASocketOfADeadProcessIsReplaced) {
   std::filesystem::create_directories(folder_.path());
   {
     sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
@@ -531,13 +534,13 @@ TEST_F(ControlTest, OnlyThisUserMayConnect) {
   EXPECT_EQ(it.st_mode & 0777U, 0600U);
 }
 
-TEST_F(ControlTest, AFoldersNameMayBeLong) {
+TEST_F(ControlTest, TheFolderOfASocketMayHaveALongName) {
   path_ = folder_.path() + "/" + std::string(200, 'x') + "/channel";
   open();
   EXPECT_EQ(ControlClient(path_).adjust({}, {}).parallel_max, 3U);
 }
 
-TEST_F(ControlTest, AFolderThatCannotBeMadeIsRefused) {
+TEST_F(ControlTest, AFolderThatCannotBeCreatedIsAnError) {
   path_ = "/proc/nothing/channel";
   try {
     open();
@@ -547,7 +550,7 @@ TEST_F(ControlTest, AFolderThatCannotBeMadeIsRefused) {
   }
 }
 
-TEST_F(ControlTest, AnotherProgressTakesOver) {
+TEST_F(ControlTest, ASharedProgressCanShowOnAnotherOne) {
   progress_->note("here");
   auto later = std::make_unique<Shown>();
   Shown& there = *later;
