@@ -22,7 +22,7 @@ namespace combu {
 // thread. Only hand_over() waits for a client; a client that reads too slowly is disconnected.
 class ControlServer {
  public:
-  // Returns false if the run cannot be changed any more.
+  // Returns false if the run has ended or is about to end.
   using Adjusting = std::function<bool(const Adjust&, Steering::Answer)>;
   // Asks drive() to return once no start is in flight. Returns false if the run is not being driven.
   using Departure = std::function<bool()>;
@@ -75,8 +75,8 @@ class SharedProgress final : public Progress {
   void end() override;
 
  private:
-  // Sends the line of a fact. A run with many trials has many facts, so the line is made only if somebody
-  // follows, or for a failure, which the server keeps for later clients.
+  // Sends the line of a fact if a client follows the run. Always sends the line of a failure, which the
+  // server keeps for later clients. Otherwise makes no line, since a run with many trials has many facts.
   void tell(const Fact& fact, const std::function<void()>& line);
   [[nodiscard]] Progress& shown() const { return *shown_.load(); }
 

@@ -82,7 +82,7 @@ class Apply {
 
   // Records the new version of the file; the record changes completely or not at all. Running trials that
   // must stop are only recorded as such: the process that continues the run stops them. Call it while no
-  // other process drives the run. `may` throws Error if another process does.
+  // other process drives the run. `may` throws Error if another process drives the run.
   void apply_file(const Changes& changes, const std::function<void()>& may) {
     const std::vector<RestoredTrial> restored = record_.restored_trials(entry_.id);
     const auto if_joined = changes.joined > 0 ? FileVersion::Opens::if_ended : FileVersion::Opens::no;

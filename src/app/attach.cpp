@@ -16,8 +16,7 @@ namespace {
 constexpr Seconds k_attach_patience{5};  // time to wait for an owner that does not listen yet
 constexpr Seconds k_attach_poll{0.05};
 
-// Follows the run. Returns the owner's exit code; nullopt if the run has no owner any more, or if `stop` is
-// set.
+// Follows the run. Returns the owner's exit code; nullopt if the run has no owner, or if `stop` is set.
 std::optional<int> follow(const RunEntry& entry, const Caller& caller, Progress& progress, Run& run,
                           const std::stop_token& stop) {
   Instant heard = real_clock().now();

@@ -23,9 +23,10 @@ struct ComparedRuns {
   CompareForm form;
 };
 
-// Prints notes about names in the condition for which no trial has a value. Throws Error: the errors of
-// read_run_results(); invalid if a list of names is malformed, or if no trial has a param; not_found if there
-// is no metric to compare.
+// Prints notes about names in the condition for which no trial has a value. Throws Error:
+// - the errors of read_run_results()
+// - invalid, if a list of names is malformed, or if no trial has a param
+// - not_found, if there is no metric to compare
 [[nodiscard]] ComparedRuns read_compared(const Invocation& invocation, const CompareOptions& options,
                                          const OpenSession& open_session, Progress& progress);
 

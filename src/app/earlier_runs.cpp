@@ -97,7 +97,8 @@ std::vector<Error> remove_containers(Session& session, const Experiment& experim
   return errors;
 }
 
-// Without the interrupt, the owner of a replaced run would see its trials end, and try them again.
+// Interrupts the owners of the replaced runs. Otherwise, an owner would see its trials end and try them
+// again.
 void interrupt_replaced(Session& session, const Loaded& loaded, const std::set<RunId>& replaced) {
   for (const RunId& run : replaced)
     interrupt_processes(session, {.run = run}, "combu run --replace", loaded.caller);

@@ -83,8 +83,8 @@ void note_presence(Record& record, const RunId& run, Presence presence) {
   }
 }
 
-// Records where the run's paths on this machine lead, so that a resumed run uses the same places. If a
-// recorded path now leads to another place, prints a note and keeps the recorded place.
+// Records what the run's paths on this machine resolve to, so that a resumed run uses the same files. If a
+// recorded path resolves to something else, prints a note and keeps the recorded target.
 void keep_host_paths(Session& session, Record& record, Run& run) {
   HostPaths now = resolved_host_paths(run.experiment);
   for (const auto& [path, known] : run.host_paths) {

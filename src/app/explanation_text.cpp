@@ -119,7 +119,7 @@ class ExplanationText {
     return reason_text(restored.reason, details, restored.attempt);
   }
 
-  // Returns the reason in words that follow the state, and the last line of the log.
+  // Returns the reason, in words that fit after the state, and the last line of the log.
   [[nodiscard]] std::string failure_text(TrialIndex trial) const {
     const RestoredTrial& it = restored_[trial];
     return with_last_line(reason_text_beside_state(it), it.exit_code,
@@ -164,8 +164,8 @@ class ExplanationText {
                : fmt::format("; it is equal to {}, and was run all the same (--no-cache)", of);
   }
 
-  // A service is stopped for one of two reasons, and the record does not contain which. The time of its end
-  // decides.
+  // Returns why a service was stopped: its work was done, or the deadline had passed. The record does not
+  // contain the reason, so the time of the end decides.
   [[nodiscard]] std::string stopped_text(TrialIndex trial) const {
     constexpr std::string_view k_done = "was stopped, since its work was done";
     if (experiment_.deadline == Seconds(0)) return std::string(k_done);
@@ -178,7 +178,7 @@ class ExplanationText {
                        to_string(experiment_.deadline));
   }
 
-  // Returns the trial that blocked this one, directly or indirectly, and why that trial failed.
+  // Returns which trial blocked `trial`, directly or indirectly, and why that trial failed.
   [[nodiscard]] std::string root_text(TrialIndex trial) const {
     const std::optional<TrialIndex> root = restored_[trial].root;
     if (!root || restored_[*root].reason.empty()) return "";

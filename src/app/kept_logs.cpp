@@ -121,8 +121,8 @@ Uncollected keep_logs(Session& session, Record& record, const std::string& folde
   };
   take_all();
   if (containers == Containers::about_to_go) return failed;
-  // The last lines of a running attempt may be out of order in the first reading. The second reading corrects
-  // them.
+  // In the first reading, the last lines of a running attempt may be out of order. The second reading
+  // corrects the order.
   std::erase_if(missing, [](const Observation* seen) { return seen->phase == Phase::ended; });
   if (missing.empty()) return failed;
   real_clock().wait(2 * k_log_disorder_max, session.stop());

@@ -28,7 +28,7 @@ constexpr int k_repeats_max = 5;
 constexpr std::size_t k_kept_told_max = 20;
 constexpr std::size_t k_kept_stops_in_flight = 8;
 
-// Two selectors may report the same error: adds it once.
+// Adds the errors whose subject `errors` lacks, since two selectors may report the same error.
 void append_new(std::vector<Error>& errors, const std::vector<Error>& more) {
   for (const Error& error : more) {
     const bool known =
@@ -142,13 +142,14 @@ std::vector<RunId> take_in_once(Session& session, const Invocation& invocation, 
   return looked_at;
 }
 
-// Keeps those of `attempts` that can have outputs or logs.
+// Marks as kept, for the reason `why`, those of `attempts` that can have outputs or logs.
 void keep_all(Known& known, const std::vector<Observation>& attempts, const std::string& why) {
   for (const Observation& seen : attempts)
     if (seen.phase != Phase::created) known.kept.try_emplace(seen.key, why);
 }
 
-// Keeps the ended attempts of a run whose ends could not be recorded: collect_remaining() does not find them.
+// Marks as kept the ended attempts of a run whose ends could not be recorded: collect_remaining() does not
+// find such attempts.
 void keep_untold(Record& record, const RunId& run, const std::vector<Observation>& attempts, Known& known) {
   const auto why = known.untold.find(run);
   if (why == known.untold.end()) return;
@@ -162,8 +163,8 @@ void keep_untold(Record& record, const RunId& run, const std::vector<Observation
   keep_all(known, ended, why->second);
 }
 
-// Collects the missing logs of `attempts`, and keeps the attempts for which that fails. `runs`: the runs that
-// may have outputs to collect.
+// Collects the missing logs of `attempts`. If that fails for an attempt, marks the attempt as kept. `runs`:
+// the runs that may have outputs to collect.
 void collect_logs(Session& session, const Invocation& invocation, const std::vector<RunId>& runs,
                   std::vector<Observation> attempts, Known& known) {
   std::erase_if(attempts, [&](const Observation& seen) { return known.kept.contains(seen.key); });

@@ -98,7 +98,7 @@ ByName by_name(std::vector<Trial> trials) {
 }
 
 // Reads a recorded experiment. The experiment had no errors when it was recorded, so an error concerns a file
-// that it names.
+// that the experiment names.
 Experiment read_again(const std::string& evaluated, const RunId& run, const Caller& caller) {
   Reading reading = read_experiment(evaluated, caller);
   if (reading.errors.empty()) return std::move(reading.experiment);

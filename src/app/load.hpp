@@ -18,8 +18,7 @@ struct Loaded {
   Run run;
   Plan plan;
   Caller caller;
-  FileText
-      text;  // for the record, like `arguments` and `revision`; empty if the run was loaded from the record
+  FileText text;  // for the record, like the next two; empty if loaded from the record
   std::vector<std::string> arguments;
   GitRevision revision;
   Seconds evaluated_in{0};  // time to evaluate, read and plan the file
@@ -41,8 +40,8 @@ struct Loaded {
 enum class Texts { as_ran, newest };
 [[nodiscard]] Loaded load(Record& record, const RunId& run, Texts texts = Texts::as_ran);
 
-// For processes that start trials. Throws Error(invalid) if the `env_file` of a trial is missing that may
-// still start from its restored state, or that is in `again`.
+// For processes that start trials. Throws Error(invalid) if a trial that may start lacks its `env_file`. A
+// trial may start if it is in `again`, or if its restored state allows a start.
 void expect_env_files(const Experiment& experiment, std::span<const RestoredTrial> restored,
                       std::span<const TrialIndex> again = {});
 

@@ -132,8 +132,8 @@ void follow_logs(Session& session, const Invocation& invocation, const Selection
   Following following(session, state_folder(caller), wanted, open_sink, read);
   std::optional<std::vector<Selector>> selectors;
   for (int cuts = 0;;) {
-    // Check for the owner before listing: if the owner ends in between, its last starts are still in the
-    // listing.
+    // Check for the owner before listing: if the owner ends in between, the listing still shows its last
+    // starts.
     const bool goes_on = !selection.run.empty() && owner_pid(RunId(selection.run), caller) &&
                          may_begin(RunId(selection.run), selection.trials, caller);
     const bool is_first = !selectors;

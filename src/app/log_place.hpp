@@ -13,7 +13,7 @@ namespace combu {
 class LogPlace {
  public:
   // Returns the options of the next reading. The reading repeats the last k_log_disorder_max of the log,
-  // since the pieces of two streams may be stored in the other order.
+  // since the pieces of two streams may be stored in a different order.
   [[nodiscard]] LogOptions next(const LogOptions& wanted) {
     known_ = recent_;
     LogOptions options = wanted;

@@ -18,8 +18,8 @@ class LogSink {
   LogSink& operator=(const LogSink&) = delete;
   virtual ~LogSink() = default;
 
-  // Receives a piece of a stream; it continues the stream's previous piece. Returns false if the reader has
-  // closed its end.
+  // Receives a piece of a stream. The piece continues the stream's previous piece. Returns false if the
+  // reader has closed its end.
   [[nodiscard]] virtual bool put(LogStream stream, std::string_view piece) = 0;
   // Called at the end of an attempt's log. Passes on a last line that has no newline.
   virtual void flush() = 0;

@@ -63,7 +63,8 @@ Key meant_attempt(Session& session, const Invocation& invocation, const LogsOpti
 bool await_next_attempt(const Key& key, const Caller& caller, const std::stop_token& stop) {
   const std::string folder = state_folder(caller);
   while (Record::exists(folder)) {
-    // Check for the owner before reading the record: an owner that ends in between has recorded everything.
+    // Check for the owner before reading the record: if the owner ends in between, the record has all its
+    // facts.
     const bool goes_on = owner_pid(key.run, caller).has_value();
     const auto entries = Record(folder, Record::Use::reading).trials(key.run, key.trial);
     if (entries.empty()) return false;

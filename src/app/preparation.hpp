@@ -27,7 +27,7 @@ struct Prepared {
 [[nodiscard]] std::vector<Error> make_ready(Session& session, const Loaded& loaded, const RunOptions& options,
                                             Prepared& prepared);
 
-// What happens to running containers of the experiment's earlier runs: the run is refused, or removes them.
+// The treatment of running containers of earlier runs: refuse the new run, or remove the containers.
 enum class Earlier { refuse, replace };
 
 // A run that is ready to begin.

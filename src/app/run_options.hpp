@@ -16,10 +16,9 @@ namespace combu {
 struct RunOptions {
   bool wait = false;
   std::size_t starts_in_flight = PlannerOptions{}.starts_in_flight_max;
-  std::optional<std::size_t>
-      parallel;         // replaces the file's value; 0: no limit; nullopt: use the file's value
-  std::string reserve;  // the value of --reserve
-  bool cache = true;    // false: run trials with `cache` even if the cache has a result
+  std::optional<std::size_t> parallel;  // overrides the file; 0: no limit; nullopt: as in the file
+  std::string reserve;                  // the value of --reserve
+  bool cache = true;                    // false: run trials with `cache` even if the cache has a result
   // Only on record: the owner must stay while the trials run, because of --wait, retries, timeouts or a
   // deadline.
   bool monitored = false;

@@ -35,7 +35,7 @@ std::unique_ptr<RunLock> take_lock(LockScope scope, Session& session, const Load
 
 void interrupt_processes(Session& session, const Selector& selector, const std::string& by,
                          const Caller& caller) {
-  // If a process does not listen, it is interrupted all the same.
+  // A process that does not answer on its channel is interrupted, too.
   const auto announce = [&](const RunId& run) {
     try {
       (void)ControlClient(channel_path(run, caller)).adjust({.interrupter = by}, session.stop());

@@ -47,7 +47,7 @@ class RunOwner {
   // refused if the background's log cannot be opened.
   void begin(Session& session, const Loaded& loaded, const RunOptions& options);
 
-  // Moves the process to the background. Call it when the command cannot be refused any more.
+  // Moves the process to the background. Call it after the last check that can refuse the run.
   void leave_foreground(const Loaded& loaded);
   [[nodiscard]] Steering& steering() { return *steering_; }
 

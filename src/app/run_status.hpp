@@ -36,7 +36,7 @@ struct RunStatusQuery {
 [[nodiscard]] std::optional<std::vector<Observation>> list_or_note(Session& session,
                                                                    const Selector& selector);
 
-// Removes the containers whose runs are on record from `containers`.
+// Removes from `containers` the containers whose runs are on record.
 void leave_unrecorded(Record& record, std::vector<Observation>& containers);
 
 }  // namespace combu

@@ -12,9 +12,9 @@ namespace combu {
 // object with absolute paths.
 [[nodiscard]] std::string values_text(const Invocation& invocation);
 
-// Returns `invocation` with the run's file, values and import folders, where `invocation` gives none. The
-// values and folders are those of the run's newest text. Throws Error(invalid) if values are needed and not
-// on record.
+// Returns `invocation`, completed with the run's file and with the values and import folders of the run's
+// newest text. Data that `invocation` already has stay unchanged. Throws Error(invalid) if values are needed
+// and not on record.
 [[nodiscard]] Invocation invocation_for(const RunEntry& entry, Invocation invocation);
 
 // Throws Error(invalid) if the run began with values and the invocation gives none. Without values the file

@@ -62,7 +62,7 @@ std::vector<Selector> selectors_for(std::vector<Observation> attempts, const Sel
   return list;
 }
 
-// True unless the trial did its work. A stopped service did its work.
+// True if the trial did not do its work. A stopped service has done its work.
 bool has_failed(const TrialEntry& entry, bool service) {
   if (has_succeeded(entry.state)) return false;
   if (entry.state == TrialState::collecting) return entry.cause != Cause::none;
@@ -116,7 +116,8 @@ class EndTeller {
       while (!quit.stop_requested()) {
         const Instant began = real_clock().now();
         look();
-        // If thousands of trials are collecting, a look takes long: the pause grows with the time of a look.
+        // With thousands of collecting trials, look() takes long. The pause grows with the time that look()
+        // takes.
         constexpr int k_share = 10;
         real_clock().wait(std::max(k_wait_poll, k_share * Seconds(real_clock().now() - began)), quit);
       }
@@ -126,7 +127,7 @@ class EndTeller {
     }
   }
 
-  // The result of one look at a run.
+  // The result of one call of look() for a run.
   struct RunCheck {
     bool has_owner = false;  // the run has an owner, or another process changed it during the reconciliation
     std::optional<UnrecordedFacts> unrecorded;  // set once the run has been reconciled
@@ -143,7 +144,7 @@ class EndTeller {
     for (const Observation& seen : ended) {
       const auto [at, is_new] = runs.try_emplace(seen.key.run);
       RunCheck& run = at->second;
-      // Check for the owner before reading the record: an owner that has ended has recorded everything.
+      // Check for the owner before reading the record: if the owner has ended, the record has all its facts.
       if (is_new) run.has_owner = is_on_record(seen.key.run) && owner_pid(seen.key.run, caller_).has_value();
       const TrialRow row = run.has_owner ? row_of(seen) : reconciled_row_of(seen, run);
       if (run.has_owner && !is_over(row.entry.state)) {
@@ -215,8 +216,7 @@ class EndTeller {
   // Used only by thread_:
   std::optional<Record> record_;
   std::map<RunId, bool> on_record_;
-  std::set<std::pair<RunId, std::string>>
-      noted_;  // errors that have been noted: each look would note them again
+  std::set<std::pair<RunId, std::string>> noted_;  // noted errors: each is noted once
   // Used by both threads, under mutex_:
   std::mutex mutex_;
   std::vector<Observation> ended_;  // ended attempts that have not been reported

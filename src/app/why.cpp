@@ -22,8 +22,7 @@ namespace {
 
 constexpr Seconds k_log_patience{2};
 constexpr std::int64_t k_log_lines = 5;
-constexpr std::size_t k_log_size_max = std::size_t{64}
-                                       << 10U;  // of these lines together, since a line may have any size
+constexpr std::size_t k_log_size_max = std::size_t{64} << 10U;  // for all lines: a line may have any size
 
 // Asks the engine of a recorded run. Asks no simulated engine, since that ends with the run's owner.
 class EngineQuestions {

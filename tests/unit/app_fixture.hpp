@@ -233,7 +233,7 @@ class AppTest : public StateFolderTest {
     });
   }
 
-  // A process that runs `text`. It is a thread with a progress and a stop token of its own.
+  // A process that runs `text`, simulated by a thread with a progress and a stop token of its own.
   class Process {
    public:
     Process(AppTest& test, const std::string& text, const NewRun& wanted) {
