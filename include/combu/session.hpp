@@ -224,12 +224,13 @@ struct SelectionOptions {
 // the newest match is meant.
 [[nodiscard]] RunFilter filter_of(const Invocation& invocation, const SelectionOptions& options);
 
-// True if the last run that has trials named `name` skipped all of them, so that they have no container.
+// True if `name` names trials of the last run that the options mean, and that run skipped all of them.
+// Skipped trials have no container.
 [[nodiscard]] bool was_skipped(const std::string& name, const Invocation& invocation,
                                const SelectionOptions& options);
 
-// Returns an error with the recorded state of the trials that `name` names and that have no container on the
-// engine. Returns nullopt if the record has no such trial.
+// Call it if the trials that `name` names have no container on the engine. Returns an error with their states
+// in the last run that the options mean, or nullopt if that run has no such trial.
 [[nodiscard]] std::optional<Error> without_container(const std::string& name, const Invocation& invocation,
                                                      const SelectionOptions& options);
 

@@ -21,7 +21,7 @@ namespace combu {
 // Makes room for a run that is on record as begun:
 // - interrupts the owners of the `replaced` runs
 // - collects the outputs and logs of other runs' ended containers
-// - removes all containers of the `replaced` runs, and other containers whose names the run needs
+// - removes all containers of the `replaced` runs, and other containers whose names the run needs.
 // Removes nothing and returns the reasons if another run has started meanwhile, or if outputs or logs could
 // not be collected. Throws Error.
 [[nodiscard]] std::vector<Error> make_room(Session& session, Record& record, const Loaded& loaded,

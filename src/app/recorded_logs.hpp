@@ -23,8 +23,9 @@ class RecordedLogs {
     if (fault_) throw Error(*fault_);
   }
 
-  // Searches all recorded runs. Changes to the newest run in which a trial of this name has run or was
-  // skipped; if there is none, to no run. Throws Error(invalid) if such trials belong to several experiments.
+  // Searches all recorded runs, and changes to the newest run in which a trial of this name has run or was
+  // skipped. Changes nothing if there is none. Throws Error(invalid) if such trials belong to several
+  // experiments.
   void look_everywhere(const std::string& trial);
 
   [[nodiscard]] const std::optional<RunId>& run() const { return run_; }

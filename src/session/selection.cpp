@@ -21,7 +21,7 @@ std::set<std::string> experiments_of(const std::vector<Observation>& observation
   return names;
 }
 
-// The trials that a name or a pattern names, in the last run that has any.
+// The trials that a name or a pattern names in the last run that the options mean.
 struct OnRecord {
   RunId run;
   std::vector<TrialEntry> trials;  // at least one
