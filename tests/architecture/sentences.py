@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""The sentences of the documents, the comments and the messages.
+
+As a program, it draws sentences at random, for a reader who judges them:
+  tests/architecture/sentences.py [COMMIT [NUMBER]]
+The seed is the first eight hexadecimal digits of COMMIT (HEAD), so the same commit gives the same sentences (fifty).
+"""
+
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Sentence(NamedTuple):
+    place: str  # FILE:LINE
+    text: str
+
+
+def split(text):
+    """The sentences of a paragraph, with their offsets in it."""
+    begin = 0
+    for end in re.finditer(r"[.!?:;](?=\s+[A-Z`\"(\[])|$", text):
+        sentence = text[begin : end.end()].strip()
+        if sentence:
+            yield begin, sentence
+        begin = end.end()
+
+
+def paragraphs_of_markdown(text):
+    """(line, text) of each paragraph, list item, heading and table cell outside code."""
+    block, first, in_code = [], 0, False
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        if line.lstrip().startswith("```"):
+            in_code = not in_code
+        starts_new = re.match(r"\s*(?:[-*]|\d+\.)\s", line)
+        is_text = not in_code and line.strip() and not re.match(r"\s*(?:```|[#|<])", line)
+        if block and (not is_text or starts_new):
+            yield first, " ".join(block)
+            block = []
+        if is_text:
+            first = first if block else number
+            block.append(re.sub(r"^\s*(?:[-*]|\d+\.)\s+", "", line).strip())
+        if not in_code and line.startswith("|"):
+            yield from ((number, cell.strip()) for cell in re.split(r"(?<!\\)\|", line)[1:-1])
+
+
+def comments_of_cpp(text):
+    """(line, text) of each comment. Comments in consecutive lines are one, if they begin in the same column."""
+    block, first, column = [], 0, -1
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        without_strings = re.sub(r'"(?:\\.|[^"\\])*"', lambda match: "_" * len(match[0]), line)
+        at = without_strings.find("//")
+        is_comment = at >= 0 and not re.match(r"//\s*(?:NOLINT|----|clang-format)", line[at:])
+        is_next = is_comment and block and at == column and not line[:at].strip()
+        if block and not is_next:
+            yield first, " ".join(block)
+            block = []
+        if is_comment:
+            first, column = (first, column) if block else (number, at)
+            block.append(re.sub(r"^//+\s*|\s*//\s*NOLINT.*$", "", line[at:]).strip())
+
+
+def messages_of_cpp(text):
+    """(line, text) of each string literal of at least four words that is no SQL; adjacent literals are one."""
+    code = re.sub(r"(?m)^\s*#.*$|//.*$", lambda match: " " * len(match[0]), text)
+    for match in re.finditer(r'"(?:\\.|[^"\\\n])*"(?:\s*"(?:\\.|[^"\\\n])*")*', code):
+        message = "".join(part[1:-1] for part in re.findall(r'"(?:\\.|[^"\\\n])*"', match[0]))
+        is_sql = re.match(r"\s*(?:SELECT|INSERT|UPDATE|DELETE|CREATE|WITH|PRAGMA|ALTER|DROP|FROM|WHERE|ORDER|AND)\b", message)
+        if len(re.findall(r"[A-Za-z]{2,}", message)) >= 4 and " " in message and not is_sql:
+            yield code.count("\n", 0, match.start()) + 1, message.replace("\\n", " ").replace('\\"', '"')
+
+
+def of_file(root, name, extract):
+    text = (root / name).read_text(encoding="utf-8")
+    for line, paragraph in extract(text):
+        for _, sentence in split(paragraph):
+            yield Sentence(f"{name}:{line}", sentence)
+
+
+def of_files(root, patterns, extract):
+    for pattern in patterns:
+        for path in sorted(root.glob(pattern)):
+            yield from of_file(root, str(path.relative_to(root)), extract)
+
+
+def documents(root):
+    return of_files(root, ("*.md", "docs/*.md"), paragraphs_of_markdown)
+
+
+def comments(root, folders=("include", "src", "tests")):
+    return of_files(root, [f"{folder}/**/*.[ch]pp" for folder in folders], comments_of_cpp)
+
+
+def messages(root):
+    return of_files(root, ("src/**/*.[ch]pp",), messages_of_cpp)
+
+
+def drawn(root, seed, number):
+    every = [*documents(root), *comments(root, ("include", "src")), *messages(root)]
+    sentences = [one for one in every if len(one.text.split()) >= 4]
+    return random.Random(seed).sample(sentences, number)
+
+
+if __name__ == "__main__":
+    commit, number = [*sys.argv[1:], "HEAD", "50"][:2] if len(sys.argv) < 3 else sys.argv[1:3]
+    digits = subprocess.run(
+        ["git", "rev-parse", "--short=8", commit], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.strip()
+    print(f"seed {digits}")
+    for place, text in drawn(ROOT, int(digits[:8], 16), int(number)):
+        print(f"{place}: {text}")
