@@ -6,7 +6,7 @@ import shlex
 import pytest
 from conftest import ROOT
 
-PAGES = ["README.md", "docs/experiment.md"]
+PAGES = ["README.md", "docs/experiment.md", "docs/compose.md"]
 QUIET = ["--progress", "quiet"]  # omits the line that combu prints on a slow machine while it evaluates a file
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 
@@ -146,7 +146,7 @@ def test_every_label_is_described():
     assert sorted(described) == sorted(labels)
 
 
-@pytest.mark.parametrize("page", ["docs/experiment.md", "docs/cli.md"])
+@pytest.mark.parametrize("page", ["docs/experiment.md", "docs/cli.md", "docs/compose.md"])
 def test_links_lead_somewhere(page):
     def anchors(path):
         text = FENCE.sub("", path.read_text())
