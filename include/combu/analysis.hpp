@@ -155,10 +155,13 @@ struct Column {
 // True if `name` is a field of a trial.
 [[nodiscard]] bool is_field(std::string_view name);
 
+// Return the column of the field `name` (is_field()), or of a param or metric by its index in
+// Results::params or Results::metrics.
 [[nodiscard]] Column field_column(std::string_view name);
 [[nodiscard]] Column param_column(const Results& results, std::size_t index);
 [[nodiscard]] Column metric_column(const Results& results, std::size_t index);
 
+// Returns the value of a trial in a column; an empty Value if the trial has none.
 [[nodiscard]] Value value_in(const ResultRow& row, const Column& column);
 
 // Returns how long the trial's last attempt ran or, if it still runs, has run until `now`. Returns nullopt if

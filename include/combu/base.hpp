@@ -205,6 +205,7 @@ class Sha256 {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+// Returns the SHA-256 of `bytes` as 64 hexadecimal digits.
 [[nodiscard]] std::string sha256_of(std::string_view bytes);
 
 // Returns Base64 (RFC 4648) in the URL-safe alphabet, with padding. `bytes` must be smaller than 1 GiB.
@@ -231,7 +232,9 @@ class Descriptor {
   }
 
   [[nodiscard]] int number() const { return number_; }
+  // True if there is a descriptor.
   [[nodiscard]] bool is_open() const { return number_ >= 0; }
+  // Closes the descriptor, if there is one.
   void close();
 
  private:

@@ -42,6 +42,7 @@ class Idle {
   std::vector<Easy> idle_;
 };
 
+// Returns the lines as a list of libcurl.
 [[nodiscard]] inline List list_of(std::span<const std::string> lines) {
   List list(nullptr, &curl_slist_free_all);
   for (const std::string& line : lines) {
@@ -61,6 +62,7 @@ struct KeptAnswer {
   std::size_t header_bytes = 0;
   std::string excess = {};  // the limit that the response exceeds, as the end of "the answer …"; empty: none
 
+  // Count a header of so many bytes, or keep a piece of the body. Return false beyond the limit.
   [[nodiscard]] bool add_header(std::size_t bytes);
   [[nodiscard]] bool add(std::string_view piece);
 };

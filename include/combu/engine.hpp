@@ -192,6 +192,7 @@ class Engine {
  public:
   virtual ~Engine() = default;
 
+  // Asks the engine for its version, its capacity and since when it runs.
   [[nodiscard]] virtual Facts facts(std::stop_token stop) = 0;
 
   // Returns the GPUs that can be assigned to attempts, in the host's order; empty if the engine knows none.

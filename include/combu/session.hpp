@@ -95,6 +95,7 @@ class Session {
   Session(Progress& progress, Engine& engine, EngineName name, std::stop_token stop)
       : progress_(progress), engine_(engine), name_(std::move(name)), stop_(std::move(stop)) {}
 
+  // The objects that the constructor got.
   [[nodiscard]] Progress& progress() { return progress_; }
   [[nodiscard]] Engine& engine() { return engine_; }
   [[nodiscard]] std::stop_token stop() const { return stop_; }

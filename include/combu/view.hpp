@@ -32,6 +32,7 @@ struct TableForm {
   // Maximum number of rows; 0: no limit. If rows are left out, more_text() is printed as the last line.
   std::size_t rows = 0;
 
+  // Returns how many of `count` rows are printed.
   [[nodiscard]] std::size_t shown(std::size_t count) const {
     return rows == 0 ? count : std::min(rows, count);
   }

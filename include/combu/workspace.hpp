@@ -24,6 +24,7 @@ namespace combu {
 // standard input the result is "FOLDER/-".
 [[nodiscard]] std::string identity_of(const std::string& file);
 
+// Returns the user who called combu, the folder of `file` and the environment, for read_experiment().
 [[nodiscard]] Caller caller_of(const std::string& file);
 
 // For the record: the name of the calling user (or the user id if there is no name), and this machine's host

@@ -120,7 +120,8 @@ constexpr std::array<std::string_view, 8> k_steps{R"sql(
   ALTER TABLE runs DROP COLUMN evaluated;
 )sql",
                                                   // collected_at: when the outputs of the attempt were
-                                                  // collected (0: not yet, NULL: none). doom: the stop cause.
+                                                  // collected (0: not yet, NULL: none). `doom`: the stop
+                                                  // cause.
                                                   // leaving: the Departure of the trial if its attempt is
                                                   // stopped because the file was edited. next_ready_at and
                                                   // next_memory, of a failed attempt: since when the next
@@ -173,9 +174,9 @@ constexpr std::array<std::string_view, 8> k_steps{R"sql(
                                                   // to be executed even if an equal trial has succeeded.
                                                   // inputs: hashes of the inputs. working_trees: how the
                                                   // working tree differed. images: the exact reference of
-                                                  // each image. recollections: the cache keys of trials with
-                                                  // `cache`, and the run and name of the equal trial if there
-                                                  // was one.
+                                                  // each image. `recollections`: the cache keys of trials
+                                                  // with `cache`, and the run and name of the equal trial if
+                                                  // there was one.
                                                   R"sql(
   ALTER TABLE runs ADD COLUMN results TEXT;
   ALTER TABLE trials ADD COLUMN anew INTEGER NOT NULL DEFAULT 0;

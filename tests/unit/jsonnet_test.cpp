@@ -574,7 +574,7 @@ TEST(Trace, ALargeTraceIsShownCompletely) {
   EXPECT_EQ(std::count(shown.begin(), shown.end(), '#'), 90000);
 }
 
-// Standard error is a pipe that nobody reads, which acts like a stopped terminal.
+// Standard error is a pipe that no process reads, which acts like a stopped terminal.
 TEST(Trace, AnUnreadTraceDoesNotDelayTheLimits) {
   const Scratch scratch;
   std::array<int, 2> ends{};
