@@ -1,7 +1,7 @@
 #pragma once
-// The headers of the standard library and of fmt that most files include, compiled once for all of them. A
-// file still includes what it uses: clang-tidy reads every file without this header, and so finds a missing
-// include.
+// The headers of the standard library and of fmt that most files include, compiled once for all files. Each
+// file must still include the headers that it uses: clang-tidy reads every file without this header, so it
+// reports a missing include.
 
 #include <fmt/format.h>
 
