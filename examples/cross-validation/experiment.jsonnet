@@ -1,4 +1,4 @@
-// Data is made and cut into parts; each fold learns from all parts but one; an ensemble of what they have learnt is tested.
+// Cross-validation: each fold fits a line to all parts of the data except one; the ensemble averages the lines and is tested.
 local combu = import "combu.libsonnet";
 local folds = combu.folds(5);
 
@@ -14,7 +14,7 @@ local name(fold) = "fold-%d" % fold.fold;
       name: name(fold),
       cmd: "fold",
       params: { fold: fold.fold, lr: 0.5 },  // in the container: COMBU_PARAM_FOLD, COMBU_PARAM_LR
-      // What `preprocess` has left is put into the container; so it starts when that one has succeeded.
+      // combu copies outputs of `preprocess` into the container, so the fold starts as soon as `preprocess` has succeeded.
       inputs: ["trial:preprocess/parts/%d:/train/" % part for part in fold.train] +
               ["trial:preprocess/parts/%d:/validate" % fold.test],
       outputs: ["/model"],

@@ -1,4 +1,4 @@
-// Every learning rate with every momentum, and five more drawn at random with a seed: the same in every run.
+// Every combination of learning rate and momentum, and five random combinations. The seed 42 makes these the same in every run.
 local combu = import "combu.libsonnet";
 
 local points =
@@ -9,7 +9,7 @@ local points =
   experiment: "grid",
   defaults: { image: "combu-demo", cmd: "descend" },
   trials: [
-    // A trial is given its `params` as COMBU_PARAM_LR and COMBU_PARAM_MOMENTUM.
+    // The container gets `params` as the environment variables COMBU_PARAM_LR and COMBU_PARAM_MOMENTUM.
     { name: "descend-%02d" % i, params: points[i] }
     for i in std.range(0, std.length(points) - 1)
   ],

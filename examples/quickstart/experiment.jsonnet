@@ -1,4 +1,4 @@
-// Four trials estimate pi, each from points of its own; a board collects what they find.
+// Four trials estimate pi, each from other random points, and report their estimates to the service `board`.
 local uuid = "UUID";
 local points = 200000;
 
@@ -19,7 +19,7 @@ local estimate(seed) = {
       name: "board",
       image: "combu-demo",
       cmd: "board",
-      service: true,  // stopped when the trials are over
+      service: true,  // combu stops the service after the last trial
       networks: ["quickstart"],
       healthcheck: { test: "wget -q -O /dev/null http://127.0.0.1:8080/", interval: "1s" },
     },
