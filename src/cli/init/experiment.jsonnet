@@ -1,4 +1,4 @@
-// What is run: `make plan` shows it. `man combu-experiment` tells every field.
+// The experiment. `make plan` shows its trials; `man combu-experiment` describes every field.
 local combu = import "combu.libsonnet";
 local project = "my-experiment";
 local points = combu.grid({ lr: [0.01, 0.1, 0.5], seed: [1, 2, 3] });
@@ -8,18 +8,18 @@ local name(point) = "%s-lr%s-seed%d" % [project, point.lr, point.seed];
   experiment: project,
   defaults: {
     image: project,
-    metrics: "json",  // numbers in lines like {"step": 3, "loss": 0.2}
-    outputs: ["/out"],  // comes home into results/
+    metrics: "json",  // the metrics are numbers in log lines like {"step": 3, "loss": 0.2}
+    outputs: ["/out"],  // combu copies this folder of each container into results/
   },
   trials: [
-    // In the container: COMBU_PARAM_LR, COMBU_PARAM_SEED.
+    // The container gets `params` as the environment variables COMBU_PARAM_LR and COMBU_PARAM_SEED.
     { name: name(point), cmd: "train", params: point }
     for point in points
   ] + [
     {
       name: project + "-best",
       cmd: "choose",
-      // What the others have left; so it starts when they have succeeded.
+      // Files of the other trials' outputs, so this trial starts as soon as all of them have succeeded.
       inputs: ["trial:%s/out/model:/models/%s" % [name(point), name(point)] for point in points],
     },
   ],
