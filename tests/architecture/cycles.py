@@ -1,10 +1,10 @@
-"""Finds cycles among the includes of src and include. foo.hpp and foo.cpp of one folder are one unit."""
+"""Finds cycles among the includes of src and include. foo.hpp and foo.cpp of one folder count as one unit."""
 
 import layers
 
 
 def graph(root):
-    """{unit: the units that it includes}, by their paths without the suffix."""
+    """Returns {unit: the units that it includes}. A unit is named by its path without the suffix."""
     root = root.resolve()
     units = {}
     for source in layers.sources(root):
@@ -19,7 +19,7 @@ def graph(root):
 
 
 def cycles(units):
-    """The strongly connected components of more than one unit, each sorted (Tarjan, 1972)."""
+    """Returns the strongly connected components of more than one unit, each sorted (Tarjan, 1972)."""
     found, index, low, stack = [], {}, {}, []
 
     def visit(unit):

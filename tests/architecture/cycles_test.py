@@ -5,7 +5,7 @@ import pytest
 import cycles
 
 ROOT = Path(__file__).resolve().parents[2]
-# These cycles have to be taken apart. The list takes no further one.
+# Known cycles, which have to be removed. Add no further cycle to this list.
 KNOWN = [
 ]
 
@@ -16,7 +16,7 @@ def test_no_files_include_each_other_in_a_cycle():
 
 @pytest.fixture
 def found(tmp_path):
-    """found({path: text}) is the cycles of a tree of these files."""
+    """A function: found({path: text}) returns the cycles in a source tree of these files."""
 
     def find(files):
         for folder in ("src", "include/combu"):

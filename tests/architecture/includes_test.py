@@ -1,4 +1,4 @@
-"""Headers that take seconds to compile are each included by few files; docs/performance.md has what they cost."""
+"""Only the listed files include headers that take seconds to compile; docs/performance.md lists the compile times."""
 
 import re
 from pathlib import Path

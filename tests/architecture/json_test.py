@@ -1,10 +1,10 @@
-"""Texts are parsed by parse_json() and its kin alone, which limit how deep a value is nested."""
+"""Only three files call the JSON library's parser: they limit the depth of nested values. All other code uses these files."""
 
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# sax_parse builds no value by itself: these two have limits of their own.
+# document.cpp and metrics.cpp use sax_parse, which builds no value by itself, and have depth limits of their own.
 READERS = {"src/json/json.cpp", "src/spec/document.cpp", "src/telemetry/metrics.cpp"}
 CALL = re.compile(r"\b\w*json\w*(?:<[^<>]*>)?::(?:parse|accept|sax_parse|from_\w+)\s*\(", re.IGNORECASE)
 
@@ -14,7 +14,7 @@ def callers(root):
     return {str(path.relative_to(root)) for path in sources if CALL.search(path.read_text(encoding="utf-8"))}
 
 
-def test_nobody_else_calls_the_librarys_parser():
+def test_no_other_file_calls_the_librarys_parser():
     assert callers(ROOT) == READERS
 
 

@@ -1,4 +1,4 @@
-"""Holds the includes of a source tree against the table of rooms in its docs/architecture.md."""
+"""Checks the includes of a source tree against the table of rooms in its docs/architecture.md."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ CMAKE_ROOM = re.compile(r"^\s*combu_room\((\w+)(?:\s+AS\s+\S+)?(?:\s+USES((?:\s+
 
 
 def read_table(root):
-    """{room: (layer, {the rooms it names})}"""
+    """Returns {room: (layer, {rooms in its column "may use"})}."""
     table = {}
     for line in (root / "docs/architecture.md").read_text(encoding="utf-8").splitlines():
         if row := ROW.match(line):
@@ -30,7 +30,7 @@ def table_faults(table):
 
 
 def reach(table, room):
-    """The room itself, what it may use, and what these may use."""
+    """Returns the room, the rooms that it may use, and all rooms that those may use in turn."""
     reached, ahead = set(), [room]
     while ahead:
         room = ahead.pop()
@@ -41,7 +41,7 @@ def reach(table, room):
 
 
 def room_of(root, path):
-    """The room that a file belongs to, or None (src/main.cpp, generated files)."""
+    """Returns the room that a file belongs to; None for src/main.cpp and generated files."""
     for base, is_door in ((root / "include/combu", True), (root / "src", False)):
         if path.is_relative_to(base):
             parts = path.relative_to(base).parts
@@ -52,7 +52,7 @@ def room_of(root, path):
 
 
 def included(root, source, name):
-    """The file that an include of `source` means, or None where it is not one of ours."""
+    """Returns the path of the file that `source` includes by this name; None if the file is not in this source tree."""
     for folder in (source.parent, root / "include", root / "src"):
         path = (folder / name).resolve()
         if path.is_file():
@@ -66,7 +66,7 @@ def sources(root):
 
 
 def faults(root):
-    """Every breach of the table, one line each."""
+    """Returns one line for each violation of the table."""
     root = root.resolve()
     table = read_table(root)
     if not table:

@@ -18,7 +18,7 @@ TABLE = """
 
 @pytest.fixture
 def tree(tmp_path):
-    """Makes a small source tree of {path: text} that keeps to TABLE, with the given files put over it."""
+    """A function: tree({path: text}) makes a small source tree that follows TABLE, adds or replaces these files, returns its root."""
 
     def make(files, table=TABLE):
         whole = {
@@ -39,17 +39,17 @@ def tree(tmp_path):
     return make
 
 
-def test_this_projects_includes_keep_to_its_table():
+def test_the_includes_of_combu_follow_the_table():
     assert layers.faults(ROOT) == []
 
 
-def test_every_source_of_this_project_has_been_looked_at():
+def test_the_check_reads_every_source_file_of_combu():
     seen = set(layers.sources(ROOT))
     assert seen == {p for folder in ("src", "include") for ending in ("*.[ch]pp", "*.h") for p in (ROOT / folder).rglob(ending)}
     assert {layers.room_of(ROOT, p) for p in seen} - {None} == set(layers.read_table(ROOT))
 
 
-def test_a_tree_that_keeps_to_the_table_passes(tree):
+def test_a_tree_that_follows_the_table_passes(tree):
     assert layers.faults(tree({})) == []
 
 
@@ -69,7 +69,7 @@ def test_a_tree_that_keeps_to_the_table_passes(tree):
         ("CMakeLists.txt", "combu_room(attic)\n", "CMakeLists.txt: builds the room attic, which the table lacks"),
     ],
 )
-def test_a_breach_is_found(tree, path, text, fault):
+def test_a_violation_is_found(tree, path, text, fault):
     assert layers.faults(tree({path: text})) == [fault]
 
 
@@ -80,7 +80,7 @@ def test_a_breach_is_found(tree, path, text, fault):
         ("| 1 | view | `show` | nowhere |", "docs/architecture.md: view may use nowhere, which is no room"),
     ],
 )
-def test_a_table_that_climbs_is_found(tree, row, fault):
+def test_a_table_row_that_uses_a_higher_or_unknown_room_is_found(tree, row, fault):
     assert layers.faults(tree({}, TABLE + row + "\n")) == [fault]
 
 

@@ -1,6 +1,6 @@
-"""Counts the data members of classes in C++ texts of the project's format, without a compiler.
+"""Counts the data members of classes in C++ source text without a compiler. The text must be formatted by clang-format.
 
-A `<` that follows a word without a space opens template arguments, since clang-format puts a space before an operator.
+clang-format puts a space before an operator, so a `<` that directly follows a word opens template arguments.
 """
 
 import re
@@ -18,7 +18,7 @@ NO_DATA_MEMBER = ("using", "typedef", "friend", "static", "inline", "constexpr",
 
 
 def tokens_of(text):
-    """The tokens, without comments, spaces and preprocessor lines; each literal is "0"."""
+    """Returns the tokens without comments, spaces and preprocessor lines. Each literal becomes "0"."""
     tokens, end = [], 0
     for match in TOKEN.finditer(text):
         if match["left_out"]:
@@ -35,7 +35,7 @@ def is_word(token):
 
 
 def behind(tokens, at):
-    """The place behind the token at `at`; if that is a bracket, behind the one that closes it."""
+    """Returns the index after the token at `at`. If that token is an opening bracket, returns the index after its closing bracket."""
     opened = []
     while True:
         token = tokens[at]
@@ -49,14 +49,14 @@ def behind(tokens, at):
 
 
 def place_of(wanted, tokens, at):
-    """The first place of a wanted token from `at` on, outside of brackets."""
+    """Returns the index of the first wanted token at or after `at`, outside of brackets."""
     while tokens[at] not in wanted:
         at = behind(tokens, at)
     return at
 
 
 def class_at(tokens, at):
-    """The name of the class whose definition begins at `at`, and the place of its brace; None: none begins there."""
+    """Returns the name of the class whose definition begins at `at`, and the index of its brace; None if no definition begins there."""
     if tokens[at] not in CLASS or tokens[at - 1 : at] == ["enum"]:
         return None
     at, name = at + 1, ""
@@ -72,7 +72,7 @@ def class_at(tokens, at):
 
 
 def declared_at(tokens, at):
-    """The number of data members that the statement of a class at `at` declares, and the place behind it."""
+    """Returns the number of data members that the member declaration at `at` declares, and the index after the declaration."""
     if tokens[at] == "template":
         return 0, declared_at(tokens, behind(tokens, at + 1))[1]
     name, brace = class_at(tokens, at) or ("enum", None)
@@ -82,7 +82,7 @@ def declared_at(tokens, at):
         brace = at + 2
     if brace:
         at = behind(tokens, brace) if tokens[brace] == "{" else brace
-        if tokens[at] == ";":  # The members of an unnamed union are those of the class around it.
+        if tokens[at] == ";":  # The members of an unnamed union belong to the enclosing class.
             return 0 if name else members_at(tokens, brace), at + 1
     count, is_data = 1, True
     is_function = is_pointer = has_initializers = False
@@ -111,7 +111,7 @@ def declared_at(tokens, at):
 
 
 def members_at(tokens, brace):
-    """The number of data members of the class whose body begins with the brace at this place."""
+    """Returns the number of data members of the class whose body begins at the index `brace`."""
     at, end, count = brace + 1, behind(tokens, brace) - 1, 0
     while at < end:
         if tokens[at] in ("public", "protected", "private"):
@@ -125,7 +125,7 @@ def members_at(tokens, brace):
 
 
 def classes(text):
-    """[(name, number of data members)] of the named classes that the text defines, nested and local ones included."""
+    """Returns [(name, number of data members)] of all named classes that the text defines, including nested and local classes."""
     tokens = tokens_of(text)
     found, around = [], []
     for at in range(len(tokens)):

@@ -1,4 +1,4 @@
-"""No class has more than 25 data members: beyond that, groups of them are things of their own."""
+"""No class has more than 25 data members. A class with more must be split into several types."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ MEMBERS_MAX = 25
 
 
 def large_classes(root):
-    """{"FILE CLASS": data members} of the classes above the limit."""
+    """Returns {"FILE CLASS": number of data members} of the classes above the limit."""
     found = {}
     for folder in ("src", "include"):
         for path in (root / folder).rglob("*.?pp"):
@@ -145,7 +145,7 @@ def test_initializers_may_span_lines():
         ("#define TWO int a; int b;\n  int c;", 1),
     ],
 )
-def test_declarations(declaration, count):
+def test_the_members_of_a_declaration_are_counted(declaration, count):
     assert dict(members.classes(f"struct S {{\n  {declaration}\n}};\n"))["S"] == count
 
 

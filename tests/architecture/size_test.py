@@ -10,7 +10,7 @@ SUFFIXES = {".cpp", ".hpp", ".py"}
 
 
 def long_files(root):
-    """{path: lines} of the files above the limit."""
+    """Returns {path: number of lines} of the files above the limit."""
     found = {}
     for folder in ("src", "include", "tests"):
         for path in (root / folder).rglob("*"):

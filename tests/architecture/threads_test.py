@@ -1,4 +1,4 @@
-"""The thread sanitizer leaves out test programs that start no thread: the list in tests/CMakeLists.txt stays true."""
+"""The list `single_threaded` in tests/CMakeLists.txt has only test programs that start no thread."""
 
 import re
 from pathlib import Path
@@ -9,14 +9,14 @@ STARTS_THREADS = re.compile(r"std::(jthread|thread|async)\b|\bin_parallel\(|pthr
 
 
 def sources(program):
-    """The program's own files, and those of the room that it tests."""
+    """Returns the files of the test program and of the room that it tests."""
     room = program.removeprefix("unit_").split("_")[0]
     if room == "golden":
         return [*ROOT.glob("tests/golden/*.cpp"), *ROOT.glob("src/plan/*.?pp")]
     return [*ROOT.glob(f"tests/unit/{room}_*.cpp"), *ROOT.glob(f"include/combu/{room}.hpp"), *ROOT.glob(f"src/{room}/**/*.?pp")]
 
 
-def test_the_programs_without_threads_start_none():
+def test_single_threaded_programs_start_no_thread():
     assert PROGRAMS and all(sources(program) for program in PROGRAMS)
     starting = {
         f"{program}: {file.relative_to(ROOT)}"
