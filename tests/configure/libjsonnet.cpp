@@ -1,4 +1,5 @@
-// Ends with 0 where the libjsonnet at hand takes what texts.cpp puts in its place: CMakeLists.txt runs it.
+// Exits with 0 if the functions of texts.cpp replace those of the linked libjsonnet. CMakeLists.txt runs this
+// program to select a library.
 
 #include <cstring>
 #include <string>

@@ -1,6 +1,6 @@
-"""Both evaluators make the same text of every experiment, byte for byte, and tell the same of a wrong one.
+"""Both evaluators return the same JSON for every experiment, byte for byte, and the same error message for a wrong file.
 
-$COMBU_BUILDS names the folders of the two programs, else build/release and build/release/rsjsonnet; `evaluate` is in each."""
+$COMBU_BUILDS names two folders, each with a program `evaluate`; default: build/release and build/release/rsjsonnet."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def lines(text):
 
 
 def agreed(file, *options):
-    """What both have made of it."""
+    """Evaluates the file with both evaluators, fails if their results differ, and returns the result."""
     one, other = (evaluate(build, file, *options) for build in BUILDS)
     assert lines(one.stdout) == lines(other.stdout)
     assert lines(one.stderr) == lines(other.stderr)
@@ -37,7 +37,7 @@ def agreed(file, *options):
 
 
 def options_of(block):
-    """Of a block that begins with the command for it, `// combu -f … plan`."""
+    """Returns the options in the command at the beginning of a code block, `// combu -f experiment.jsonnet … plan`."""
     match = re.match(r"// combu -f experiment\.jsonnet (.*) plan\n", block)
     words = shlex.split(match[1]) if match else []
     return [OPTIONS.get(word, word) for word in words]
@@ -56,13 +56,13 @@ def test_the_builds_have_two_evaluators():
 
 
 @pytest.mark.parametrize("file", files("examples/*/experiment.jsonnet") + files("tests/evaluators/files/*.jsonnet"))
-def test_they_make_the_same_of_a_file(file):
+def test_both_evaluate_a_file_to_the_same_json(file):
     done = agreed(file)
     assert (done.returncode, done.stderr) == (0, b"")
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/experiment.md", "docs/cli.md"])
-def test_they_make_the_same_of_the_pages_examples(tmp_path, page):
+def test_both_evaluate_the_documented_examples_to_the_same_json(tmp_path, page):
     blocks = FENCE.findall((ROOT / page).read_text())
     for block in blocks:
         if name := re.match(r"// (\S+\.libsonnet)\n", block):
@@ -76,8 +76,8 @@ def test_they_make_the_same_of_the_pages_examples(tmp_path, page):
 
 
 @pytest.mark.parametrize("file", files("tests/evaluators/wrong/*.jsonnet"))
-def test_they_tell_the_same_of_a_wrong_file(file):
-    """FILE.expected, written by hand, is what both tell."""
+def test_both_print_the_same_error_for_a_wrong_file(file):
+    """FILE.expected, written by hand, is the message that both must print."""
     done = agreed(file)
     assert (done.returncode, done.stdout) == (1, b"")
     assert done.stderr.decode() == file.with_suffix(".expected").read_text()
@@ -89,7 +89,7 @@ def library(build, tmp_path):
     return set(json.loads(evaluate(build, file).stdout))
 
 
-def test_what_one_lacks_is_refused_by_name_and_documented(tmp_path):
+def test_a_function_that_libjsonnet_lacks_is_named_in_the_error_and_documented(tmp_path):
     lacking = library(BUILDS[1], tmp_path) - library(BUILDS[0], tmp_path)
     page = (ROOT / "docs/experiment.md").read_text()
     assert set(re.search(r"and of `std`: `([^`]*)`", page)[1].split()) == lacking

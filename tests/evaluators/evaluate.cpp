@@ -1,7 +1,8 @@
-// evaluate [--measure] FILE [--ext-str K=V] [--ext-code K=CODE] [--tla-str K=V] [--tla-code K=CODE]…: prints
-// the JSON that combu makes of an experiment's file, or what is wrong with it; with --measure what that took
-// instead, seconds of CPU in user mode and the larger process's peak of memory in bytes. For comparing
-// evaluators.
+// evaluate [--measure] FILE [--ext-str K=V] [--ext-code K=CODE] [--tla-str K=V] [--tla-code K=CODE]…
+//
+// Prints the JSON to which combu evaluates an experiment file, or the error. With --measure, prints the cost
+// instead: seconds of CPU in user mode, and the peak memory of the larger process in bytes. Tests and
+// benchmarks compare evaluators with this program.
 
 #include <sys/resource.h>
 
@@ -37,7 +38,7 @@ double seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
 }
 
-// getrusage() counts what this process was before it became this program.
+// getrusage() also counts the memory that this process used before it executed this program.
 long own_peak_bytes() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);)

@@ -1,4 +1,4 @@
-// What combu.libsonnet gives is the same everywhere.
+// The functions of combu.libsonnet return the same values with every evaluator.
 local combu = import 'combu.libsonnet';
 local uuid = 'UUID';
 {

@@ -1,4 +1,4 @@
-// In JSON and in texts a number is the same, and the shortest that is read as it again.
+// JSON and strings show a number in the same form: the shortest text that is parsed as the same number.
 local numbers = [
   0, -0, 1, -1, 0.1, 0.2 + 0.1, 1 / 3, 1e-5, 1e-7, 123456789012345680000, 1e21, 1e22, 1e100, 1.7976931348623157e308, 5e-324,
   9007199254740991, 9007199254740992, -123.456, 0.30000000000000004, 2.5e-8, 100, 1e2, 0.5, 1 << 40, ~5, 7 ^ 2, 12 & 10, 12 | 3,

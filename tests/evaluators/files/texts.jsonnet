@@ -1,4 +1,4 @@
-// Characters, escapes and blocks of text.
+// Characters, escapes, text blocks and string functions.
 local name = 'solver';
 {
   escapes: "\u0001\b\f\n\r\t\"\\\/ \u00e9 \ud83d\ude00",

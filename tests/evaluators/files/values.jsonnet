@@ -1,4 +1,4 @@
-// Objects, arrays, and what the standard library makes of them.
+// Objects, arrays, and functions of the standard library.
 local base = { name: error 'given by those who extend it', env: { A: 'a' }, hidden:: 3, shown: self.hidden, super_name: 'x' };
 local child = base { name: 'child', env+: { B: 'b' }, hidden+: 1, super_name+: 'y', [if true then 'made']: 1, [null]: 2 };
 local sum(list) = std.foldl(function(a, b) a + b, list, 0);
