@@ -1,6 +1,6 @@
-// combu_mutant(NUMBER) is true for the mutant that the environment variable COMBU_MUTANT names. If
-// COMBU_MUTANTS_REACHED names a file, each test appends a line to the file: the test, its milliseconds, and
-// the mutants that it has reached.
+// combu_mutant(NUMBER) returns true if the environment variable COMBU_MUTANT is NUMBER. If
+// COMBU_MUTANTS_REACHED names a file, each test appends a line to the file: the name of the test, its duration
+// in milliseconds, and the numbers of the mutants that the test executed.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -22,8 +22,8 @@ int chosen() {
   return number == nullptr ? -1 : std::atoi(number);
 }
 
-// Child processes of a test share the array by a file, whose bytes are 0 at first: a death test may begin as
-// a new process.
+// A file holds the array, so that child processes of a test share it: a death test may run in a new process.
+// The bytes of the new file are 0.
 Reached* array_of_reached() {
   const char* path = std::getenv("COMBU_MUTANTS_REACHED");
   if (path == nullptr) return nullptr;

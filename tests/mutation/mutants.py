@@ -1,4 +1,4 @@
-"""Finds the places of a C++ file where a mutant can be made, and writes the file with mutants that are chosen at run time."""
+"""Finds the places of a C++ file where a mutant is possible, and writes a copy with mutants. A caller selects one at run time."""
 
 import re
 from dataclasses import dataclass
@@ -24,13 +24,13 @@ BODY_LAST = {CursorKind.FOR_STMT, CursorKind.CXX_FOR_RANGE_STMT, CursorKind.WHIL
 @dataclass(frozen=True)
 class Mutant:
     file: Path
-    line: int  # of the operator if there is one
+    line: int  # the line of the operator, or else of the mutated code
     last_line: int
-    begin: int  # of the mutated code, in bytes
+    begin: int  # byte offsets of the mutated code: begin and end
     end: int
     kind: str  # exchange, negate or remove
     code: str  # the mutated code in one line
-    # Of the operator that is exchanged, in bytes.
+    # Byte offset and text of the exchanged operator.
     operator_begin: int = 0
     operator: str = ""
 
@@ -46,7 +46,7 @@ def _text_between(text: bytes, begin: int, end: int) -> str:
 
 
 class _Finder:
-    """Fills `found` from the functions of one file."""
+    """Collects the mutants of the functions of one file in `found`."""
 
     def __init__(self, file: Path, unit: TranslationUnit):
         self.file = file
@@ -88,7 +88,7 @@ class _Finder:
             self.visit(child, inside)
 
     def is_constant(self, cursor) -> bool:
-        """True for a declaration or a statement that the compiler evaluates."""
+        """Returns True for a declaration or a statement that the compiler evaluates (constexpr, consteval)."""
         if cursor.kind == CursorKind.IF_STMT:
             return False
         if not cursor.kind.is_declaration() and cursor.kind not in (CursorKind.DECL_STMT, CursorKind.LAMBDA_EXPR):
@@ -133,7 +133,7 @@ class _Finder:
             is_literal = self.peel(children[0]).kind == CursorKind.CXX_BOOL_LITERAL_EXPR
             if children[0].type.get_canonical().kind == TypeKind.BOOL and not is_literal:
                 condition = children[0]
-        # The exchange of `==` is the same mutant.
+        # If the condition is a comparison with == or !=, exchanging the operator is the same mutant.
         if condition is not None and condition.kind.is_expression() and not self.compares_for_equality(condition):
             self.add(condition, "negate")
 
@@ -147,7 +147,7 @@ class _Finder:
         begin = cursor.extent.start.offset
         if re.match(rb"if\s+constexpr\b", self.text[begin:begin + 40]):
             return None
-        # A declaration in the condition: `if (auto x = f())` has no expression to negate, `if (auto x = f(); x)` has one.
+        # `if (auto x = f())` has no expression to negate. `if (auto x = f(); x)` has an expression and no VAR_DECL among its children.
         declared = [it for it in children if it.kind == CursorKind.VAR_DECL]
         if declared:
             return None
@@ -175,7 +175,7 @@ class _Finder:
             return
         for statement in statements:
             inner = self.peel(statement)
-            if inner.spelling == "reserve":  # no caller sees the capacity
+            if inner.spelling == "reserve":  # no caller can see the capacity
                 continue
             if inner.kind in (CursorKind.CALL_EXPR, CursorKind.COMPOUND_ASSIGNMENT_OPERATOR) or self.is_assignment(inner):
                 self.add(statement, "remove")
@@ -188,7 +188,10 @@ class _Finder:
 
 
 def find(file: Path, options: list[str]) -> list[Mutant]:
-    """All mutants of the file, in the order of its text. The options are those of the compiler: -I, -D and -std."""
+    """Returns all mutants of the file in the order of its text. The options are the compiler options -I, -D and -std.
+
+    Raises RuntimeError if clang reports an error.
+    """
     unit = Index.create().parse(str(file), args=options, options=TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD)
     errors = [str(it) for it in unit.diagnostics if it.severity >= Diagnostic.Error]
     if errors:
@@ -198,8 +201,7 @@ def find(file: Path, options: list[str]) -> list[Mutant]:
 
 
 def write(text: bytes, mutants: dict[int, Mutant]) -> bytes:
-    """The text with the mutants of one file in it: combu_mutant(NUMBER) is true for the one that is chosen. Lines stay where
-    they are."""
+    """Returns the text with all given mutants; combu_mutant(NUMBER) selects one at run time. Line numbers do not change."""
     order = {"remove": 0, "negate": 1, "exchange": 2}
     pending = sorted(mutants.items(), key=lambda it: (it[1].begin, -it[1].end, order[it[1].kind]))
 
@@ -223,13 +225,13 @@ def write(text: bytes, mutants: dict[int, Mutant]) -> bytes:
         before = between(mutant.begin, at, [it for it in nested if it[1].end <= at])
         after = between(at + len(mutant.operator), mutant.end, [it for it in nested if it[1].begin > at])
         own, other = mutant.operator.encode(), EXCHANGED[mutant.operator].encode()
-        if mutant.operator in ("&&", "||"):  # by De Morgan's laws, without repeating the operands: there are long chains
+        if mutant.operator in ("&&", "||"):  # by De Morgan's laws, without repeating the operands, since chains of && may be long
             return b"(((" + chosen + b" != static_cast<bool>(" + before + b")) " + own + b" (" + chosen + \
                 b" != static_cast<bool>(" + after + b"))) != " + chosen + b")"
         if mutant.operator in ("==", "!="):
             return b"((" + before + own + after + b") != " + chosen + b")"
         exchanged = before + other + after
-        if b"//" not in exchanged:  # lines stay where they are
+        if b"//" not in exchanged:  # keeps the line numbers
             exchanged = b" ".join(exchanged.split(b"\n"))
         return b"(" + chosen + b" ? (" + exchanged + b") : (" + before + own + after + b"))"
 

@@ -1,5 +1,5 @@
-"""tests/mutation/mutants.py finds the places of every kind of mutant, and writes a file in which each of them can be chosen.
-tests/mutation/run fails unless it has tried as many mutants as it was asked for, and nine of ten are found."""
+"""Tests of tests/mutation/mutants.py: it finds all kinds of mutants, and writes a file in which each mutant can be selected.
+Tests of tests/mutation/run: it fails if it tried fewer mutants than --count, or if the tests found fewer than nine of ten."""
 
 import importlib.util
 import subprocess
@@ -27,7 +27,7 @@ int main() {
   std::printf("%d %d", sum, calls);
 }
 """
-# What the program prints with each mutant.
+# {output of the program: the mutants that cause this output}.
 PRINTED = {
     "3 0": {"removed: ++calls", "`==` becomes `!=`: calls == 0", "removed: call()"},
     "3 1": {"`>` becomes `>=`: sum > 3", "`&&` becomes `||`: sum > 3 && calls == 0", "negated: sum > 3 && calls == 0"},
@@ -45,7 +45,7 @@ def _file(tmp_path):
     return file
 
 
-def test_every_mutant_can_be_chosen(file):
+def test_every_mutant_can_be_selected(file):
     found = dict(enumerate(mutants.find(file, ["-std=c++20"])))
     mutated = file.with_name("mutated.cpp")
     mutated.write_bytes(mutants.write(file.read_bytes(), found) +
@@ -67,7 +67,7 @@ def test_every_mutant_can_be_chosen(file):
 
 @pytest.fixture(name="result")
 def _result(monkeypatch):
-    """result(count, compiled, survivors): what the tool exits with, or the reason why it cannot go on."""
+    """A function: result(count, compiled, survivors) returns the tool's exit code, or the message of the error that ends it."""
     loader = SourceFileLoader("mutation_run", str(Path(__file__).resolve().parent / "run"))
     tool = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
     loader.exec_module(tool)
@@ -106,6 +106,6 @@ def test_nine_of_ten_mutants_have_to_be_found(result):
     assert result(30, 100, 4) == 1
 
 
-def test_as_many_mutants_as_asked_for_have_to_be_tried(result):
+def test_fewer_mutants_than_count_are_an_error(result):
     assert result(30, 29, 0) == "no-such-room has 29 mutants that the compiler accepts; --count asks for 30"
     assert result(0, 100, 0) == "2"  # wrong usage

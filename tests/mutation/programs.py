@@ -18,11 +18,11 @@ from mutants import Mutant
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build/mutation/build"
 JOBS = os.cpu_count() or 1
-LEFT_OUT = {"unit_jsonnet", "unit_jsonnet_texts"}  # they use no room that has mutants of interest, and take the longest
-STALL_MAX = 6  # seconds that a program may make no progress, beside ten times the duration of its longest test
-MEMORY_MAX = 8 << 30  # of addresses
-FILE_MAX = 4 << 30
-QUICK = 0.2  # seconds: tests that take less come first
+LEFT_OUT = {"unit_jsonnet", "unit_jsonnet_texts"}  # these take longest, and use no room whose mutants are of interest
+STALL_MAX = 6  # seconds without output after which a program hangs; ten times the duration of its longest test is added
+MEMORY_MAX = 8 << 30  # bytes of address space
+FILE_MAX = 4 << 30  # bytes of a file
+QUICK = 0.2  # seconds; faster tests run first
 
 
 class Failure(Exception):
@@ -30,7 +30,7 @@ class Failure(Exception):
 
 
 def run(*command: str) -> str:
-    """The command's output."""
+    """Runs a command in BUILD and returns its output. Raises Failure if the command fails."""
     done = subprocess.run(command, cwd=BUILD, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode:
         raise Failure(f"{shlex.join(command)} failed: {done.stderr or done.stdout}")
@@ -38,7 +38,7 @@ def run(*command: str) -> str:
 
 
 def build_tests() -> None:
-    """Builds the test programs without mutants. The standard library's assertions find an access that is out of range."""
+    """Builds the test programs without mutants. The standard library's assertions are on: they find accesses that are out of range."""
     BUILD.mkdir(parents=True, exist_ok=True)
     run("cmake", "-S", str(ROOT), "--preset", "release", "-B", str(BUILD), "-DCOMBU_TESTS=ON",
         "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -w -D_GLIBCXX_ASSERTIONS")
@@ -72,7 +72,7 @@ class Room:
             return [it for found in pool.map(of, self.commands) for it in found]
 
     def compile(self, ordered: list[Mutant], count: int) -> dict[int, Mutant]:
-        """Compiles the first `count` mutants that the compiler accepts, all into one library; returns them by number."""
+        """Compiles the first `count` mutants that the compiler accepts into one library. Returns {number: mutant}."""
         chosen: dict[int, Mutant] = {}
         stale = set(self.commands)
         taken = 0
@@ -91,7 +91,7 @@ class Room:
         return chosen
 
     def compile_file(self, file: Path, chosen: dict[int, Mutant]) -> set[int]:
-        """Compiles the file with those of its mutants that the compiler accepts; returns the numbers of the others."""
+        """Compiles the file with all its mutants that the compiler accepts. Returns the numbers of the refused mutants."""
         own = {number: it for number, it in chosen.items() if it.file == file}
         refused: set[int] = set()
         while errors := self.errors(file, own, "-o", str(self.object(file))):
@@ -120,7 +120,7 @@ class Room:
         return done.stderr if done.returncode else ""
 
     def link(self) -> list["Program"]:
-        """Links all test programs of ctest that use the room."""
+        """Links all test programs of ctest that use the room. Returns them with the room's own unit tests first."""
         chooser = self.folder / "mutant.o"
         run("c++", "-std=c++20", "-O2", "-c", str(Path(__file__).parent / "mutant.cpp"), "-o", str(chooser))
         library = f"libcombu_{self.name}.a"
@@ -139,7 +139,7 @@ class Room:
 
 
 class Program:
-    """A test program, and which of its tests reach which mutants."""
+    """A test program, the duration of its tests, and the tests that execute each mutant."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -148,7 +148,7 @@ class Program:
         self.reaching: dict[int, list[str]] = {}
 
     def look(self) -> None:
-        """Runs all tests without a mutant."""
+        """Runs all tests without a mutant, and fills `seconds` and `reaching`."""
         reached = self.path.with_suffix(".reached")
         reached.unlink(missing_ok=True)
         reached.with_suffix(".reached.array").unlink(missing_ok=True)
@@ -162,7 +162,7 @@ class Program:
                 self.reaching.setdefault(int(number), []).append(test)
 
     def finds(self, number: int, quick: bool) -> str:
-        """The test that finds the mutant, among the quick ones or the others; empty if none does."""
+        """Runs the quick or the slow tests that execute the mutant. Returns the test that finds the mutant, or "" if none does."""
         tests = [it for it in self.reaching.get(number, []) if (self.seconds[it] < QUICK) == quick]
         if not tests:
             return ""
@@ -176,12 +176,15 @@ class Program:
         return f"{self.name} {test}" + (" (time-out)" if ended == "timed out" else "")
 
     def run(self, stall: float, environment: dict[str, str]) -> tuple[str, str]:
-        """How it ended ("", "failed", "timed out"), and its output. A program that prints nothing for `stall` seconds hangs."""
+        """Runs the program. Returns how it ended ("", "failed" or "timed out") and its output.
+
+        If the program prints nothing for `stall` seconds, it is killed and has timed out.
+        """
         folder = tempfile.mkdtemp(prefix="combu-mutation-")
         try:
             return self.run_in(Path(folder), stall, environment)
         finally:
-            # A mutant may leave folders in each other that are too many for shutil.rmtree().
+            # A mutant may leave folders nested too deep for shutil.rmtree().
             subprocess.run(["rm", "-rf", folder], stderr=subprocess.DEVNULL, check=False)
 
     def run_in(self, folder: Path, stall: float, environment: dict[str, str]) -> tuple[str, str]:
