@@ -12,14 +12,14 @@ class Teapot(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    do_GET = do_POST = refuse  # noqa: N815, by the library's names
+    do_GET = do_POST = refuse  # noqa: N815, names of the library
 
     def log_message(self, *_):
         pass
 
 
 class Quiet(ThreadingHTTPServer):
-    def handle_error(self, *_):  # a client that trusts nobody hangs up
+    def handle_error(self, *_):  # a client that trusts no certificate closes the connection
         pass
 
 
