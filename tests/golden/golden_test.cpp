@@ -1,6 +1,5 @@
-// Each NAME.json beside this file is an experiment as Jsonnet evaluates it; NAME.expected is its plan, or all
-// its errors, as a person reads them. COMBU_GOLDEN_WRITE=1 writes the expected files anew: read the
-// difference before you keep it.
+// Each NAME.json beside this file is an evaluated experiment. NAME.expected is its plan, or all its errors, in
+// readable form. COMBU_GOLDEN_WRITE=1 rewrites the expected files: review the difference before you commit it.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -32,7 +31,7 @@ std::string read_file(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// What depends on where the checkout lies is named FOLDER.
+// Replaces the path of the checkout's folder tests/golden by FOLDER.
 std::string without_folder(std::string text) {
   for (std::size_t at = 0; (at = text.find(k_folder, at)) != std::string::npos;) {
     text.replace(at, k_folder.size(), "FOLDER");
@@ -150,7 +149,7 @@ std::vector<std::string> cases() {
 
 class Golden : public testing::TestWithParam<std::string> {};
 
-TEST_P(Golden, SaysWhatIsExpected) {
+TEST_P(Golden, PlanOrErrorsAreAsExpected) {
   const fs::path json = fs::path(k_folder) / (GetParam() + ".json");
   const fs::path expected = fs::path(k_folder) / (GetParam() + ".expected");
   const std::string actual = outcome(read_file(json));
