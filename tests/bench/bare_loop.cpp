@@ -1,7 +1,9 @@
-// bare_loop start|remove WIDTH EXPERIMENT.json ADDRESS: the least that an engine can be asked for an
-// experiment. The same requests that combu sends for each trial, from WIDTH threads with a connection each,
-// and nothing else: no plan, no checks, no events. EXPERIMENT.json is evaluated JSON. The first trial is
-// started alone when others depend on it. Prints seconds.
+// bare_loop start|remove WIDTH EXPERIMENT.json ADDRESS
+//
+// Sends the same requests for each trial as combu, and nothing else: no plan, no checks, no events. The time
+// is a lower bound for any program. WIDTH threads send the requests, each over its own connection.
+// EXPERIMENT.json is evaluated JSON. If other trials depend on the first trial, the program starts the first
+// trial alone. Prints the duration in seconds.
 
 #include <fmt/format.h>
 
@@ -30,7 +32,8 @@ class Loop {
  public:
   Loop(Address address, std::size_t width) : address_(std::move(address)), width_(width) {}
 
-  // Sends a trial's requests for each of `indices`, each thread over a connection of its own.
+  // Calls `send` for each index from `first` to `end`, from up to `width_` threads. Each thread has its own
+  // connection.
   void run(std::size_t first, std::size_t end, const std::function<void(Channel&, std::size_t)>& send) {
     std::vector<std::unique_ptr<Channel>> idle;
     std::mutex mutex;
@@ -99,7 +102,7 @@ void remove_all(const Experiment& experiment, const Address& address, std::size_
   });
   Channel one(address);
   for (const std::string& network : networks) {
-    // 20.10 can lose count of a network's users (moby#42119), and then refuses.
+    // Engine 20.10 can lose count of a network's users (moby#42119). It then refuses to remove the network.
     const HttpResponse answer = one.send({.method = "DELETE", .target = "/v1.41/networks/" + network}, {});
     if (answer.status == 403) fmt::print(stderr, "the network {} stays: {}\n", network, answer.body);
   }

@@ -1,5 +1,6 @@
-// bench_metrics FOLDER [ROUNDS]: how many points a second are taken in from logs, to the disk: lines of JSON
-// with two metrics each, as an engine tells them, one after the other. FOLDER is made, and goes.
+// bench_metrics FOLDER [ROUNDS]: measures how many points per second combu ingests from logs into the
+// telemetry database on disk. Each log line is a JSON object with two metrics. The program creates FOLDER and
+// removes it at the end.
 
 #include <fmt/format.h>
 
@@ -16,7 +17,7 @@
 namespace combu {
 namespace {
 
-// One log, which every attempt has.
+// An engine on which every attempt has the same log.
 class OneLog final : public test::PassingEngine {
  public:
   explicit OneLog(std::size_t lines) : PassingEngine(*this) {

@@ -1,4 +1,4 @@
-// bench_outputs ADDRESS RUN TRIAL PATH FOLDER: takes PATH of a trial's first attempt home into FOLDER/TRIAL,
+// bench_outputs ADDRESS RUN TRIAL PATH FOLDER: collects PATH from a trial's first attempt into FOLDER/TRIAL,
 // as a run does.
 
 #include <fmt/format.h>

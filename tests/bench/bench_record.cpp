@@ -1,7 +1,7 @@
-// bench_record [TRIALS] [ROUNDS]: what the record costs. The same run on the simulated engine with real
-// threads without a record and with one, in turn: as fast as the model can, and with starts of 5 ms.
-// Each fact is on record before the commands that follow from it. Prints trials per second, and the ratio in
-// each round.
+// bench_record [TRIALS] [ROUNDS]: measures the cost of the record. Runs the same experiment on the simulated
+// engine with real threads, alternately without and with a record: first as fast as the model can, then with
+// starts of 5 ms. Each fact is in the record before combu executes the commands that follow from it. Prints
+// trials per second, and the ratio in each round.
 
 #include <fmt/format.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
-// bench_results FOLDER [TRIALS] [POINTS]: writes a record with two runs, "one" and "two", of /bench.jsonnet
-// into FOLDER, each with TRIALS trials of five params, and POINTS points of two metrics of each trial. For
-// tests/bench/results, which times the commands that read it.
+// bench_results FOLDER [TRIALS] [POINTS]: writes a record with two runs of /bench.jsonnet, "one" and "two",
+// into FOLDER. Each run has TRIALS trials with five params and two metrics of POINTS points.
+// tests/bench/results times the commands that read this record.
 
 #include <fmt/format.h>
 

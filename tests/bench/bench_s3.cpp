@@ -1,6 +1,6 @@
-// bench_s3 s3://BUCKET/PREFIX ARCHIVE: takes the outputs of one trial home to a bucket, as a run does, from
-// what an engine would write of them: a tar archive in which they are below `out`. Keys and server come from
-// the environment. tests/bench/s3 runs it beside other clients.
+// bench_s3 s3://BUCKET/PREFIX ARCHIVE: collects the outputs of one trial into a bucket, as a run does. The
+// tar archive ARCHIVE, which has the outputs in its folder `out`, replaces the engine's answer. Keys and
+// server come from environment variables. tests/bench/s3 compares this program with other clients.
 
 #include <fmt/format.h>
 
@@ -30,7 +30,7 @@ class Archive : public test::PassingEngine {
                 const std::function<void(std::string_view)>& tell, std::stop_token /*stop*/) override {
     std::ifstream bytes(path_, std::ios::binary);
     if (!bytes) throw Error(ErrorKind::refused, path_, "cannot be opened");
-    // As much as comes out of the engine's socket at once.
+    // A real engine's socket delivers blocks of about this size.
     std::array<char, std::size_t{64} << 10U> block{};
     while (bytes.read(block.data(), block.size()), bytes.gcount() > 0)
       tell(std::string_view(block.data(), static_cast<std::size_t>(bytes.gcount())));

@@ -1,6 +1,6 @@
-// bench_simulated [star|ladder] [TRIALS...]: from evaluated JSON to the last trial ended, on the simulated
-// engine with real threads, as fast as can be. Prints trials per second, for a star and for a ladder, and
-// whether time is linear in the number of trials.
+// bench_simulated [star|ladder] [TRIALS...]: measures the time from evaluated JSON to the end of the last
+// trial, on the simulated engine with real threads at full speed. Prints trials per second for a star and a
+// ladder of each number of trials. Equal rates show that the time is linear in the number of trials.
 
 #include <fmt/format.h>
 #include <malloc.h>
@@ -35,14 +35,14 @@ std::string trial_json(std::size_t i, const std::string& depends) {
       i, depends.empty() ? "" : fmt::format(R"(,"depends":[{}])", depends));
 }
 
-// One trial before all others.
+// Returns an experiment in which all trials depend on the first trial.
 std::string star(std::size_t count) {
   std::string json = "[" + trial_json(0, "");
   for (std::size_t i = 1; i < count; ++i) json += "," + trial_json(i, R"("trial-0")");
   return json + "]";
 }
 
-// Two trials a rung, each depending on both of the rung before.
+// Returns an experiment of rungs with two trials; each trial depends on both trials of the previous rung.
 std::string ladder(std::size_t count) {
   std::string json = "[" + trial_json(0, "");
   for (std::size_t i = 1; i < count; ++i) {
@@ -54,7 +54,7 @@ std::string ladder(std::size_t count) {
   return json + "]";
 }
 
-// Of this process so far.
+// Resources that this process has used since its start.
 struct Spent {
   double cpu_seconds;
   double context_switches;

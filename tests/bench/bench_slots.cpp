@@ -1,6 +1,6 @@
-// bench_slots [TRIALS]: from the moment at which the engine tells a trial's end to the start call of the one
-// that waited for its place, with eight places, on the simulated engine with real threads, each fact on
-// record before. Prints milliseconds.
+// bench_slots [TRIALS]: measures the time from the engine's report of a trial's end to the start of the trial
+// that was waiting, with at most eight trials in parallel. Uses the simulated engine with real threads and a
+// record, which combu writes before each command. Prints milliseconds.
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -26,7 +26,7 @@ namespace {
 using Steady = std::chrono::steady_clock;
 constexpr std::size_t k_places = 8;
 
-// Notes when ends are told and when starts are called.
+// Records when the engine reports ends and when combu calls start().
 class Stopwatch final : public test::PassingEngine {
  public:
   using PassingEngine::PassingEngine;
@@ -87,7 +87,7 @@ int main(int argc, char** argv) {
     ProgressListener nobody;
     (void)drive(run, plan, {.until = Until::ended},
                 {.engine = stopwatch, .clock = real_clock(), .journal = keeper, .progress = nobody});
-    // The first places are free from the beginning; then each end gives one.
+    // The first k_places trials start at once; each later start follows an end.
     std::vector<double> waits;
     for (std::size_t i = k_places; i < stopwatch.starts.size(); ++i)
       waits.push_back(
