@@ -1,5 +1,5 @@
 #pragma once
-// An HTTP server in a thread of the fuzzing process, which answers every request by a function.
+// An HTTP server in a thread of the fuzzing process. A function computes the answer to each request.
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -23,11 +23,11 @@ namespace combu::fuzz {
 
 class AnsweringServer {
  public:
-  // The bytes of the answer to a request, of which `head` is all but the body. Called by the server's thread,
-  // while the fuzzing thread waits for the answer.
+  // Returns the bytes of the answer to a request. `head` is the request without its body. The server's thread
+  // calls the function while the fuzzing thread waits for the answer.
   using Answer = std::function<std::string(std::string_view head)>;
 
-  // Serves until the process ends.
+  // Starts the server, which runs until the process ends.
   explicit AnsweringServer(Answer answer) : answer_(std::move(answer)) {
     sockaddr_in where{};
     where.sin_family = AF_INET;
@@ -69,14 +69,14 @@ class AnsweringServer {
     }
   }
 
-  // Thousands of connections a second would use up the ports that wait for a close.
+  // Closes with a reset: otherwise thousands of connections per second use up all ports, in TIME_WAIT.
   static void reset(int socket) {
     const linger at_once{1, 0};
     ::setsockopt(socket, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     ::close(socket);
   }
 
-  // False at the connection's end.
+  // Receives and answers. Returns false if the connection has ended.
   bool serve(Connection& connection) {
     std::array<char, 65536> piece{};
     const ssize_t count = ::recv(connection.socket, piece.data(), piece.size(), 0);

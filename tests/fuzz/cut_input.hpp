@@ -1,6 +1,7 @@
 #pragma once
-// An input for a reader of a stream, and the places where the stream is cut into feeds: the form; how often
-// the bytes are repeated; the number of sizes; the sizes of the feeds, each less one; the bytes.
+// An input for a reader of a stream, which gets the stream in pieces (feeds). The fuzzer's data has: a byte
+// for the form; a byte for how often the stream's bytes are repeated; a byte for the number of sizes; the
+// sizes of the feeds minus one, one byte each; the stream's bytes.
 
 #include <algorithm>
 #include <cstddef>
@@ -18,12 +19,12 @@ struct CutInput {
   std::string_view sizes;
 };
 
-// `doublings`: the bytes are repeated less than 2^doublings times.
+// Returns nullopt if the data is too short. The bytes are repeated fewer than 2^doublings times.
 inline std::optional<CutInput> read_cut_input(const std::uint8_t* data, std::size_t size,
                                               unsigned doublings) {
   constexpr std::size_t k_head = 3;
   if (size < k_head) return std::nullopt;
-  // Rarely: long inputs are slow.
+  // Few inputs are repeated, because long inputs are slow.
   const std::size_t repeats = data[1] < 240 ? 1 : std::size_t{1} << (data[1] % doublings);
   std::string_view rest(reinterpret_cast<const char*>(data), size);
   rest.remove_prefix(k_head);
@@ -33,7 +34,8 @@ inline std::optional<CutInput> read_cut_input(const std::uint8_t* data, std::siz
   return input;
 }
 
-// `sizes`: of the feeds, again and again; empty: one feed.
+// Calls `feed` with pieces of `bytes`. The sizes of the pieces are those of `sizes` plus one, repeated
+// cyclically. If `sizes` is empty, there is one piece.
 inline void feed_in_pieces(std::string_view bytes, std::string_view sizes,
                            const std::function<void(std::string_view)>& feed) {
   for (std::size_t i = 0; !bytes.empty(); ++i) {

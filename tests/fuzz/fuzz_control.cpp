@@ -1,5 +1,5 @@
-// Lines of the channel to the process that drives a run: requests to it, its answers, and the events that
-// a follower is shown. Each gives a result, or throws Error or an exception of the JSON library.
+// Reads lines of the channel to a run's owner: requests to the owner, its answers, and events for a follower.
+// Each line must give a result, or throw Error or an exception of the JSON library.
 
 #include <algorithm>
 #include <cstddef>

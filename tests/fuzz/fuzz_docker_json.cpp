@@ -1,4 +1,4 @@
-// JSON answers of an engine, each to one of the requests that read it: a result, or Error.
+// Answers one request to an engine with the input as JSON. The call must return a result or throw Error.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,10 +15,10 @@ namespace {
 using namespace combu::docker;
 
 struct Endpoint {
-  const char* target;  // in the request's target
+  const char* target;  // a part of the request's target
   int status;
   void (*call)(Connections&);
-  std::string_view others = {};  // the answer to what else the call asks for
+  std::string_view others = {};  // the answer to all other requests of the call
 };
 
 constexpr const char* k_info = R"({"NCPU":2,"MemTotal":1024})";

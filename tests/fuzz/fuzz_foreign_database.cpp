@@ -1,6 +1,7 @@
-// Databases that claim to be the packed telemetry of another combu. The input chooses statements that change
-// a good one (objects, values, frames, SQLite's own tables), then bytes that are changed. Telemetry::adopt()
-// must store it, so that all of it can be read, or throw Error(corrupt), within bounded memory and time.
+// Reads damaged or hostile databases as packed telemetry of another combu. The input selects SQL statements
+// that change a valid database (objects, values, frames, SQLite's own tables), and then bytes to change.
+// Telemetry::adopt() must store the database so that all of it can be read, or throw Error(corrupt). Memory
+// and time must be bounded.
 
 #include <fmt/format.h>
 #include <fuzzer/FuzzedDataProvider.h>
@@ -28,7 +29,7 @@ using combu::Error;
 using combu::LogPiece;
 using combu::Telemetry;
 
-// A folder of this process's own.
+// A temporary folder of this process.
 class Scratch {
  public:
   Scratch() : path_("/tmp/combu-fuzz.XXXXXX") {
@@ -204,7 +205,8 @@ class Grammar {
   FuzzedDataProvider& choices_;
 };
 
-// Statements that fail change nothing, and one that has no end is ended.
+// Returns the database after the statements that the input selects. Ignores statements that fail. The
+// progress handler interrupts a statement that runs too long.
 std::string after_statements(const std::string& image, FuzzedDataProvider& choices) {
   SQLite::Database database(":memory:", SQLite::OPEN_READWRITE);
   sqlite3* const handle = database.getHandle();
@@ -229,7 +231,7 @@ std::string after_statements(const std::string& image, FuzzedDataProvider& choic
 
 void change_bytes(std::string& image, FuzzedDataProvider& choices) {
   for (int count = choices.ConsumeIntegralInRange(0, 24); count > 0 && !image.empty(); --count) {
-    // Half of the changes are in the first bytes of a page, where SQLite's own structures are.
+    // Half of the changes are in the first bytes of a page, where SQLite keeps its own structures.
     std::size_t at = choices.ConsumeIntegralInRange<std::size_t>(0, image.size() - 1);
     if (choices.ConsumeBool()) at = std::min(at / 4096 * 4096 + at % 128, image.size() - 1);
     image[at] = static_cast<char>(choices.ConsumeIntegral<std::uint8_t>());

@@ -1,5 +1,5 @@
-// Jsonnet texts, evaluated in this process by src/jsonnet/rsjsonnet and what the room does around it: never a
-// crash. An import finds only what travels inside the program.
+// Evaluates Jsonnet texts in this process with src/jsonnet/rsjsonnet and the code of the room jsonnet. The
+// evaluation must not crash. An import finds only the libraries that the program contains.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,8 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string source(reinterpret_cast<const char*>(data), size);
-  if (source.find('\0') != std::string::npos || combu::find_bad_utf8(source)) return 0;  // evaluate() refuses
+  if (source.find('\0') != std::string::npos || combu::find_bad_utf8(source))
+    return 0;  // evaluate() refuses such texts
   const combu::Evaluation evaluation{.file = "fuzz.jsonnet", .run = combu::RunId("fuzz")};
   combu::Importer importer({});
   combu::run_machine("fuzz.jsonnet", source, evaluation, importer, [&](bool ok, std::string_view text) {

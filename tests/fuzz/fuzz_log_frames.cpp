@@ -1,6 +1,7 @@
-// Bytes that claim to be a container's log: frames with and without times, and a terminal's lines with times.
-// Cut anywhere they give the same pieces as in one feed (of frames without times: the same texts), or both
-// end with Error(corrupt). No piece with a time is larger than k_timed_piece_max.
+// Reads bytes as a container's log in three forms: frames with and without timestamps, and a terminal's lines
+// with timestamps. If the stream is cut into feeds, the result must be the same as with one feed: the same
+// pieces, or the same texts for frames without timestamps, or Error(corrupt) in both cases. No piece with a
+// timestamp may be larger than k_timed_piece_max.
 
 #include <cstddef>
 #include <cstdint>
@@ -35,7 +36,7 @@ struct Result {
   bool operator==(const Result&) const = default;
 };
 
-// `sizes`: of the feeds, again and again; empty: one feed.
+// Returns the pieces of the log. `sizes` as in feed_in_pieces().
 Result read(Form form, std::string_view bytes, std::string_view sizes) {
   Result result;
   const auto tell = [&](const LogPiece& piece) {

@@ -1,5 +1,6 @@
-// Bytes that a trial writes, searched for metrics as lines of JSON, as CSV and by a pattern. Cut anywhere
-// they give the same points as in one feed. No line is longer than k_line_max, and no name than 256 bytes.
+// Reads metrics from bytes that a trial writes: as lines of JSON, as CSV and with a pattern. If the stream is
+// cut into feeds, the points must be the same as with one feed. No line may be longer than k_line_max, and no
+// name longer than 256 bytes.
 
 #include <fmt/format.h>
 
@@ -24,7 +25,7 @@ using combu::telemetry::MetricLines;
 
 constexpr std::size_t k_name_max = 256;
 
-// All points as text. `sizes`: of the feeds, again and again; empty: one feed.
+// Returns all points as text. `sizes` as in feed_in_pieces().
 std::string read(MetricLines::Form form, std::string_view bytes, std::string_view sizes) {
   static const Metrics metrics{.pattern =
                                    R"((?P<step>\d+).*?loss[ =](?P<loss>[-+.\w]+)(?: acc=(?P<acc>\S+))?)"};

@@ -1,5 +1,5 @@
-// JSON answers of an MLflow server, each to one of the requests of an export: the export ends, or throws
-// Error.
+// Answers one request of an export with the input, as a JSON answer of an MLflow server. The export must end
+// or throw Error.
 
 #include <unistd.h>
 
@@ -22,7 +22,7 @@ namespace {
 constexpr std::string_view k_kept =
     R"({"runs":[{"info":{"run_id":"r","status":"RUNNING"},"data":{"metrics":[{"key":"loss"}],)"
     R"("tags":[{"key":"combu.trial","value":"a"},{"key":"combu.attempt","value":"1"}]}}]})";
-// What a server answers, by call.
+// Valid answers of a server, by the request's path.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 7> k_right{
     {{"/experiments/get-by-name", R"({"experiment":{"experiment_id":"1"}})"},
      {"/experiments/create", R"({"experiment_id":"1"})"},
@@ -33,7 +33,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 7> k_right{
      {"/runs/update", "{}"}}};
 
 std::size_t fuzzed = 0;  // the call whose answer is `input`
-int status = 200;        // of that answer
+int status = 200;        // the status of that answer
 std::string_view input;
 
 std::string answer(std::string_view head) {
@@ -41,7 +41,7 @@ std::string answer(std::string_view head) {
   for (std::size_t i = 0; i < k_right.size(); ++i) {
     if (line.find(k_right[i].first) == std::string_view::npos) continue;
     if (i == fuzzed) return combu::fuzz::answer_of(status, input);
-    // An experiment, and a run, that are not there are created.
+    // If the fuzzed call creates an experiment or a run, the lookup must find none.
     if (i == 0 && fuzzed == 1) return combu::fuzz::answer_of(404, "{}");
     if (i == 2 && fuzzed == 3) return combu::fuzz::answer_of(200, "{}");
     return combu::fuzz::answer_of(200, k_right[i].second);

@@ -1,5 +1,5 @@
-// Packs of a log, as zstd frames or as what is in one, and packed telemetry: each function gives a result or
-// throws Error(corrupt), within bounded memory and time.
+// Reads the input as a pack of a log (as a zstd frame, or as the content of a frame), or as packed telemetry.
+// Each function must return a result or throw Error(corrupt). Memory and time must be bounded.
 
 #include <fuzzer/FuzzedDataProvider.h>
 #include <unistd.h>

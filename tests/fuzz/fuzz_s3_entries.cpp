@@ -1,7 +1,7 @@
-// Texts that claim to be what a bucket holds or what a server of it answers: never a crash, and nothing that
-// is read names a path out of its place. What is read of an entry, and written again, is the same entry. Four
-// texts, each ended by the character RS (0x1e): a manifest, a list of entries, a page of a listing, and a
-// path that is an input of another trial.
+// Reads texts as objects of a bucket and as answers of its server. No text may cause a crash, and no path may
+// lead out of its folder. An entry that is read, written and read again must be the same. The input has four
+// texts, each ended by the character RS (0x1e): a manifest, a list of entries, a page of a listing, and the
+// path of an input from another trial.
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,4 @@
-// Texts that claim to be an evaluated experiment, read as one: never a crash; of what has no error a plan is
-// made.
+// Reads texts as evaluated experiments, and makes a plan if the experiment has no error. Nothing may crash.
 
 #include <cstddef>
 #include <cstdint>

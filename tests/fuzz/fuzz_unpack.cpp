@@ -1,6 +1,6 @@
-// Bytes that claim to be an engine's archive of an output, unpacked into a folder: never a crash, nothing is
-// written outside of the folder, and every file that the manifest names is there with its sum. The first byte
-// says in how large pieces the others come.
+// Unpacks bytes as an engine's archive of an output into a folder. The code must not crash or write outside
+// the folder. Every file in the manifest must exist and have its checksum. The first byte of the input sets
+// the size of the pieces in which the other bytes are read.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -29,11 +29,11 @@ namespace {
 namespace fs = std::filesystem;
 using combu::Descriptor;
 
-// ROOT/results/t is written; ROOT/canary and ROOT/beside are not.
+// A folder ROOT. unpack() may write ROOT/results/t. It must not change ROOT/canary and ROOT/beside.
 class Place {
  public:
   Place() {
-    // Memory, if there is any: each input makes files.
+    // A folder in memory if possible, because each input writes files.
     std::string root = fs::exists("/dev/shm") ? "/dev/shm/combu-fuzz-XXXXXX" : "/tmp/combu-fuzz-XXXXXX";
     if (mkdtemp(root.data()) == nullptr) std::abort();
     root_ = root;
@@ -46,7 +46,7 @@ class Place {
   Place& operator=(const Place&) = delete;
 
   [[nodiscard]] fs::path results() const { return root_ / "results"; }
-  // What is in a folder, without following anything.
+  // Returns the names in a folder, without following symbolic links.
   static std::set<std::string> names_in(const fs::path& folder) {
     std::set<std::string> names;
     for (const auto& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename());
@@ -66,7 +66,7 @@ class Place {
   fs::path root_;
 };
 
-// No link on the way is followed.
+// Returns the content of a file below `root`. Aborts if a part of the path is a symbolic link.
 std::string content_of(const fs::path& root, const std::string& path) {
   Descriptor at(::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   for (std::string_view left = path; !left.empty();) {
