@@ -1,4 +1,4 @@
-"""Where the engine is found, and where images come from."""
+"""How combu finds the engine's address, and how it pulls images from registries."""
 
 import base64
 import hashlib
@@ -16,7 +16,7 @@ def add_context(home, name, host):
     (meta / "meta.json").write_text(json.dumps({"Name": name, "Endpoints": {"docker": {"Host": host}}}), encoding="utf-8")
 
 
-def test_a_context_named_by_the_environment(combu, engine, tmp_path):
+def test_docker_context_selects_the_engine(combu, engine, tmp_path):
     add_context(tmp_path, "lab", engine.host)
     combu.write([sleeper("one")])
     combu("run", DOCKER_HOST="", DOCKER_CONTEXT="lab")
@@ -24,7 +24,7 @@ def test_a_context_named_by_the_environment(combu, engine, tmp_path):
     assert "nowhere" in combu("kill", code=2, DOCKER_HOST="", DOCKER_CONTEXT="nowhere").stderr
 
 
-def test_the_current_context_of_dockers_configuration(combu, engine, tmp_path):
+def test_the_current_context_of_dockers_configuration_selects_the_engine(combu, engine, tmp_path):
     add_context(tmp_path, "lab", engine.host)
     docker_config(tmp_path, {"currentContext": "lab"})
     combu.write([sleeper("one")])
@@ -33,7 +33,7 @@ def test_the_current_context_of_dockers_configuration(combu, engine, tmp_path):
 
 
 @pytest.mark.engine_version
-def test_tcp_on_loopback(new_engine, combu_on):
+def test_an_engine_is_reached_by_tcp_on_loopback(new_engine, combu_on):
     engine = new_engine("--host", "tcp://127.0.0.1:2375", "--tls=false")
     engine.start()
     engine.load_image()
@@ -47,7 +47,7 @@ def test_tcp_on_loopback(new_engine, combu_on):
 
 @pytest.fixture
 def registry(engine):
-    """A registry with a password that has lab/solver:1; its address."""
+    """Starts a registry with a password and the image lab/solver:1. Yields the registry's address."""
     engine.start_registry(5001, "tester:s3cret")
     engine.push("combu-test:latest", "127.0.0.1:5001/lab/solver", "1", "tester:s3cret")
     yield "127.0.0.1:5001"
@@ -57,7 +57,7 @@ def registry(engine):
 
 
 @pytest.mark.engine_version
-def test_a_pull_without_a_password(combu, engine):
+def test_an_image_is_pulled_from_an_open_registry(combu, engine):
     engine.start_registry(5000)
     try:
         image = "127.0.0.1:5000/lab/open"
@@ -72,7 +72,7 @@ def test_a_pull_without_a_password(combu, engine):
 
 
 @pytest.mark.engine_version
-def test_a_pull_with_a_password_from_dockers_configuration(combu, engine, registry, tmp_path):
+def test_a_pull_uses_the_password_in_dockers_configuration(combu, engine, registry, tmp_path):
     docker_config(tmp_path, {"auths": {registry: {"auth": base64.b64encode(b"tester:s3cret").decode()}}})
     combu.write([sleeper("one", image=f"{registry}/lab/solver:1")])
     combu("run")
@@ -81,7 +81,7 @@ def test_a_pull_with_a_password_from_dockers_configuration(combu, engine, regist
 
 @pytest.mark.engine_version
 @pytest.mark.parametrize("auths", [{}, {"127.0.0.1:5001": {"auth": base64.b64encode(b"tester:wrong").decode()}}])
-def test_a_pull_without_the_right_password(combu, engine, registry, tmp_path, auths):
+def test_a_pull_without_the_right_password_fails_the_run(combu, engine, registry, tmp_path, auths):
     docker_config(tmp_path, {"auths": auths})
     combu.write([sleeper("zero"), sleeper("one", image=f"{registry}/lab/solver:1")])
     failed = combu("run", code=1)
@@ -91,7 +91,7 @@ def test_a_pull_without_the_right_password(combu, engine, registry, tmp_path, au
 
 @pytest.mark.engine_version
 @pytest.mark.parametrize("config", [{"credsStore": "test"}, {"credHelpers": {"127.0.0.1:5001": "test"}}])
-def test_a_pull_with_a_password_from_a_credential_helper(combu, engine, registry, tmp_path, config):
+def test_a_pull_uses_the_password_of_a_credential_helper(combu, engine, registry, tmp_path, config):
     helper = tmp_path / "bin/docker-credential-test"
     helper.parent.mkdir()
     helper.write_text(

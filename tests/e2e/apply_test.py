@@ -1,4 +1,4 @@
-"""The file is edited while its run goes on."""
+"""`combu apply`: the experiment file is edited during its run."""
 
 import json
 
@@ -53,7 +53,7 @@ def test_new_trials_join_removed_ones_stop_and_the_rest_goes_on(combu, engine):
     assert engine.running() == set()
 
 
-def test_a_run_that_nobody_is_at_work_on_is_gone_on_with(combu, engine):
+def test_apply_continues_a_run_without_an_owner(combu, engine):
     combu.write([worker("stays")])
     combu("run")
     first = attempts(engine)["stays"]
@@ -63,7 +63,7 @@ def test_a_run_that_nobody_is_at_work_on_is_gone_on_with(combu, engine):
     wait_until(lambda: combu.ps()["joins"]["state"] == "succeeded", "the end of the one that joins")
 
 
-def test_what_ended_while_nobody_was_at_work_has_its_own_end(combu, engine, at_work, lab):
+def test_apply_records_how_trials_ended_without_an_owner(combu, engine, at_work, lab):
     lab.hold("bad", "on")
     combu.write([lab.trial("bad", 3), lab.trial("on")])
     running = at_work(combu.start("run", "--wait"))
@@ -86,7 +86,7 @@ def reasons(lab):
 
 
 @pytest.mark.slow
-def test_the_run_goes_on_while_what_leaves_takes_its_time(combu, engine, at_work, lab):
+def test_the_run_continues_while_removed_trials_stop_slowly(combu, engine, at_work, lab):
     trials = [worker("stays"), worker("slow", 600, timeout="4s"), worker("goes", cmd=STUBBORN, stop_grace="8s")]
     changes = worker("changes", cmd=STUBBORN, stop_grace="8s")
     combu.write([*trials, changes])
@@ -108,7 +108,7 @@ def test_the_run_goes_on_while_what_leaves_takes_its_time(combu, engine, at_work
     assert running.poll() is None and engine.running() == {"stays", "changes"}
 
 
-def test_what_was_to_be_stopped_when_its_process_died_is_stopped_by_the_next(combu, engine, at_work, lab):
+def test_a_resumed_run_completes_the_stops_of_an_apply(combu, engine, at_work, lab):
     trials = [worker("stays"), worker("goes", cmd=STUBBORN, stop_grace="20s")]
     changes = worker("changes", cmd=STUBBORN, stop_grace="20s")
     combu.write([*trials, changes])
@@ -146,13 +146,13 @@ local broken = [3, 5, 7];
 """
 
 
-def test_failed_trials_of_a_study_are_started_again_with_the_edited_text(combu):
-    """Twelve trials: three fail and one hangs. After an edit, those four run again, and no other."""
+def test_apply_failed_runs_failed_trials_with_the_edited_text(combu):
+    """Of twelve trials three fail and one hangs. After an edit, these four run again, and no other trial."""
     combu.write(STUDY % "false")
     combu("run", "--wait", "--run-id", "r1", code=1)
     bad = {"t-3", "t-5", "t-7", "t-9"}
     assert {name for name, row in combu.ps().items() if row["state"] == "failed"} == bad
-    # The edit changes the text of all: what has succeeded keeps its result.
+    # The edit changes the text of all trials. Trials that have succeeded keep their results.
     combu.write(STUDY % "true")
     told = combu("apply", "--failed").stderr
     assert "run r1: 12 trials changed, 4 trials are tried again" in told
@@ -167,7 +167,7 @@ def test_failed_trials_of_a_study_are_started_again_with_the_edited_text(combu):
     assert "0.2" in plot
     combu("kill")
     assert {row["state"] for row in combu.ps().values()} == {"succeeded"}
-    # What a kill ends has not failed.
+    # A trial that `combu kill` ends is stopped, not failed.
     combu.write([{"name": f"t-{i}", "image": "combu-test", "cmd": "sleep 600"} for i in range(3)])
     combu("run", "--run-id", "r2")
     combu("kill")

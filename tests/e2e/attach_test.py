@@ -1,4 +1,4 @@
-"""A run in the background: what it started, who follows it, and what is changed of it while it goes on."""
+"""Runs in the background (--detach): attach, and commands that change a running run."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from run_test import sleeper
 
 
 class Background:
-    """The run of a lab's file that was left to the background."""
+    """A run in the background."""
 
     def __init__(self, combu):
         self.combu = combu
@@ -26,7 +26,7 @@ class Background:
 
     @property
     def process(self):
-        """None when nobody is at work on it."""
+        """The process id of the run's owner; None if the run has no owner."""
         for lock in (self.state / "locks").iterdir():
             holder = lock.read_text(encoding="utf-8")
             if holder and json.loads(holder)["run"] == self.run:
@@ -55,7 +55,7 @@ def background(combu):
 
 @pytest.fixture
 def following(combu):
-    """Attaches in a process of its own, once it has been told where the run stands."""
+    """A function that starts `combu attach` with --progress json and returns the process."""
     processes = []
 
     def follow(*arguments):
@@ -70,7 +70,7 @@ def following(combu):
 
 
 def next_event(process, name, **fields):
-    """The next one of this name and with these fields that the process tells."""
+    """Returns the next event of this name and with these fields that the process prints. Fails if there is none."""
     for line in process.stderr:
         event = json.loads(line)
         if event["event"] == name and fields.items() <= event.items():
@@ -78,7 +78,7 @@ def next_event(process, name, **fields):
     raise AssertionError(f"no {name} with {fields}")
 
 
-def test_a_detached_run_does_all_that_one_in_the_foreground_does(combu, engine, lab, background):
+def test_a_detached_run_gives_the_same_results_as_a_foreground_run(combu, engine, lab, background):
     combu.write(
         [
             lab.trial("one"),
@@ -103,7 +103,7 @@ def test_a_detached_run_does_all_that_one_in_the_foreground_does(combu, engine, 
     assert f"run {background.run} is over: 2 succeeded, 1 failed, 1 blocked\n" == combu("attach", code=1).stderr
 
 
-def test_what_is_refused_is_refused_in_the_callers_sight(combu, engine):
+def test_a_detached_run_prints_refusals_to_its_caller(combu, engine):
     combu.write([sleeper("taken")])
     engine.run_stranger("taken")
     attached = combu("run", code=1)
@@ -121,7 +121,7 @@ def test_what_is_refused_is_refused_in_the_callers_sight(combu, engine):
     assert combu("run", "-d", code=3, **away).stderr == combu("run", code=3, **away).stderr
 
 
-def test_without_wait_it_stays_until_all_are_started(combu, engine, lab, background):
+def test_a_detached_run_without_wait_ends_when_all_trials_are_started(combu, engine, lab, background):
     combu.write([lab.trial("first"), sleeper("then", depends=[{"trial": "first", "condition": "succeeded"}])])
     lab.hold("first")
     background.begin()
@@ -137,8 +137,8 @@ def test_without_wait_it_stays_until_all_are_started(combu, engine, lab, backgro
     )
 
 
-def test_its_terminal_may_be_closed(combu, lab, background):
-    """Which sends SIGHUP to all that belongs to it."""
+def test_a_detached_run_survives_the_end_of_its_terminal(combu, lab, background):
+    """Closing a terminal sends SIGHUP to its processes."""
     combu.write([lab.trial("one")])
     lab.hold("one")
     leader, terminal = pty.openpty()
@@ -160,7 +160,7 @@ def test_its_terminal_may_be_closed(combu, lab, background):
     assert lab.states()["one"][0] == "succeeded"
 
 
-def test_several_follow_one_run_and_ctrl_c_only_leaves(combu, lab, background, following):
+def test_several_attach_to_one_run_and_ctrl_c_only_detaches(combu, lab, background, following):
     combu.write([lab.trial("one"), lab.trial("bad", 3)])
     lab.hold("one")
     background.begin("--wait")
@@ -190,7 +190,7 @@ def test_kill_ends_a_detached_run(combu, engine, lab, background, following):
     assert background.process is None
 
 
-def test_one_that_was_killed_is_told_and_gone_on_with(combu, engine, lab, background, following):
+def test_a_follower_reports_a_killed_owner_and_the_run_can_be_resumed(combu, engine, lab, background, following):
     names = {f"t-{i}" for i in range(3)}
     combu.write({"parallel": 1, "trials": [lab.trial(name) for name in sorted(names)]})
     lab.hold(*names)
@@ -206,7 +206,7 @@ def test_one_that_was_killed_is_told_and_gone_on_with(combu, engine, lab, backgr
     assert follower.wait(timeout=60) == 1
     assert "nobody is at work on it" in combu("unpause", code=1).stderr
 
-    # The pause ends with the process, what was set does not.
+    # The pause ends with the owner's process; the values that `combu set` changed remain.
     assert combu("run", "--resume", "--wait", "-d").stdout == background.run + "\n"
     wait_until(lambda: engine.running() == names, "all at the same time")
     lab.let_go(*names)
@@ -224,7 +224,7 @@ def test_a_run_is_paused_and_resumed(combu, engine, lab, background, following):
     assert next_event(follower, "snapshot")["paused"] is False
     assert "is paused" in combu("pause", background.run).stderr
     assert next_event(follower, "snapshot", paused=True)["parallel"] == 1
-    # What runs goes on to its end; neither its next attempt nor another trial starts.
+    # The running attempt continues to its end. Neither its retry nor another trial starts.
     lab.let_go("t-0")
     assert next_event(follower, "fact", trial="t-0")["state"] == "retrying"
     while next_event(follower, "snapshot", paused=True)["counts"]["ready"] < 3:
@@ -238,7 +238,7 @@ def test_a_run_is_paused_and_resumed(combu, engine, lab, background, following):
     assert lab.states()["t-0"] == ("succeeded", 2, 0)
 
 
-def test_parallel_is_changed_while_it_goes_on(combu, engine, lab, background):
+def test_set_changes_parallel_during_a_run(combu, engine, lab, background):
     names = [f"t-{i}" for i in range(6)]
     combu.write({"parallel": 1, "trials": [lab.trial(name) for name in names]})
     lab.hold(*names)
@@ -254,7 +254,7 @@ def test_parallel_is_changed_while_it_goes_on(combu, engine, lab, background):
     assert {state[0] for state in lab.states().values()} == {"succeeded"}
 
 
-def test_what_has_failed_is_tried_again_in_the_background(combu, lab, background):
+def test_retry_runs_failed_trials_in_the_background(combu, lab, background):
     combu.write([lab.trial("bad", 3)])
     combu("run", "--wait", "--run-id", "r1", code=1)
     lab.set_code("bad", 0)
@@ -270,8 +270,8 @@ def test_what_has_failed_is_tried_again_in_the_background(combu, lab, background
     assert combu("retry", "-d").stdout == ""
 
 
-def test_a_follower_sees_what_another_command_does_by_its_name(combu, engine, lab, background):
-    """An `apply` is no pause, and who is interrupted by `kill` need not be told to kill."""
+def test_a_follower_sees_which_command_changed_the_run(combu, engine, lab, background):
+    """An `apply` is not reported as a pause. A follower that `kill` interrupts gets no hint to run `kill`."""
     combu.write([sleeper("one")])
     background.begin("--wait")
     wait_until(lambda: engine.running() == {"one"}, "the trial")

@@ -1,4 +1,4 @@
-"""What has been done is not done again, and what is on record is enough to do it again."""
+"""The cache skips trials that have succeeded, and `show --reproduce` prints how to repeat a trial."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def test_an_equal_trial_is_skipped(combu, engine):
     assert "skipped: equal to `learn-2` of run first" in combu("why", "learn-2").stdout
 
 
-def test_what_somebody_has_edited_is_no_equal_trials(combu):
+def test_edited_outputs_are_not_reused(combu):
     combu.write([learn(1), learn(2)])
     combu("run", "--wait", "--run-id", "first")
     combu("kill")
@@ -50,7 +50,7 @@ def test_what_somebody_has_edited_is_no_equal_trials(combu):
     assert [path.name for path in (folder(combu, "second") / "learn-2/out").iterdir()] == ["n"]
 
 
-def test_what_an_equal_trial_has_told_is_shown_of_the_skipped(combu):
+def test_logs_and_metrics_of_the_cached_trial_are_shown_for_a_skipped_trial(combu):
     cmd = ["sh", "-c", "mkdir /out; echo 1 >/out/n; echo '{\"step\": 1, \"loss\": 0.5}'"]
     combu.write([learn(1, cmd=cmd, metrics="json")])
     for run in ("first", "second", "third"):
@@ -69,7 +69,7 @@ def test_what_an_equal_trial_has_told_is_shown_of_the_skipped(combu):
     assert [attempt["exit_code"] for attempt in shown["attempts"]] == [0], "those of who had run it"
 
 
-def test_what_is_skipped_keeps_what_it_has_been_told_when_who_had_run_it_goes(combu):
+def test_a_skipped_trial_keeps_its_logs_when_the_cached_run_is_removed(combu):
     cmd = ["sh", "-c", "mkdir /out; echo 1 >/out/n; echo '{\"loss\": 0.5}'"]
     combu.write([learn(1, cmd=cmd, metrics="json")])
     for run in ("first", "second"):
@@ -86,7 +86,7 @@ def test_what_is_skipped_keeps_what_it_has_been_told_when_who_had_run_it_goes(co
     assert "first, which is not on record: who ran it knows more" in page
     assert "person" not in page, "nobody's that is known"
     assert len(combu("export", "csv", "--points").stdout.splitlines()) == 2
-    # What was told is as much a part of what has been done as what was left.
+    # A cache hit needs the logs and metrics of the cached trial, not only its outputs.
     for path in (combu.home / ".local/state/combu/telemetry").glob("third.*"):
         path.unlink()
     combu("run", "--wait", "--run-id", "fourth")
@@ -95,7 +95,7 @@ def test_what_is_skipped_keeps_what_it_has_been_told_when_who_had_run_it_goes(co
 
 
 @pytest.mark.engine_version
-def test_what_changed_before_its_start_is_what_a_trial_is_not_known_by(combu, engine):
+def test_an_image_or_input_that_changes_before_the_start_is_no_cache_hit(combu, engine):
     def name_image(source):
         assert engine.ask("POST", f"/images/{source}/tag?repo=combu-named&tag=latest")[0] == 201
 
@@ -134,7 +134,7 @@ def test_what_changed_before_its_start_is_what_a_trial_is_not_known_by(combu, en
         "gate": "succeeded", "learn-1": "succeeded", "learn-2": "succeeded", "learn-3": "skipped"}
 
 
-def test_a_service_that_only_the_done_need_is_not_started(combu, engine):
+def test_a_service_that_only_skipped_trials_need_is_not_started(combu, engine):
     service = {"name": "served", "image": "combu-test", "cmd": ["sleep", "1000"], "service": True}
     combu.write([service, learn(1, depends=["served"])])
     combu("run", "--wait")
@@ -144,7 +144,7 @@ def test_a_service_that_only_the_done_need_is_not_started(combu, engine):
     assert engine.names() == set()
 
 
-def test_a_run_that_dies_goes_on_with_what_is_done(combu, engine):
+def test_a_resumed_run_keeps_its_skipped_trials(combu, engine):
     combu.write([learn(1), learn(2)])
     combu("run", "--wait")
     hold = combu.home / "hold"
@@ -164,7 +164,7 @@ def test_a_run_that_dies_goes_on_with_what_is_done(combu, engine):
 
 
 @pytest.mark.engine_version
-def test_what_reproduce_prints_takes_the_image_that_it_was(combu, engine, program):
+def test_reproduce_uses_the_image_digest_of_the_original_run(combu, engine, program):
     combu.write([learn(1)])
     combu("run", "--wait", "--run-id", "first")
     shown = json.loads(combu("show", "learn-1", "--json").stdout)
@@ -180,7 +180,7 @@ def test_what_reproduce_prints_takes_the_image_that_it_was(combu, engine, progra
     assert "1 succeeded" in done.stderr
 
 
-def test_what_ended_unseen_is_kept_when_the_run_goes_on(combu, engine, tmp_path):
+def test_a_trial_that_ended_without_an_owner_can_be_reused(combu, engine, tmp_path):
     (tmp_path / "hold").mkdir()
     cmd = ["sh", "-c", "mkdir /out; echo 1 >/out/n; echo '{\"loss\": 0.5}'; until [ -e /hold/go ]; do sleep 0.05; done"]
     combu.write([learn(1, cmd=cmd, metrics="json", volumes=[f"{tmp_path / 'hold'}:/hold"])])

@@ -13,13 +13,15 @@ def pytest_addoption(parser):
     parser.addoption("--engine", choices=("20", "29"), default="20", help="the Docker Engine's version")
 
 
-# A test has the mark `engine_version` if it asserts on something that the engine itself decides or reports, and that has
-# differed between versions or may differ: error texts and status codes that combu interprets (pulls, names, ports, starts);
-# events, exit codes and states when the engine is stopped, killed or comes back, or when somebody removes a container;
-# out-of-memory and health reports; identifiers of images, inherited labels, the building of images; what it makes of a
-# container's fields; its log files; archives of long paths, odd files, changing files and volumes; GPUs; the addresses it
-# listens on; networks made or removed at the same time. Tests of combu's own logic have no mark: they use what these test.
-# Run the marked ones on another version of the engine: --engine 29 -m engine_version.
+# A test has the mark `engine_version` if it asserts something that the engine decides or reports, and that may differ
+# between versions of the engine:
+#  - error texts and status codes that combu interprets (pulls, names, ports, starts);
+#  - events, exit codes and states when the engine stops, is killed or restarts, or when a user removes a container;
+#  - reports of out-of-memory and health;
+#  - image ids, inherited labels, building of images, and how the engine interprets a container's fields;
+#  - log files; archives of long paths, unusual files, changing files and volumes;
+#  - GPUs, listening addresses, and networks that are created or removed at the same time.
+# Tests of combu's own logic have no mark. To run the marked tests on another version: --engine 29 -m engine_version.
 MARKS = (
     "engine_version: its behaviour depends on the engine's version",
     "minio: needs MinIO, which takes three minutes to build",
@@ -32,41 +34,41 @@ def pytest_configure(config):
     for mark in MARKS:
         config.addinivalue_line("markers", mark)
     if config.pluginmanager.hasplugin("xdist"):
-        from xdist.workermanage import NodeManager  # here, since it need not be installed
+        from xdist.workermanage import NodeManager  # imported here because xdist need not be installed
 
-        NodeManager.EXIT_TIMEOUT = 60  # seconds: a worker ends its engines before it goes, and dockerd may take 15 s for one
-    # So that whoever ends the tests also ends their engines: by default this signal leaves no time for it.
+        NodeManager.EXIT_TIMEOUT = 60  # seconds; a worker stops its engines before it exits, and dockerd may take 15 s for each
+    # By default, SIGTERM ends pytest at once and leaves the engines running. This handler lets the fixtures stop them.
     signal.signal(signal.SIGTERM, lambda *_: pytest.exit("ended by SIGTERM", returncode=143))
 
 
 def pytest_unconfigure():
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a worker that has no more to do has no engine either
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # at this point a worker has stopped its engines
 
 
-@pytest.hookimpl(trylast=True)  # after -m has left out the others
+@pytest.hookimpl(trylast=True)  # after -m has removed the deselected tests
 def pytest_collection_modifyitems(items):
-    """The files with the most tests come first, so that workers which take file after file end at about the same time."""
+    """Puts the files with the most tests first, so that all workers finish at about the same time."""
     counts = Counter(item.path for item in items)
     items.sort(key=lambda item: -counts[item.path])
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item):
-    """What a failed test's engines and runs say of themselves stands beside its failure."""
+    """Adds the accounts of a failed test's engines and runs to its report."""
     report = (yield).get_result()
     if report.when != "call" or not report.failed:
         return
     for one in item.funcargs.get("witnesses", []):
         try:
             account = one.account()
-        except Exception as error:  # whatever it is, it is not what has failed
+        except Exception as error:  # an error here must not hide the test's failure
             account = f"could not be asked: {error}"
         report.sections.append((type(one).__name__, account))
 
 
 @pytest.fixture(autouse=True)
 def witnesses():
-    """The engines and programs that the test has used, until it is over."""
+    """The list of engines and programs that the test uses. Each has a method account()."""
     return []
 
 
@@ -88,7 +90,7 @@ def shared_engine(version):
 
 @pytest.fixture
 def engine(shared_engine, witnesses):
-    """An engine with the test image and nothing on it."""
+    """The shared engine, with the test image and without containers."""
     witnesses.append(shared_engine)
     yield shared_engine
     shared_engine.remove_all()
@@ -96,7 +98,7 @@ def engine(shared_engine, witnesses):
 
 @pytest.fixture
 def new_engine(version, witnesses):
-    """Makes an engine of the test's own; the test starts it."""
+    """A function that makes an engine for this test only. The test starts the engine; the fixture removes it."""
     made = []
 
     def make(*options):
@@ -118,7 +120,7 @@ def program():
 
 @pytest.fixture
 def combu_on(program, tmp_path, witnesses):
-    """The program with a given engine."""
+    """A function: combu_on(engine) returns a Combu that uses this engine."""
     made = []
 
     def make(engine):

@@ -1,4 +1,4 @@
-"""Engines that a test starts, asks and ends: a thin layer over tests/engines and the Docker Engine API."""
+"""Test engines and the program combu: a thin layer over the scripts of tests/engines and the Docker Engine API."""
 
 import base64
 import http.client
@@ -16,7 +16,7 @@ SCRIPTS = Path(__file__).resolve().parents[1] / "engines"
 
 
 def wait_until(condition, what, seconds=60):
-    """The first true value of `condition()`; fails when there is none within `seconds`."""
+    """Returns the first true value of `condition()`. Fails if there is none within `seconds`."""
     end = time.monotonic() + seconds
     while True:
         value = condition()
@@ -27,12 +27,12 @@ def wait_until(condition, what, seconds=60):
 
 
 def trial(name, script, **fields):
-    """A trial that runs the shell's script in the test image."""
+    """Returns a trial that runs a shell script in the test image."""
     return {"name": name, "image": "combu-test", "cmd": ["sh", "-c", script], **fields}
 
 
 def trial_with_outputs(name, script, **fields):
-    """The same, with the outputs /out unless `fields` says otherwise."""
+    """Returns a trial as trial(), with the outputs /out unless `fields` has other outputs."""
     return trial(name, script, **{"outputs": ["/out"], **fields})
 
 
@@ -63,11 +63,11 @@ class Engine:
     def __init__(self, version, *options):
         self.version = version
         self.options = options
-        self.first_in_path = ""  # where dockerd looks for programs before all other folders
+        self.first_in_path = ""  # a folder that is put first in dockerd's PATH
         self.dir = Path(tempfile.mkdtemp(prefix="engine-", dir=os.environ.get("COMBU_TEST_DIR")))
         self.socket = self.dir / "docker.sock"
         self.host = f"unix://{self.socket}"
-        self._mount_data("-t", "tmpfs", "tmpfs")  # dockerd waits for the disk each time that a state is written
+        self._mount_data("-t", "tmpfs", "tmpfs")  # in memory: dockerd waits for the disk at each write of a state
 
     def _mount_data(self, *source):
         data = self.dir / "data"
@@ -92,18 +92,18 @@ class Engine:
             script("image", self.dir, *(("--cmd", cmd) if cmd else ()), name)
 
     def use_small_disk(self, mebibytes):
-        """Before start(): its data lies in a file system of this size."""
+        """Puts the engine's data on a file system of this size. Call it before start()."""
         disk = self.dir / "disk.img"
         with disk.open("wb") as file:
             file.truncate(mebibytes << 20)
-        # dockerd gives up on fewer inodes than its own files need.
+        # dockerd does not start if the file system has too few inodes for its own files.
         subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "0", "-N", "4096", disk], check=True)
         self._mount_data("-o", "loop", disk)
 
-    # ---- Its API
+    # ---- The engine's API
 
     def ask(self, method, path, body=None, headers=None):
-        """(status, answer): JSON where it is JSON, else text."""
+        """Returns (status, answer). The answer is parsed if it is JSON, and a string otherwise."""
         connection = UnixConnection(self.socket)
         try:
             connection.request(
@@ -124,7 +124,7 @@ class Engine:
         return answer
 
     def containers(self):
-        """{name: inspection}, of all that exist."""
+        """Returns {name: inspection} of all containers, including ended ones."""
         listed = self.get("/containers/json?all=1")
         return {c["Names"][0][1:]: self.get(f"/containers/{c['Id']}/json") for c in listed}
 
@@ -135,11 +135,11 @@ class Engine:
         return {c["Names"][0][1:] for c in self.get("/containers/json")}
 
     def networks(self):
-        """{name: inspection}, without the engine's own."""
+        """Returns {name: network} without the networks that every engine has."""
         return {n["Name"]: n for n in self.get("/networks") if n["Name"] not in ("bridge", "host", "none")}
 
     def account(self):
-        """For a person who reads of a failure: the end of its log, and its containers' states."""
+        """Returns a text for the report of a failed test: the end of dockerd's log, and the containers' states."""
         lines = []
         log = self.dir / "dockerd.log"
         if log.exists():
@@ -151,7 +151,7 @@ class Engine:
         return "\n".join(lines)
 
     def run_stranger(self, name, **fields):
-        """A container that is not combu's."""
+        """Starts a container that does not belong to combu."""
         status, answer = self.ask(
             "POST", f"/containers/create?name={name}", {"Image": "combu-test", "Cmd": ["sleep", "600"], **fields}
         )
@@ -165,16 +165,16 @@ class Engine:
             assert status in (204, 404), answer
         for network in self.networks().values():
             status, answer = self.ask("DELETE", f"/networks/{network['Id']}")
-            if status == 403:  # its count of endpoints can go wrong (moby#42119): a restart mends that
+            if status == 403:  # the engine can miscount a network's endpoints (moby#42119); a restart corrects the count
                 self.stop()
                 self.start()
                 status, answer = self.ask("DELETE", f"/networks/{network['Id']}")
             assert status in (204, 404), answer
 
-    # ---- Registries in its network
+    # ---- Registries in the engine's network
 
     def push(self, image, name, tag, account=None):
-        """Pushes a local image as NAME:TAG and forgets it here."""
+        """Pushes a local image as NAME:TAG to a registry, and removes this tag from the engine."""
         auth = {}
         if account:
             user, password = account.split(":")
@@ -193,7 +193,7 @@ class Engine:
 
 
 class Combu:
-    """The program, run as a person with a home folder of their own would."""
+    """Runs the program combu as a user with the home folder `home`."""
 
     def __init__(self, program, home, engine):
         self.program = program
@@ -204,7 +204,7 @@ class Combu:
         self.started = []
 
     def write(self, experiment):
-        """Jsonnet text, or what becomes JSON."""
+        """Writes the experiment file. `experiment` is Jsonnet text, or an object that is written as JSON."""
         text = experiment if isinstance(experiment, str) else json.dumps(experiment)
         self.file.write_text(text, encoding="utf-8")
 
@@ -213,7 +213,7 @@ class Combu:
         return [str(SCRIPTS / "engine"), "in", str(self.engine.dir), *command] if in_net else command
 
     def __call__(self, *arguments, code=0, in_net=False, timeout=120, **env):
-        """Runs it to its end, which must be the exit code `code` (None: any)."""
+        """Runs combu to its end and returns the process. Fails unless the exit code is `code` (None: any)."""
         done = subprocess.run(
             self._command(arguments, in_net),
             env={**self.env, **env},
@@ -224,13 +224,13 @@ class Combu:
             timeout=timeout,
             check=False,
         )
-        done.stderr = re.sub(r"^evaluating .*…\n", "", done.stderr)  # said on a slow machine only
+        done.stderr = re.sub(r"^evaluating .*…\n", "", done.stderr)  # combu prints this line only on a slow machine
         if code is not None:
             assert done.returncode == code, f"{arguments}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
 
     def start(self, *arguments):
-        """Starts it, and leaves it to the caller to end and await it."""
+        """Starts combu and returns the process. The caller has to end and await the process."""
         self.started.append(
             subprocess.Popen(
                 self._command(arguments, False),
@@ -245,19 +245,19 @@ class Combu:
         return self.started[-1]
 
     def end_all(self):
-        """What a test that failed has left running."""
+        """Kills the processes that a failed test has left running."""
         for process in self.started:
             if process.poll() is None:
                 process.kill()
                 process.wait()
 
     def account(self):
-        """For a person who reads of a failure."""
+        """Returns a text for the report of a failed test: the output of `ps` and `events`."""
         asked = [self("ps", code=None, timeout=30), self("events", code=None, timeout=30)]
         return "".join(done.stdout[-4000:] + done.stderr[-1000:] for done in asked)
 
     def ps(self):
-        """{trial: row} of `ps --json`."""
+        """Returns {trial: row} of `ps --json`."""
         rows = [json.loads(line) for line in self("ps", "--json").stdout.splitlines()]
         return {row["trial"]: row for row in rows}
 

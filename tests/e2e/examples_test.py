@@ -1,4 +1,4 @@
-"""The examples, as a stranger would run them."""
+"""Runs the examples as their README files describe."""
 
 import json
 import shutil
@@ -12,7 +12,7 @@ from engines import wait_until
 
 @pytest.fixture
 def example(combu, tmp_path):
-    """The program in a copy of an example's folder."""
+    """A function: example(name) copies the example's folder, and returns a Combu whose file is the copy's experiment."""
 
     def open_example(name):
         folder = tmp_path / name
@@ -25,7 +25,7 @@ def example(combu, tmp_path):
 
 
 def make(combu, program, *targets):
-    """What the example's Makefile prints."""
+    """Runs make in the example's folder and returns its output."""
     done = subprocess.run(
         ["make", "-s", *targets, f"COMBU={program}"],
         cwd=combu.file.parent,
@@ -99,10 +99,10 @@ def test_grid(example, engine):
 
 
 @pytest.mark.engine_version
-def test_what_init_makes_runs_by_its_makefile(combu, engine, program, tmp_path):
+def test_the_experiment_that_init_makes_runs_with_its_makefile(combu, engine, program, tmp_path):
     combu.file = tmp_path / "lab/experiment.jsonnet"
     subprocess.run([program, "init", tmp_path / "lab"], check=True, capture_output=True)
-    # Built on the image of the tests where there is a docker client, else that one itself.
+    # The Makefile needs a docker client to build the image.
     path = combu.env["PATH"].split(":")
     client = next((folder for folder in path if (Path(folder) / "docker").exists()), None)
     assert client, "scripts/setup --tests installs a docker client"
@@ -123,7 +123,7 @@ def test_what_init_makes_runs_by_its_makefile(combu, engine, program, tmp_path):
 
 @pytest.mark.slow
 def test_quickstart_with_a_release(combu, engine, program, tmp_path):
-    """It builds nothing; and what is not as its checksums say is not run."""
+    """scripts/quickstart uses the release without a build, and refuses a release with a wrong checksum."""
     release = tmp_path / "combu-0.0.0-linux-x86_64"
     release.mkdir()
     shutil.copy(program, release / "combu")

@@ -1,4 +1,4 @@
-"""Attempts that fail: why, how it is told, and what follows."""
+"""Failed attempts: their causes, combu's messages, and retries."""
 
 import getpass
 import json
@@ -13,7 +13,7 @@ HELD = "until test -e /hold/go; do sleep 0.05; done"
 
 
 def facts_of(stderr, name):
-    """(state, attempt, cause) of a trial, as --progress json tells them."""
+    """Returns [(state, attempt, cause)] of a trial from the output of --progress json."""
     facts = [json.loads(line) for line in stderr.splitlines() if '"event":"fact"' in line]
     return [(fact["state"], fact["attempt"], fact.get("cause")) for fact in facts if fact["trial"] == name]
 
@@ -34,7 +34,7 @@ def test_a_failed_trial_is_tried_again_until_it_succeeds(combu, engine, tmp_path
 
 
 @pytest.mark.engine_version
-def test_a_failure_is_told_with_its_cause_and_its_last_words(combu):
+def test_a_failure_is_reported_with_its_cause_and_last_log_lines(combu):
     combu.write(
         [
             trial("error", "echo working; echo no space left >&2; exit 3"),
@@ -64,20 +64,20 @@ def test_memory_grows_after_out_of_memory(combu, engine):
 
 @pytest.mark.slow
 @pytest.mark.engine_version
-def test_what_somebody_stopped_is_not_tried_again(combu, engine):
+def test_a_trial_stopped_from_outside_is_not_retried(combu, engine):
     combu.write([trial("one", "exec sleep 600", retries=5)])
     running = combu.start("run")
     try:
         wait_until(lambda: "one" in engine.running(), "the trial")
         engine.ask("POST", "/containers/one/stop?t=5")
-        _, err = running.communicate(timeout=180)  # it might be the engine that is being restarted
+        _, err = running.communicate(timeout=180)  # combu first waits: the engine may be restarting
     finally:
         running.kill()
     assert running.returncode == 1, "somebody watched it, and it did not end by itself"
     assert "stopped: one: from outside (exit code 143, SIGTERM)" in err
 
 
-def test_who_stopped_it_is_on_record(combu, engine, tmp_path):
+def test_the_record_names_the_user_who_stopped_a_trial(combu, engine, tmp_path):
     held = trial("other", HELD, volumes=[f"{tmp_path}/hold/:/hold"], retries=5)
     combu.write([trial("one", "exec sleep 600", retries=5), held])
     running = combu.start("run", "--progress", "plain")
@@ -85,7 +85,7 @@ def test_who_stopped_it_is_on_record(combu, engine, tmp_path):
         wait_until(lambda: engine.running() == {"one", "other"}, "both trials")
         combu("stop", "one")
         (tmp_path / "hold/go").touch()
-        _, err = running.communicate(timeout=60)  # nobody waits to see whether the engine goes away
+        _, err = running.communicate(timeout=60)  # after `combu stop`, the run does not wait for a restart of the engine
     finally:
         running.kill()
     assert running.returncode == 1
@@ -97,7 +97,7 @@ def test_who_stopped_it_is_on_record(combu, engine, tmp_path):
 @pytest.mark.slow
 @pytest.mark.engine_version
 @pytest.mark.parametrize("way", ["kill9", "stop"])
-def test_a_lost_engine_spends_no_retries(combu_on, new_engine, tmp_path, way):
+def test_a_restart_of_the_engine_uses_no_retries(combu_on, new_engine, tmp_path, way):
     engine = new_engine()
     engine.start()
     engine.load_image()
@@ -113,7 +113,7 @@ def test_a_lost_engine_spends_no_retries(combu_on, new_engine, tmp_path, way):
     finally:
         running.kill()
     assert running.returncode == 1
-    # What an orderly end of the engine stops may be told before it goes away (20.10), or found out afterwards (29).
+    # If the engine shuts down, 20.10 reports that it stopped the container. 29 does not: combu detects the loss later.
     causes = {"host_lost"} if way == "kill9" else {"host_lost", "stopped"}
     assert [attempt for state, attempt, cause in facts_of(err, "kept") if state == "retrying" and cause in causes] == [1]
     assert facts_of(err, "kept")[-1] == ("succeeded", 2, None)
@@ -121,7 +121,7 @@ def test_a_lost_engine_spends_no_retries(combu_on, new_engine, tmp_path, way):
     assert cause in causes and (state, attempt) == ("stopped" if cause == "stopped" else "failed", 1)
 
 
-def test_a_canary_spares_the_others(combu, engine):
+def test_a_failed_canary_blocks_the_trials_of_its_shape(combu, engine):
     combu.write({"canary": True, "trials": [trial(f"t-{i}", "exit 1") for i in range(20)]})
     done = combu("run", "--wait", code=1)
     assert engine.names() == {"t-0"}
@@ -135,7 +135,7 @@ def test_nothing_starts_after_max_failures(combu, engine):
     assert "not started: 2 trials have failed" in done.stderr
 
 
-def test_the_deadline_of_a_run_stops_all(combu, engine):
+def test_the_deadline_of_a_run_stops_all_trials(combu, engine):
     combu.write({"deadline": "3s", "trials": [trial("long", "exec sleep 600"), trial("service", "exec sleep 600", service=True)]})
     began = time.monotonic()
     done = combu("run", code=1)
@@ -144,8 +144,8 @@ def test_the_deadline_of_a_run_stops_all(combu, engine):
     assert "stopped: long: the run's deadline of 3.0 s has passed" in done.stderr
 
 
-def test_what_ended_in_time_has_not_run_out_of_it_however_late_that_is_heard(combu, engine, tmp_path):
-    """A laptop that sleeps, a Ctrl-Z: the end and the timeout come at the same moment."""
+def test_an_end_before_the_timeout_counts_also_if_combu_sees_it_late(combu, engine, tmp_path):
+    """If combu is suspended, as by Ctrl-Z or a sleeping laptop, it sees the end and the timeout at the same moment."""
     quick = trial("quick", HELD, volumes=[f"{tmp_path}/hold/:/hold"], timeout="5s")
     combu.write([quick, trial("slow", "sleep 600", timeout="5s", stop_grace="1s")])
     run = combu.start("run", "--wait")
@@ -164,8 +164,8 @@ def test_what_ended_in_time_has_not_run_out_of_it_however_late_that_is_heard(com
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
-def test_what_ran_out_of_time_is_told_so_though_nobody_saw_it_end(combu, tmp_path, sent):
-    """It heeds the signal and writes its checkpoint for a while."""
+def test_a_timeout_is_recorded_also_if_the_trial_ends_without_an_owner(combu, tmp_path, sent):
+    """The trial handles SIGTERM, takes a while to write a checkpoint, and then exits with 0."""
     script = "trap 'echo heard; until test -e /hold/go; do sleep 0.05; done; exit 0' TERM; sleep 600 & wait"
     combu.write([trial("one", script, volumes=[f"{tmp_path}/hold/:/hold"], timeout="1s", stop_grace="20s")])
     run = combu.start("run", "--wait")

@@ -1,4 +1,4 @@
-"""The engine, the disk or combu itself dies in the middle."""
+"""The engine or combu is killed during a run, or the engine's disk is full."""
 
 import signal
 
@@ -6,12 +6,12 @@ import pytest
 from engines import wait_until
 from run_test import sleeper
 
-# Without a network of theirs: 20.10 can lose count of its users when many starts or a crash meet (moby#42119).
+# These trials have no network: if many starts and a crash coincide, 20.10 can miscount a network's users (moby#42119).
 MANY = [sleeper(f"t-{i:02}") for i in range(40)]
 
 
 def run_through_a_crash(engine, combu, in_flight):
-    """A run whose engine dies when some of its trials are there, and comes back: its exit code and what it said."""
+    """Starts a run, kills the engine after some starts, and restarts the engine. Returns the run's exit code and messages."""
     running = combu.start("run", "--starts-in-flight", in_flight, "--progress", "plain")
     try:
         wait_until(lambda: len(engine.names()) >= in_flight + 4, "some containers")
@@ -26,7 +26,7 @@ def run_through_a_crash(engine, combu, in_flight):
 
 @pytest.mark.slow
 @pytest.mark.engine_version
-def test_an_engine_killed_between_two_starts_and_back(new_engine, combu_on):
+def test_a_run_continues_after_the_engine_was_killed_between_two_starts(new_engine, combu_on):
     engine = new_engine("--own-containerd", "--live-restore")
     engine.start()
     engine.load_image()
@@ -41,8 +41,8 @@ def test_an_engine_killed_between_two_starts_and_back(new_engine, combu_on):
 
 @pytest.mark.slow
 @pytest.mark.engine_version
-def test_starts_that_an_engine_died_in_are_made_anew(new_engine, combu_on):
-    # Without live-restore, and it dies in the middle of eight starts.
+def test_starts_during_a_crash_of_the_engine_are_repeated(new_engine, combu_on):
+    # The engine runs without live-restore and is killed during eight starts.
     engine = new_engine("--own-containerd")
     engine.start()
     engine.load_image()
@@ -58,7 +58,7 @@ def test_starts_that_an_engine_died_in_are_made_anew(new_engine, combu_on):
 
 
 @pytest.mark.engine_version
-def test_an_engine_that_dies_and_stays_away(new_engine, combu_on):
+def test_kill_fails_while_the_engine_is_away_and_works_afterwards(new_engine, combu_on):
     engine = new_engine()
     engine.start()
     engine.load_image()
@@ -73,7 +73,7 @@ def test_an_engine_that_dies_and_stays_away(new_engine, combu_on):
 
 
 @pytest.mark.slow
-def test_combu_killed_in_the_middle_of_a_run(combu, engine):
+def test_kill_removes_the_trials_of_a_killed_combu(combu, engine):
     combu.write(MANY)
     running = combu.start("run", "--starts-in-flight", "1")
     wait_until(lambda: len(engine.names()) >= 5, "five containers")
@@ -90,7 +90,7 @@ def test_combu_killed_in_the_middle_of_a_run(combu, engine):
     assert engine.running() == {trial["name"] for trial in MANY}
 
 
-def test_the_first_interrupt_ends_what_is_in_flight(combu, engine):
+def test_after_an_interrupt_combu_completes_the_starts_in_flight(combu, engine):
     combu.write(MANY)
     running = combu.start("run", "--starts-in-flight", "2")
     wait_until(lambda: len(engine.names()) >= 5, "five containers")
@@ -102,7 +102,7 @@ def test_the_first_interrupt_ends_what_is_in_flight(combu, engine):
     assert engine.running() == left
 
 
-def test_a_sigterm_ends_a_waiting_run_and_leaves_its_trials(combu, engine):
+def test_a_sigterm_ends_combu_and_leaves_its_trials_running(combu, engine):
     combu.write([sleeper("one")])
     running = combu.start("run", "--wait")
     wait_until(lambda: engine.running() == {"one"}, "the trial")
@@ -113,7 +113,7 @@ def test_a_sigterm_ends_a_waiting_run_and_leaves_its_trials(combu, engine):
 
 
 @pytest.mark.engine_version
-def test_a_trial_killed_by_hand_has_failed(combu, engine):
+def test_a_trial_whose_container_is_removed_fails(combu, engine):
     combu.write([sleeper("one"), {"name": "after", "image": "combu-test", "cmd": "true", "depends": [{"trial": "one", "condition": "succeeded"}]}])
     running = combu.start("run", "--wait")
     wait_until(lambda: engine.running() == {"one"}, "the trial")
@@ -125,7 +125,7 @@ def test_a_trial_killed_by_hand_has_failed(combu, engine):
 
 
 @pytest.mark.engine_version
-def test_a_full_disk(new_engine, combu_on):
+def test_starts_on_a_full_disk_fail_with_the_engines_message(new_engine, combu_on):
     engine = new_engine()
     engine.use_small_disk(96)
     engine.start()

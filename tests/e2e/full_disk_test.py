@@ -1,4 +1,4 @@
-"""The disk that the record is on is full."""
+"""The disk of the record is full."""
 
 import contextlib
 import sqlite3
@@ -10,7 +10,7 @@ from engines import wait_until
 
 @pytest.fixture
 def small_disk(tmp_path, combu):
-    """A folder for the record, on a disk of its own of 4 MiB."""
+    """A folder for the record, on a file system of 4 MiB."""
     folder = tmp_path / "small"
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=0700", "tmpfs", folder], check=True)
@@ -20,7 +20,7 @@ def small_disk(tmp_path, combu):
 
 
 def lines_to(stream, words):
-    """Those up to the first with these words in it; all of them where none has."""
+    """Returns the lines up to the first line that contains `words`, or all lines if none does."""
     lines = []
     for line in stream:
         lines.append(line)
@@ -39,7 +39,7 @@ def fill(folder):
 
 
 def trials(folder):
-    """Each ends when it may, the second follows the first."""
+    """Returns two trials; the second depends on the first. A trial NAME runs while the file NAME.held is in `folder`."""
 
     def trial(name, **fields):
         script = f"while test -e /lab/{name}.held; do sleep 0.05; done"
@@ -48,7 +48,7 @@ def trials(folder):
     return [trial("first"), trial("then", depends=[{"trial": "first", "condition": "succeeded"}])]
 
 
-def test_a_run_does_not_begin_on_a_full_disk(combu, engine, small_disk, tmp_path):
+def test_run_refuses_to_begin_on_a_full_disk(combu, engine, small_disk, tmp_path):
     combu.write(trials(tmp_path / "lab"))
     fill(small_disk)
     refused = combu("run", "--wait", code=1)
@@ -56,7 +56,7 @@ def test_a_run_does_not_begin_on_a_full_disk(combu, engine, small_disk, tmp_path
     assert engine.containers() == {}
 
 
-def test_a_run_goes_on_when_the_disk_is_full_and_what_is_missing_comes_later(combu, engine, small_disk, tmp_path):
+def test_a_run_continues_on_a_full_disk_and_writes_missing_facts_later(combu, engine, small_disk, tmp_path):
     lab = tmp_path / "lab"
     lab.mkdir()
     for name in ("first", "then"):
@@ -81,8 +81,8 @@ def test_a_run_goes_on_when_the_disk_is_full_and_what_is_missing_comes_later(com
 
 
 @pytest.mark.slow
-def test_logs_that_there_is_no_room_for_are_taken_in_later(combu, engine, small_disk, tmp_path):
-    """More than is handed on at once is written while the disk is full; the container keeps it."""
+def test_logs_are_ingested_later_if_the_disk_is_full(combu, engine, small_disk, tmp_path):
+    """While the disk is full, the trials write more than one batch of log lines. The engine keeps these lines."""
     lab = tmp_path / "lab"
     lab.mkdir()
     (lab / "held").touch()
@@ -120,7 +120,7 @@ def test_logs_that_there_is_no_room_for_are_taken_in_later(combu, engine, small_
     assert sorted(ask("SELECT trial, points, last FROM metrics")) == [("one", 1, 1.0), ("two", 1, 1.0)]
 
 
-def test_nothing_is_removed_of_which_the_log_cannot_be_kept(combu, engine, small_disk):
+def test_kill_keeps_a_container_whose_log_cannot_be_stored(combu, engine, small_disk):
     combu.write([{"name": "one", "image": "combu-test", "cmd": ["sh", "-c", "echo precious"]}])
     combu("run")
     wait_until(lambda: engine.running() == set(), "the end")
@@ -133,7 +133,7 @@ def test_nothing_is_removed_of_which_the_log_cannot_be_kept(combu, engine, small
     assert combu("logs", "one").stdout == "precious\n"
 
 
-def test_a_record_that_cannot_be_written_is_read(combu, engine, tmp_path):
+def test_a_read_only_record_can_be_read(combu, engine, tmp_path):
     combu.write([{"name": "bad", "image": "combu-test", "cmd": ["sh", "-c", "exit 3"]}])
     combu("run", "--wait", code=1)
     folder = tmp_path / ".local/state/combu"

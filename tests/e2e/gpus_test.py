@@ -1,4 +1,4 @@
-"""GPUs that nobody shares: of devices that show when two containers have one at the same time (tests/engines/gpus)."""
+"""Each GPU belongs to one container at a time. The fake GPUs of tests/engines/gpus show if two containers share one."""
 
 import json
 import signal
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.engine_version
 
 GPUS = ("0", "1", "2", "3")
 
-# Fails when another container is in the same GPU's folder.
+# Exits with 66 if another container uses the same GPU: it has made the folder `held` in the GPU's folder.
 USE = (
     "for gpu in /run/gpu/*; do mkdir $gpu/held || exit 66; done; "
     "echo $(ls /run/gpu); {wait}; for gpu in /run/gpu/*; do rmdir $gpu/held; done"
@@ -46,7 +46,7 @@ def engine(gpu_engine):
 
 @pytest.fixture
 def person(program, tmp_path, engine):
-    """Makes somebody with a home and an experiment of their own, to whom NVIDIA's tool tells of the GPUs."""
+    """A function that makes a user with a home folder and an experiment. The user's nvidia-smi lists the fake GPUs."""
 
     def make(name="somebody"):
         home = tmp_path / name
@@ -63,12 +63,12 @@ def trial(name, gpus, wait="sleep 0.2", **fields):
 
 
 def held(name, gpus):
-    """Uses its GPUs until the test lets it go."""
+    """Returns a trial that uses its GPUs until the test creates the file hold/go."""
     return trial(name, gpus, "until test -e /hold/go; do sleep 0.05; done", volumes=["./hold/:/hold"])
 
 
 def run_at_once(combu, engine, *names):
-    """Runs an experiment to its end; these trials of it have their GPUs at the same time."""
+    """Runs the experiment to its end. Fails unless the trials `names` run at the same time."""
     run = combu.start("run", "--wait")
     try:
         wait_until(lambda: engine.running() == set(names), "all of them", seconds=120)
@@ -81,7 +81,7 @@ def run_at_once(combu, engine, *names):
 
 
 def numbers(container):
-    """The GPUs that it was given, without the kind of device."""
+    """Returns the ids of the container's GPUs without the kind of device, from its label."""
     gpus = container["Config"]["Labels"]["combu.gpus"]
     return [gpu.rsplit("=", 1)[-1] for gpu in gpus.split(",") if gpu]
 
@@ -91,7 +91,7 @@ def when(text):
 
 
 def assert_nobody_shared(engine):
-    """No two containers that have the same GPU on their labels ran at the same time; returns how many had one."""
+    """Fails if two containers with the same GPU ran at the same time. Returns the number of uses of a GPU."""
     spans = {}
     for name, container in engine.containers().items():
         state = container["State"]
@@ -104,7 +104,7 @@ def assert_nobody_shared(engine):
     return sum(len(uses) for uses in spans.values())
 
 
-def test_each_trial_gets_a_gpu_by_name(person, engine):
+def test_each_trial_gets_its_own_gpu(person, engine):
     combu = person()
     ones = [f"one-{i}" for i in range(3)]
     combu.write([held(name, 1) for name in ones] + [{"name": "none", "image": "combu-test", "cmd": "true"}])
@@ -141,7 +141,7 @@ def test_many_runs_at_once_never_share_a_gpu(person, engine):
 
 
 @pytest.mark.slow
-def test_runs_that_are_killed_in_the_middle_leave_no_gpu_shared(person, engine):
+def test_runs_that_are_killed_and_resumed_never_share_a_gpu(person, engine):
     people = [person(f"person-{i}") for i in range(4)]
     for i, combu in enumerate(people):
         combu.write([trial(f"p{i}-{k}", 1, wait="sleep 0.1") for k in range(8)])
@@ -174,7 +174,7 @@ def test_runs_that_are_killed_in_the_middle_leave_no_gpu_shared(person, engine):
     assert assert_nobody_shared(engine) == 4 * 8
 
 
-def test_a_choice_by_memory_and_kind(person, engine):
+def test_gpus_are_selected_by_memory_and_kind(person, engine):
     combu = person()
     combu.write(
         [
@@ -191,7 +191,7 @@ def test_a_choice_by_memory_and_kind(person, engine):
     assert given["named"] == ["3"]
 
 
-def test_what_can_never_be_given_is_told_before_the_first_start(person, engine):
+def test_impossible_gpu_requests_are_refused_before_the_first_start(person, engine):
     combu = person()
     combu.write([trial("many", 5), trial("big", {"memory": "100g"}), trial("odd", ["9"]), trial("fine", 1)])
     done = combu("run", code=2)
@@ -200,7 +200,7 @@ def test_what_can_never_be_given_is_told_before_the_first_start(person, engine):
     assert engine.names() == set()
 
 
-def test_why_tells_who_holds_the_gpus(person, engine):
+def test_why_names_the_trial_that_holds_the_gpus(person, engine):
     first, second = person("first"), person("second")
     first.write([{"name": "holder", "image": "combu-test", "cmd": "sleep 600", "gpus": "all"}])
     first("run")
@@ -220,7 +220,7 @@ def test_why_tells_who_holds_the_gpus(person, engine):
 
 
 @pytest.mark.slow
-def test_a_reserved_gpu_is_not_given(person, engine):
+def test_a_reserved_gpu_is_not_used(person, engine):
     combu = person()
     combu.write([trial(f"t-{i}", 1) for i in range(6)])
     combu("run", "--wait", "--reserve", "gpu=0,gpu=1,gpu=2")
@@ -251,7 +251,7 @@ def test_the_claim_of_a_process_that_died_is_taken_over(person, engine):
     assert "dead" not in engine.names(), "it had not been started"
 
 
-def test_an_engine_that_tells_of_none(person, engine):
+def test_gpus_of_an_engine_that_lists_none_come_from_config_json(person, engine):
     combu = person()
     combu.env["PATH"] = combu.env["PATH"].split(":", 1)[1]
     combu.write([trial("tt", {"kind": "4090"})])
@@ -265,7 +265,7 @@ def test_an_engine_that_tells_of_none(person, engine):
     assert numbers(engine.containers()["tt"]) == ["3"]
 
 
-def test_a_gpu_goes_by_each_of_its_names(person, engine):
+def test_a_gpu_can_be_named_by_number_or_uuid(person, engine):
     names = ["1", "GPU-fake-1"]
     if engine.version == "29":
         names += ["nvidia.com/gpu=1", "nvidia.com/gpu=GPU-fake-1"]
@@ -275,8 +275,8 @@ def test_a_gpu_goes_by_each_of_its_names(person, engine):
     assert [numbers(container) for container in engine.containers().values()] == [["1"]] * len(names)
 
 
-def test_uuids_that_nobody_tells_are_refused(person, engine):
-    """Only an engine with CDI lists GPUs by itself, and these apart from their numbers."""
+def test_unknown_gpu_uuids_are_refused(person, engine):
+    """Only an engine with CDI lists GPUs by itself. Its list does not relate UUIDs to numbers."""
     combu = person()
     combu.env["PATH"] = combu.env["PATH"].split(":", 1)[1]
     combu.write([trial("tt", ["GPU-fake-1"])])

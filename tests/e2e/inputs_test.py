@@ -1,4 +1,4 @@
-"""What is put into containers before they start: the person's own files, and what other trials have left."""
+"""Inputs, which combu copies into containers before the start: files of the user, and outputs of other trials."""
 
 import json
 import os
@@ -15,7 +15,7 @@ def said(combu, name):
 
 FOLDS = 3
 
-# One file: data is made, cut into folds, and an ensemble is made of what these leave.
+# `preprocess` makes data in parts, each fold computes a model, and `ensemble` combines the models.
 CROSS_VALIDATION = [
     trial("preprocess", f"mkdir -p /out/parts; for i in $(seq {FOLDS}); do echo $((i * 10)) >/out/parts/$i; done", outputs=["/out"]),
     *(
@@ -38,7 +38,7 @@ def test_cross_validation_as_one_file(combu):
     assert said(combu, "fold-1") == "3\n"
 
 
-def test_only_brings_what_it_gets_its_inputs_from(combu):
+def test_only_includes_the_trials_that_inputs_come_from(combu):
     combu.write([*CROSS_VALIDATION, trial("other", "true")])
     combu("run", "--wait", "--only", "ensemble")
     assert {row["state"] for row in combu.ps().values()} == {"succeeded"}
@@ -46,7 +46,7 @@ def test_only_brings_what_it_gets_its_inputs_from(combu):
 
 
 @pytest.mark.engine_version
-def test_a_resumed_run_has_what_was_left_before(combu, engine):
+def test_a_resumed_run_has_the_outputs_of_earlier_trials(combu, engine):
     hold = combu.home / "hold"
     hold.mkdir()
     (hold / "it").touch()
@@ -62,7 +62,7 @@ def test_a_resumed_run_has_what_was_left_before(combu, engine):
     run.send_signal(signal.SIGKILL)
     run.communicate()
     engine.ask("DELETE", "/containers/preprocess?force=1")
-    (combu.home / "raw").unlink()  # nobody needs it any more
+    (combu.home / "raw").unlink()  # no trial reads this input again
     (hold / "it").unlink()
     combu("run", "--resume")
     assert said(combu, "last") == "made\n"
@@ -85,7 +85,7 @@ def test_a_retried_trial_has_the_same_inputs(combu):
 
 
 @pytest.mark.engine_version
-def test_what_is_the_persons_own_is_sent(combu):
+def test_files_of_the_user_are_copied_with_modes_times_and_links(combu):
     data = combu.home / "data"
     (data / "sub").mkdir(parents=True)
     (data / "sub/run").write_text("#!/bin/sh\necho runs\n")
@@ -117,7 +117,7 @@ def test_what_is_the_persons_own_is_sent(combu):
 
 
 @pytest.mark.engine_version
-def test_what_is_there_already_is_kept(combu):
+def test_an_input_does_not_change_existing_folders_of_the_image(combu):
     (combu.home / "data").mkdir()
     (combu.home / "data/a").write_text("a\n")
     combu.write([
@@ -127,7 +127,7 @@ def test_what_is_there_already_is_kept(combu):
     assert said(combu, "one").split() == ["/root/x/data", "/tmp/data", "1777", "755", "755"]
 
 
-def test_what_is_not_there_is_told_before_the_first_start(combu, engine):
+def test_missing_inputs_are_reported_before_the_first_start(combu, engine):
     combu.write([
         trial("one", "true", inputs=["./none:/in"]),
         trial("two", "true", inputs=[{"from": "./neither", "to": "/in"}, "./none:/other"]),
@@ -138,7 +138,7 @@ def test_what_is_not_there_is_told_before_the_first_start(combu, engine):
     assert engine.containers() == {}
 
 
-def test_what_goes_away_meanwhile_fails_the_start(combu, engine):
+def test_an_input_that_disappears_during_the_run_fails_the_start(combu, engine):
     data = combu.home / "data"
     data.mkdir()
     hold = combu.home / "hold"
@@ -161,8 +161,8 @@ def test_what_goes_away_meanwhile_fails_the_start(combu, engine):
     assert combu.ps()["last"]["state"] == "blocked"
 
 
-def test_what_another_has_not_left_fails_the_start(combu):
-    """An output that need not be there."""
+def test_a_missing_output_of_another_trial_fails_the_start(combu):
+    """The output of the first trial has `required: false`, so the first trial succeeds without it."""
     combu.write([
         trial("first", "true", outputs=[{"path": "/out", "required": False}]),
         trial("second", "true", inputs=["trial:first/out:/in"]),
@@ -171,7 +171,7 @@ def test_what_another_has_not_left_fails_the_start(combu):
     assert "second: could not be started: `first` has left no /out" in done.stderr
 
 
-def test_links_that_a_trial_has_left_lead_nowhere_else(combu):
+def test_links_in_outputs_cannot_lead_out_of_the_outputs(combu):
     combu.write([
         trial("first", "mkdir -p /out/run-7; echo seven >/out/run-7/a; ln -s run-7 /out/latest; ln -s /out/run-7 /out/absolute; "
               "ln -s /etc /out/etc; ln -s ../../../../../../etc/passwd /out/up", outputs=["/out"]),
@@ -186,7 +186,7 @@ def test_links_that_a_trial_has_left_lead_nowhere_else(combu):
 
 
 @pytest.mark.engine_version
-def test_an_input_that_has_no_room_is_the_engines_refusal(combu_on, new_engine):
+def test_an_input_that_is_too_large_for_the_engines_disk_fails_the_start(combu_on, new_engine):
     engine = new_engine()
     engine.use_small_disk(96)
     engine.start()

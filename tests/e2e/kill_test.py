@@ -1,4 +1,4 @@
-"""kill finds what is ours by labels, and nothing else."""
+"""`combu kill` finds the containers and networks of the experiment by their labels, and removes no others."""
 
 import contextlib
 import select
@@ -14,7 +14,7 @@ from outputs_test import files, trial
 from run_test import sleeper
 
 
-def test_a_file_that_has_changed_since(combu, engine):
+def test_kill_works_after_the_file_has_changed(combu, engine):
     combu.write('local uuid = "UUID";\n[{ name: "n-%d" % i, image: "combu-test", cmd: "sleep 600", env: { U: uuid } } for i in [1, 2]]')
     combu("run")
     combu.write([sleeper("quite-another")])
@@ -22,7 +22,7 @@ def test_a_file_that_has_changed_since(combu, engine):
     assert engine.names() == set()
 
 
-def test_a_file_that_is_broken_by_now(combu, engine):
+def test_kill_works_with_a_broken_file(combu, engine):
     combu.write([sleeper("one")])
     combu("run")
     combu.write("[ this is no Jsonnet")
@@ -32,7 +32,7 @@ def test_a_file_that_is_broken_by_now(combu, engine):
 
 
 def test_kill_leaves_no_failure_on_record(combu, engine):
-    """What ran is stopped, what waited is blocked, and a retry takes both."""
+    """Running trials become stopped, waiting trials blocked. `apply --failed` runs both again."""
     after = {**sleeper("after"), "depends": [{"trial": "one", "condition": "succeeded"}]}
     combu.write([sleeper("one"), sleeper("serv", service=True), {"name": "bad", "image": "combu-test", "cmd": ["sh", "-c", "exit 3"]}, after])
     running = combu.start("run", "--wait")
@@ -51,7 +51,7 @@ def test_kill_leaves_no_failure_on_record(combu, engine):
     }
 
 
-def test_one_run_of_several(combu, engine):
+def test_kill_removes_only_the_given_run(combu, engine):
     combu.write({"experiment": "shared", "trials": [{"name": "one", "image": "combu-test", "cmd": "true"}]})
     combu("run", "--wait", "--run-id", "first")
     combu.write({"experiment": "shared", "trials": [sleeper("two")]})
@@ -65,7 +65,7 @@ def test_one_run_of_several(combu, engine):
     assert engine.names() == set()
 
 
-def test_strangers_stay(combu, engine, tmp_path, combu_on):
+def test_kill_leaves_other_containers_and_networks(combu, engine, tmp_path, combu_on):
     engine.run_stranger("stranger")
     status, _ = engine.ask("POST", "/networks/create", {"Name": "theirs", "CheckDuplicate": True})
     assert status == 201
@@ -83,7 +83,7 @@ def test_strangers_stay(combu, engine, tmp_path, combu_on):
 
 
 @pytest.mark.engine_version
-def test_a_network_in_use_by_a_stranger_stays(combu, engine):
+def test_kill_leaves_a_network_that_another_container_uses(combu, engine):
     combu.write([sleeper("one", networks=["shared-net"])])
     combu("run")
     engine.run_stranger("guest", HostConfig={"NetworkMode": "shared-net"})
@@ -93,19 +93,19 @@ def test_a_network_in_use_by_a_stranger_stays(combu, engine):
 
 
 @pytest.mark.engine_version
-def test_containers_that_ended_or_never_ran_go_too(combu, engine):
+def test_kill_removes_containers_that_ended_or_never_started(combu, engine):
     combu.write([{"name": "over", "image": "combu-test", "cmd": "true"}, {"name": "odd", "image": "combu-test", "user": "nobody-here"}])
     combu("run", code=1)
     combu("kill")
     assert engine.names() == set()
 
 
-def test_nothing_to_kill_is_success(combu):
+def test_kill_without_containers_succeeds(combu):
     combu.write([sleeper("one")])
     combu("kill")
 
 
-def test_kill_ends_a_run_that_still_starts(combu, engine):
+def test_kill_interrupts_a_run_that_is_starting_trials(combu, engine):
     combu.write([{"name": f"t-{i:02}", "image": "combu-test", "cmd": "sleep 600"} for i in range(60)])
     running = combu.start("run", "--starts-in-flight", "4")
     wait_until(lambda: len(engine.names()) >= 8, "the first trials")
@@ -117,7 +117,7 @@ def test_kill_ends_a_run_that_still_starts(combu, engine):
 
 
 @pytest.mark.engine_version
-def test_what_was_made_from_a_trials_image_is_not_the_trial(combu, engine):
+def test_a_container_of_an_image_made_from_a_trial_is_not_the_trial(combu, engine):
     combu.write([sleeper("one", service=True, cpus=0.1)])
     combu("run")
     status, made = engine.ask("POST", "/commit?container=one&repo=combu-copy&tag=1", {})
@@ -130,7 +130,7 @@ def test_what_was_made_from_a_trials_image_is_not_the_trial(combu, engine):
     combu("run")
     combu("kill")
     assert engine.running() == {"copy"}
-    # Nor does a trial of such an image take over what the other was.
+    # A trial with such an image does not inherit the labels of the first trial.
     combu.write([sleeper("plain", image="combu-copy:1")])
     combu("run")
     labels = engine.containers()["plain"]["Config"]["Labels"]
@@ -139,8 +139,8 @@ def test_what_was_made_from_a_trials_image_is_not_the_trial(combu, engine):
     engine.ask("DELETE", "/images/combu-copy:1?force=1")
 
 
-def test_a_run_that_has_no_containers_yet_is_interrupted(combu, engine, tmp_path):
-    """Also when the experiment has a name, which only its run knows."""
+def test_kill_interrupts_a_run_without_containers(combu, engine, tmp_path):
+    """Also if the file names the experiment: `kill` knows the name only from the record."""
     helper = tmp_path / "bin/docker-credential-slow"
     helper.parent.mkdir()
     helper.write_text("#!/bin/sh\necho >&2 waiting; touch %s/asked; exec sleep 600\n" % tmp_path, encoding="utf-8")
@@ -164,8 +164,10 @@ LOOP = "its symbolic links form a loop, or are too many"
 
 @pytest.fixture
 def left(combu, engine, tmp_path):
-    """left(trials) runs these, beside a trial and a service that go on, as the run r1, whose process is then killed. After
-    that, trials with `until` in their script go on; it waits until these have ended."""
+    """A function: left(trials) starts these trials as the run r1, with a trial `on` and a service `serv` that keep running.
+
+    It kills the run's owner with SIGKILL, then lets the given trials continue, and waits until they have ended.
+    """
     until = "until [ -e /gate/open ]; do sleep 0.05; done; "
     (tmp_path / "gate").mkdir()
 
@@ -185,7 +187,7 @@ def left(combu, engine, tmp_path):
 
 @pytest.fixture
 def stuck(combu):
-    """Makes it impossible to collect the outputs of the run r1's trial of this name, until it is called."""
+    """Makes the collection of outputs of the trial `stuck` of the run r1 fail, until the test calls stuck()."""
     place = combu.home / "results/experiment/r1/.stuck.unfinished"
     place.mkdir(parents=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", place], check=True)
@@ -199,7 +201,7 @@ def stuck(combu):
 
 
 @pytest.mark.engine_version
-def test_outputs_that_can_never_be_read_are_in_no_ones_way(combu, engine, left):
+def test_unreadable_outputs_do_not_stop_kill(combu, engine, left):
     left([trial("loop", "ln -s out /out", networks=["lab"]), trial("bad", "ln -s /out /out; exit 3"), trial("good", "mkdir /out; echo x >/out/a")])
     combu("kill")
     assert engine.names() == set()
@@ -224,7 +226,7 @@ UNREADABLE = {
 
 
 @pytest.mark.engine_version
-def test_trials_that_make_their_outputs_unreadable_fail_alone(combu):
+def test_only_trials_with_unreadable_outputs_fail(combu):
     combu.write([
         *(trial(name, script) for name, (script, _) in UNREADABLE.items()),
         trial("good", "mkdir /out; echo x >/out/a"),
@@ -245,7 +247,7 @@ def test_trials_that_make_their_outputs_unreadable_fail_alone(combu):
 
 
 class Stalling(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    """The engine for combu, which until `free` is set gets no answer to requests for the path /endless."""
+    """A proxy between combu and the engine. Until `free` is set, it does not forward requests for the path /endless."""
 
     daemon_threads = True
 
@@ -278,7 +280,7 @@ def stalling(combu, engine, tmp_path):
         server.shutdown()
 
 
-def test_outputs_that_take_long_to_collect_are_in_no_ones_way(combu, engine, stalling, left):
+def test_outputs_that_take_long_do_not_delay_other_removals(combu, engine, stalling, left):
     left([trial("good", "mkdir /out; echo x >/out/a"), trial("endless", "mkdir /endless; echo y >/endless/a", outputs=["/endless"], networks=["kept"])])
     killing = combu.start("kill")
     wait_until(stalling.asked.is_set, "the collection of the outputs that take long")
@@ -299,8 +301,8 @@ def test_outputs_that_take_long_to_collect_are_in_no_ones_way(combu, engine, sta
     assert "is over: 2 succeeded, 2 stopped" in combu("run", "--resume", "r1", code=1).stderr
 
 
-def test_what_cannot_be_collected_is_kept_alone(combu, engine, left, stuck):
-    """And collected by a later kill."""
+def test_kill_keeps_only_the_container_whose_outputs_cannot_be_collected(combu, engine, left, stuck):
+    """A later kill collects the outputs."""
     left([trial("stuck", "mkdir /out; echo precious >/out/a", networks=["kept"]), trial("good", "mkdir /out; echo x >/out/a")])
     for _ in range(2):
         done = combu("kill", code=1)
@@ -315,7 +317,7 @@ def test_what_cannot_be_collected_is_kept_alone(combu, engine, left, stuck):
         }
     assert "cannot be removed" in combu("why", "stuck").stdout
     assert files(combu.home / "results/experiment/r1/good")["out/a"] == "x\n"
-    # Its name is not free, and another run is not to lose its outputs either.
+    # The container still has its name. Another run must not remove it together with its outputs.
     combu.write([sleeper("other"), sleeper("stuck")])
     refused = combu("run", code=1)
     assert "stuck: its container of run r1 stays: its outputs cannot be collected: " in refused.stderr
@@ -333,7 +335,7 @@ def test_what_cannot_be_collected_is_kept_alone(combu, engine, left, stuck):
 
 
 @pytest.mark.usefixtures("stuck")
-def test_what_cannot_be_collected_is_removed_by_discard(combu, engine, left):
+def test_discard_removes_a_container_whose_outputs_cannot_be_collected(combu, engine, left):
     left([trial("stuck", "mkdir /out; echo precious >/out/a", networks=["kept"])])
     combu("kill", code=1)
     assert engine.names() == {"stuck"}
@@ -344,7 +346,7 @@ def test_what_cannot_be_collected_is_removed_by_discard(combu, engine, left):
     assert (row["state"], row["reason"]) == ("stopped", "removed by kill before its outputs were taken home")
 
 
-def test_what_still_runs_is_stopped_if_its_log_cannot_be_kept(combu, engine, left):
+def test_kill_stops_running_trials_whose_logs_cannot_be_stored(combu, engine, left):
     left([])
     kept = combu.home / ".local/state/combu/telemetry/r1.sqlite"
     damaged = kept.rename(kept.with_suffix(".away"))

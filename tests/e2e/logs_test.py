@@ -1,4 +1,4 @@
-"""What trials write outlives them: logs and metrics, taken in while they run, when they end, and before they are removed."""
+"""Logs and metrics remain after the containers: combu ingests them while a trial runs, at its end, and before its removal."""
 
 import contextlib
 import json
@@ -36,8 +36,8 @@ def test_logs_are_there_after_the_containers(combu, engine):
     engine.start()
 
 
-def test_no_engine_is_needed_for_what_is_kept_whole(combu, engine):
-    """Blocked ones have written nothing, so that nothing of them is missing."""
+def test_complete_logs_are_printed_without_the_engine(combu, engine):
+    """A blocked trial has no log, so nothing of it is missing."""
     combu.write([
         trial("bad", "echo first; exit 3"),
         trial("good", "echo second"),
@@ -57,8 +57,8 @@ def test_no_engine_is_needed_for_what_is_kept_whole(combu, engine):
         engine.start()
 
 
-def test_following_tells_of_what_has_ended_and_of_what_goes_on(combu, engine, tmp_path):
-    """A trial of which the container is gone, one that has ended, and one that is still to end."""
+def test_following_prints_ended_and_running_trials(combu, engine, tmp_path):
+    """The container of one trial is gone; the other trial is running."""
     wait = "while [ ! -e /hold/go ]; do sleep 0.1; done"
     combu.write([trial("done", "echo done"), trial("runs", f"echo begin; {wait}; echo end", volumes=[f"{tmp_path}/hold:/hold"])])
     run = combu.start("run", "--wait")
@@ -74,7 +74,7 @@ def test_following_tells_of_what_has_ended_and_of_what_goes_on(combu, engine, tm
 
 
 @pytest.mark.engine_version
-def test_what_is_kept_of_a_log_is_told_when_its_container_has_gone_too_early(combu, engine):
+def test_logs_print_the_ingested_part_if_the_container_is_gone(combu, engine):
     combu.write([trial("gone", "echo first; sleep 600"), trial("runs", "echo second; sleep 600")])
     combu("run")
     wait_until(lambda: combu("logs", "gone", code=None).stdout == "first\n", "its log")
@@ -86,7 +86,7 @@ def test_what_is_kept_of_a_log_is_told_when_its_container_has_gone_too_early(com
     assert combu("logs", "gone").stderr == whole.stderr
 
 
-def test_kill_takes_the_logs_of_what_nobody_watched(combu, engine):
+def test_kill_ingests_the_logs_of_trials_without_an_owner(combu, engine):
     combu.write([trial("ended", "echo precious"), trial("runs", "echo so far; sleep 600")])
     combu("run")
     wait_until(lambda: engine.running() == {"runs"}, "one has ended")
@@ -96,7 +96,7 @@ def test_kill_takes_the_logs_of_what_nobody_watched(combu, engine):
     assert combu("logs", "runs").stdout == "so far\n"
 
 
-def test_a_further_run_takes_the_logs_of_what_makes_room(combu, engine):
+def test_a_run_ingests_the_logs_of_the_containers_that_it_removes(combu, engine):
     combu.write([trial("one", "echo first")])
     combu("run", "--run-id", "r1")
     wait_until(lambda: engine.running() == set(), "the end")
@@ -114,7 +114,7 @@ def test_each_attempt_has_its_log(combu):
     assert combu("logs", "one").stdout == logs[2]
 
 
-def test_logs_are_taken_in_while_a_trial_runs_and_whole_after_a_death_of_combu(combu, tmp_path):
+def test_logs_are_ingested_during_a_run_and_complete_after_a_kill_of_combu(combu, tmp_path):
     script = 'i=0; while [ ! -e /hold/go ]; do echo "{\\"step\\": $i, \\"x\\": $i}"; i=$((i+1)); sleep 0.05; done; echo the end'
     combu.write([trial("one", script, metrics={"stdout": "json"}, volumes=[f"{tmp_path}/hold:/hold"])])
     run = combu.start("run", "--wait")
@@ -141,7 +141,7 @@ STEPS = "for i in 1 2 3; do while [ ! -e /hold/$i ]; do sleep 0.05; done; echo b
 
 
 def test_following_a_run_interleaves_lines_with_names(combu, engine, tmp_path):
-    """Of each trial they come in their order, and of all as they are written."""
+    """The lines of each trial keep their order. Lines of different trials are printed as they are written."""
     combu.write([trial(f"t-{i}", f"{STEPS}; echo oops >&2", volumes=[f"{tmp_path}/hold:/hold"]) for i in range(3)])
     combu("run")
     follow = combu.start("logs", "-f")
@@ -157,8 +157,8 @@ def test_following_a_run_interleaves_lines_with_names(combu, engine, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.engine_version
-def test_following_outlives_a_restart_of_the_engine(new_engine, combu_on, tmp_path):
-    """The trials live on; whoever follows them says that the engine is away, and goes on where it was."""
+def test_following_continues_after_a_restart_of_the_engine(new_engine, combu_on, tmp_path):
+    """The trials keep running. `logs -f` prints that the engine is away, and later continues with the next line."""
     engine = new_engine("--own-containerd", "--live-restore")
     engine.start()
     engine.load_image()
@@ -178,7 +178,7 @@ def test_following_outlives_a_restart_of_the_engine(new_engine, combu_on, tmp_pa
     engine.start()
     assert [of_one.stdout.readline() for _ in range(2)] == ["begin 2\n", "end 2\n"]
     pid = engine.dir / "dockerd.pid"
-    os.kill(int(pid.read_text()), signal.SIGTERM)  # in order: it ends its answers
+    os.kill(int(pid.read_text()), signal.SIGTERM)  # dockerd shuts down and ends its responses
     wait_until(lambda: not pid.exists(), "its end")
     engine.start()
     (tmp_path / "hold/3").touch()
@@ -190,7 +190,7 @@ def test_following_outlives_a_restart_of_the_engine(new_engine, combu_on, tmp_pa
     assert [follow.returncode for follow in (of_all, of_one, last_two)] == [0, 0, 0]
 
 
-def test_following_a_trial_goes_on_with_its_next_attempts(combu, tmp_path):
+def test_following_a_trial_continues_with_its_next_attempts(combu, tmp_path):
     script = "echo begin; until rm /hold/go 2>/dev/null; do sleep 0.05; done; echo end; exit 3"
     retries = {"max": 2, "backoff": {"initial": 0}}
     combu.write([trial("one", script, volumes=[f"{tmp_path}/hold:/hold"], retries=retries)])
@@ -211,15 +211,15 @@ def test_following_a_trial_goes_on_with_its_next_attempts(combu, tmp_path):
     assert combu("logs", "-f", "one").stdout == "begin\nend\n", "what is over is not waited for"
 
 
-def test_following_tells_of_attempts_that_come_and_go(combu, tmp_path):
-    """Between two looks there may have been several."""
+def test_following_prints_all_attempts_also_short_ones(combu, tmp_path):
+    """Several attempts may start and end between two listings."""
     script = "echo ready; while [ ! -e /hold/go ]; do sleep 0.05; done; seq 50; echo x >>/hold/attempts; [ $(wc -l </hold/attempts) = 6 ]"
     retries = {"max": 5, "backoff": {"initial": 0}}
     combu.write([trial("one", script, volumes=[f"{tmp_path}/hold:/hold"], retries=retries)])
     run = combu.start("run", "--wait")
     wait_until(lambda: combu("logs", "one", code=None).returncode == 0, "the first attempt")
     of_one, of_all = combu.start("logs", "-f", "one"), combu.start("logs", "-f")
-    # Both follow the first attempt, which says no more before it may go on.
+    # Both commands follow the first attempt, which prints nothing more until the file `go` exists.
     firsts = [of_one.stdout.readline(), of_all.stdout.readline()]
     assert firsts == ["ready\n", "one | ready\n"]
     (tmp_path / "hold/go").touch()
@@ -231,7 +231,7 @@ def test_following_tells_of_attempts_that_come_and_go(combu, tmp_path):
     run.communicate(timeout=60)
 
 
-def test_a_bound_that_bites_is_said(combu):
+def test_a_log_above_max_size_is_reported(combu):
     combu.write([trial("one", "i=0; while [ $i -lt 60 ]; do head -c 20000 /dev/zero | tr '\\0' x; echo; i=$((i+1)); done; echo the end", logs={"max_size": "300k"})])
     done = combu("run", "--wait")
     assert "one: of its log the last 300 KiB are kept (logs.max_size)" in done.stderr
@@ -244,7 +244,7 @@ def test_a_bound_that_bites_is_said(combu):
 
 @pytest.mark.slow
 @pytest.mark.engine_version
-def test_what_the_engine_rotates_away_is_said(new_engine, combu_on, tmp_path):
+def test_log_lines_that_the_engine_rotated_away_are_reported(new_engine, combu_on, tmp_path):
     engine = new_engine("--log-opt", "max-size=50k", "--log-opt", "max-file=2")
     engine.start()
     engine.load_image()
@@ -282,7 +282,7 @@ def test_metrics_by_pattern_and_from_a_file(combu):
     ]
 
 
-def test_trials_that_tell_no_metric_are_counted_once(combu):
+def test_trials_without_metrics_are_reported_in_one_line(combu):
     combu.write([
         *(trial(f"typo-{i}", "echo los=1", metrics=r"loss=(?P<loss>\S+)") for i in range(3)),
         trial("fine", "echo loss=1", metrics=r"loss=(?P<loss>\S+)"),
@@ -299,7 +299,7 @@ def test_trials_that_tell_no_metric_are_counted_once(combu):
     assert combu("why", "none").stdout == "none has succeeded\n"
 
 
-def test_more_different_metrics_than_are_taken_are_told(combu):
+def test_metric_names_above_the_limit_are_reported(combu):
     combu.write([trial("many", "i=0; while [ $i -lt 1002 ]; do echo \"{\\\"m$i\\\": 1}\"; i=$((i+1)); done", metrics="json")])
     done = combu("run", "--wait")
     assert "many: of its metrics the first 1000 names are taken, and others are passed over" in done.stderr
@@ -308,7 +308,7 @@ def test_more_different_metrics_than_are_taken_are_told(combu):
     assert json.loads(combu("show", "many", "--json").stdout)["passed_over"] == 2
 
 
-def test_prune_takes_the_logs_along(combu):
+def test_rm_removes_the_logs_of_a_run(combu):
     combu.write([trial("one", "echo gone")])
     combu("run", "--wait", "--run-id", "r1")
     combu("kill")
@@ -320,7 +320,7 @@ def test_prune_takes_the_logs_along(combu):
 
 @pytest.mark.slow
 @pytest.mark.engine_version
-def test_two_million_lines_and_one_of_a_hundred_megabytes(combu):
+def test_logs_of_two_million_lines_and_a_line_of_a_hundred_megabytes_are_kept(combu):
     combu.write([
         trial("lines", "seq 2000000", metrics={"stdout": "json"}, logs={"max_size": "1g"}),
         trial("long", "head -c 100000000 /dev/zero | tr '\\0' x; echo; echo '{\"x\": 1}'", metrics={"stdout": "json"}),

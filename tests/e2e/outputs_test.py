@@ -1,4 +1,4 @@
-"""Outputs come home: whose they are, what happens when something goes wrong on the way."""
+"""combu collects outputs into the results folder: contents, owners, and failures during the collection."""
 
 import contextlib
 import json
@@ -14,7 +14,7 @@ from engines import wait_until
 
 
 def results(combu, experiment="experiment"):
-    """The folder of the only run."""
+    """Returns the results folder of the only run."""
     (run,) = (combu.home / "results" / experiment).iterdir()
     return run
 
@@ -23,7 +23,7 @@ def files(folder):
     return {str(path.relative_to(folder)): path.read_text(errors="replace") for path in folder.rglob("*") if path.is_file()}
 
 
-def test_outputs_come_home(combu, engine):
+def test_outputs_are_collected_with_a_manifest(combu, engine):
     combu.write([trial(f"t-{i}", f"mkdir -p /out/sub; echo {i} >/out/sub/n; touch /out/empty") for i in range(12)])
     done = combu("run")
     assert f"outputs are in {results(combu)}" in done.stderr
@@ -46,8 +46,8 @@ def test_outputs_come_home(combu, engine):
 
 
 @pytest.mark.engine_version
-def test_a_file_below_many_folders_comes_home(combu, engine):
-    """Its path is longer than what can be named at once."""
+def test_a_file_below_many_folders_is_collected(combu, engine):
+    """The path is longer than PATH_MAX (4096 bytes)."""
     into = "mkdir /out; cd /out; for i in $(seq 60); do mkdir $name; cd $name; done; echo deep >leaf"
     combu.write([trial("one", f"name=$(printf %088d 7); {into}")])
     combu("run", "--wait")
@@ -61,7 +61,7 @@ def test_a_file_below_many_folders_comes_home(combu, engine):
 
 @contextlib.contextmanager
 def open_to_all(path, mode):
-    """Anybody may reach it for a while."""
+    """A context in which all users may reach the path, and have the access `mode` to it."""
     before = {}
     for each in [path, *path.parents]:
         before[each] = each.stat().st_mode & 0o7777
@@ -73,8 +73,8 @@ def open_to_all(path, mode):
             each.chmod(was)
 
 
-def test_outputs_belong_to_who_runs_it(combu, program, engine):
-    """Whoever the container's processes are, and whatever rights they gave their files."""
+def test_outputs_belong_to_the_user_of_combu(combu, program, engine):
+    """The users of the container's processes and the modes of their files do not matter."""
     combu.write([trial("one", "mkdir -m 700 /out; echo x >/out/secret; chmod 000 /out/secret; chown -R 4000:4000 /out")])
     uid = 65534
     own = shutil.copy(program, combu.home)
@@ -90,7 +90,7 @@ def test_outputs_belong_to_who_runs_it(combu, program, engine):
 
 
 @pytest.mark.engine_version
-def test_a_trial_that_leaves_nothing_has_failed(combu):
+def test_a_trial_without_its_required_outputs_fails(combu):
     combu.write(
         [
             trial("nothing", "true"),
@@ -115,7 +115,7 @@ def test_a_trial_that_leaves_nothing_has_failed(combu):
     assert {path.name for path in results(combu).iterdir()} == {"may-be-missing"}
 
 
-def test_the_next_attempt_takes_the_place_of_what_the_last_one_left(combu, tmp_path):
+def test_outputs_of_an_attempt_replace_those_of_the_previous_one(combu, tmp_path):
     (tmp_path / "tries").mkdir()
     script = "echo x >>/tries/log; mkdir /out; n=$(wc -l </tries/log); echo $n >/out/$n; test $n = 3"
     combu.write([trial("flaky", script, volumes=["./tries/:/tries"], retries={"max": 5, "backoff": {"initial": 0}})])
@@ -123,7 +123,7 @@ def test_the_next_attempt_takes_the_place_of_what_the_last_one_left(combu, tmp_p
     assert set(files(results(combu) / "flaky")) == {"out/3", "manifest.sha256"}
 
 
-def test_what_failed_leaves_what_it_has_unless_only_success_counts(combu):
+def test_outputs_of_failed_trials_are_collected_unless_on_is_success(combu):
     trials = [trial("bad", "mkdir /out; echo trace >/out/log; exit 3"), trial("good", "mkdir /out")]
     combu.write({"experiment": "both", "trials": trials})
     combu("run", "--wait", code=1)
@@ -137,7 +137,7 @@ def test_what_failed_leaves_what_it_has_unless_only_success_counts(combu):
 
 
 @pytest.mark.engine_version
-def test_odd_files_come_home(combu):
+def test_unusual_files_are_collected(combu):
     script = (
         "mkdir /out; cd /out; echo a >'with blank'; echo b >\"$(printf 'line\\nend')\"; echo c >ümlaut; "
         "echo d >\"$(printf 'no\\377utf8\\n')\"; "
@@ -163,7 +163,7 @@ def test_odd_files_come_home(combu):
 
 
 @pytest.mark.engine_version
-def test_outputs_in_a_volume_come_home(combu):
+def test_outputs_in_a_volume_are_collected(combu):
     combu.write([trial("one", "echo x >/scratch/a", volumes=["outputs-test:/scratch"], outputs=["/scratch"])])
     combu("run", "--wait")
     assert files(results(combu) / "one")["scratch/a"] == "x\n"
@@ -171,7 +171,7 @@ def test_outputs_in_a_volume_come_home(combu):
 
 @pytest.fixture
 def small_results(combu):
-    """A results folder on a disk of 4 MiB."""
+    """The results folder, on a file system of 4 MiB."""
     folder = combu.home / "results"
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], check=True)
@@ -180,7 +180,7 @@ def small_results(combu):
 
 
 def test_a_full_disk_loses_nothing(combu, small_results):
-    """The run waits until there is room."""
+    """The run waits until the disk has space."""
     (small_results / "filler").write_bytes(b"x" * (3 << 20))
     combu.write([trial("large", "mkdir /out; head -c 2000000 /dev/urandom >/out/a"), trial("small", "mkdir /out; echo x >/out/a")])
     run = combu.start("run", "--wait")
@@ -199,7 +199,7 @@ def results_of_only_run(folder):
     return run
 
 
-def test_kill_takes_home_what_nobody_has(combu, engine, small_results):
+def test_kill_collects_missing_outputs(combu, engine, small_results):
     filler = small_results / "filler"
     filler.write_bytes(b"x" * (4 << 20))
     combu.write([trial("one", "mkdir /out; echo precious >/out/a; head -c 9000 /dev/urandom >/out/b")])
@@ -217,7 +217,7 @@ def test_kill_takes_home_what_nobody_has(combu, engine, small_results):
     assert combu.ps()["one"]["state"] == "succeeded"
 
 
-def test_kill_may_discard_what_nobody_has(combu, engine, small_results):
+def test_kill_discard_removes_containers_with_uncollected_outputs(combu, engine, small_results):
     (small_results / "filler").write_bytes(b"x" * (4 << 20))
     combu.write([trial("one", "mkdir /out; head -c 9000 /dev/urandom >/out/b")])
     run = combu.start("run", "--wait")
@@ -230,8 +230,8 @@ def test_kill_may_discard_what_nobody_has(combu, engine, small_results):
     assert (row["state"], row["reason"]) == ("stopped", "removed by kill before its outputs were taken home")
 
 
-def test_the_next_run_takes_home_what_the_last_one_left(combu):
-    """Its containers make room for new ones of the same names."""
+def test_a_run_collects_the_outputs_of_the_previous_run(combu):
+    """The new run removes the containers of the previous run, because its trials have the same names."""
     (combu.home / "signal").mkdir()
     script = "mkdir /out; hostname >/out/a; until [ -e /signal/go ]; do sleep 0.05; done"
     combu.write([trial("one", script, volumes=["./signal/:/signal"])])
@@ -249,7 +249,7 @@ def test_the_next_run_takes_home_what_the_last_one_left(combu):
 
 
 def write_while_it_runs(combu, script, **collect):
-    """A trial that does so until the file `go` is there."""
+    """Writes an experiment with one trial, which repeats the script until the file `go` exists."""
     (combu.home / "signal").mkdir()
     loop = f"mkdir /out; while ! [ -e /signal/go ]; do {script}; done; echo end >/out/end"
     combu.write({"experiment": "live", "collect": {"every": "1s", **collect}, "trials": [trial("one", loop, volumes=["./signal/:/signal"])]})
@@ -259,7 +259,7 @@ def is_whole(folder):
     return subprocess.run(["sha256sum", "--quiet", "--strict", "-c", "manifest.sha256"], cwd=folder, check=False).returncode == 0
 
 
-def test_what_a_trial_has_left_so_far_comes_home_while_it_runs(combu):
+def test_partial_outputs_are_collected_while_a_trial_runs(combu):
     write_while_it_runs(combu, "echo x >>/out/log; sleep 0.1")
     run = combu.start("run", "--wait")
     wait_until(lambda: (combu.home / "results/live").exists(), "the first is under way")
@@ -284,8 +284,8 @@ def test_what_a_trial_has_left_so_far_comes_home_while_it_runs(combu):
 
 
 @pytest.mark.engine_version
-def test_files_that_change_while_they_are_copied_break_nothing(combu):
-    """Longer ones are cut where they ended when their copying began; of shorter ones the archive breaks off."""
+def test_partial_collection_survives_files_that_change_during_the_copy(combu):
+    """If a file grows, the copy has the size at its beginning. If a file shrinks, the engine's archive breaks off."""
     write_while_it_runs(
         combu, "head -c 2000000 /dev/urandom >>/out/grows; [ $(stat -c %s /out/grows) -lt 200000000 ] || : >/out/grows; "
         "head -c 9000000 /dev/zero >/out/shrinks; : >/out/shrinks; echo x >/out/gone; rm /out/gone"
@@ -311,8 +311,8 @@ def test_files_that_change_while_they_are_copied_break_nothing(combu):
 
 
 @pytest.mark.engine_version
-def test_a_trial_that_is_copied_can_be_stopped(combu):
-    """And what it had left stays, where failed ones leave nothing."""
+def test_a_trial_can_be_stopped_during_a_partial_collection(combu):
+    """The partial outputs stay, although `on: success` collects no outputs of a stopped trial."""
     write_while_it_runs(combu, "head -c 20000000 /dev/urandom >>/out/log; sleep 0.2", on="success")
     run = combu.start("run", "--wait")
     wait_until(lambda: list((combu.home / "results/live").glob("*/one@so-far")), "the first is home")
@@ -324,7 +324,7 @@ def test_a_trial_that_is_copied_can_be_stopped(combu):
     assert is_whole(home / "one@so-far")
 
 
-def test_one_that_cannot_come_home_so_far_is_told_once(combu, small_results):
+def test_a_failed_partial_collection_is_reported_once(combu, small_results):
     write_while_it_runs(combu, "head -c 9000000 /dev/urandom >/out/large; sleep 0.5")
     run = combu.start("run", "--wait", "--progress", "plain")
     words = "what it has left so far is not home, and is tried again: "
@@ -339,7 +339,7 @@ def test_one_that_cannot_come_home_so_far_is_told_once(combu, small_results):
 
 
 @pytest.mark.engine_version
-def test_a_container_that_is_removed_while_its_outputs_wait(combu, engine, small_results):
+def test_a_trial_fails_if_its_container_is_removed_before_the_collection(combu, engine, small_results):
     (small_results / "filler").write_bytes(b"x" * (4 << 20))
     combu.write([trial("one", "mkdir /out; head -c 9000 /dev/urandom >/out/b")])
     run = combu.start("run", "--wait")
@@ -354,8 +354,8 @@ def test_a_container_that_is_removed_while_its_outputs_wait(combu, engine, small
 
 @pytest.mark.slow
 @pytest.mark.engine_version
-def test_a_container_that_is_removed_while_it_is_copied(combu, engine):
-    """Its outputs are home as a whole, or not at all."""
+def test_a_removal_during_the_collection_leaves_all_outputs_or_none(combu, engine):
+    """Either all outputs are collected and the trial succeeds, or none and the trial fails."""
     combu.write([trial("one", "mkdir /out; head -c 150000000 /dev/urandom >/out/a")])
     run = combu.start("run", "--wait")
     wait_until(lambda: list((combu.home / "results").glob("experiment/*/.one.unfinished")), "it is copied")
@@ -387,7 +387,7 @@ def test_a_folder_that_becomes_read_only_loses_nothing(combu, small_results):
 
 @pytest.mark.slow
 def test_two_runs_of_an_experiment_keep_their_outputs_apart(combu, new_engine, combu_on):
-    """On two engines at the same time, into the same folder."""
+    """The runs are on two engines at the same time, and collect into the same folder."""
     engine = new_engine()
     engine.start()
     engine.load_image("combu-test:latest")
@@ -412,7 +412,7 @@ def test_two_runs_of_an_experiment_keep_their_outputs_apart(combu, new_engine, c
 
 
 @pytest.mark.slow
-def test_outputs_survive_a_death_of_combu(combu):
+def test_all_outputs_are_collected_after_kills_of_combu(combu):
     combu.write([trial(f"t-{i}", f"mkdir /out; head -c 200000 /dev/urandom >/out/a; sleep 0.{i}") for i in range(20)])
     run = combu.start("run", "--wait")
     wait_until(combu.ps, "the run on record")
@@ -435,7 +435,7 @@ def test_outputs_survive_a_death_of_combu(combu):
 
 @pytest.mark.slow
 @pytest.mark.engine_version
-def test_outputs_survive_a_death_of_the_engine(combu_on, new_engine):
+def test_all_outputs_are_collected_after_a_kill_of_the_engine(combu_on, new_engine):
     engine = new_engine()
     engine.start()
     engine.load_image("combu-test:latest")
@@ -451,7 +451,7 @@ def test_outputs_survive_a_death_of_the_engine(combu_on, new_engine):
         subprocess.run(["sha256sum", "--quiet", "-c", "manifest.sha256"], cwd=results(combu) / f"t-{i}", check=True)
 
 
-def test_a_service_leaves_its_own_when_it_is_stopped(combu):
+def test_outputs_of_a_service_are_collected_when_it_is_stopped(combu):
     combu.write(
         [
             trial("db", "mkdir /dump; trap 'echo done >/dump/end; exit 0' TERM; sleep 600 & wait", service=True, outputs=["/dump"]),
@@ -463,7 +463,7 @@ def test_a_service_leaves_its_own_when_it_is_stopped(combu):
     assert combu.ps()["db"]["state"] == "stopped"
 
 
-def test_wait_says_the_state_and_the_reason_that_ps_shows(combu):
+def test_wait_prints_the_same_state_and_reason_as_ps(combu):
     combu.write([trial("good", "mkdir /out; echo a >/out/a"), trial("none", "true"), trial("bad", "exit 3")])
     combu("run", "--wait", code=1)
     ends = {
@@ -481,7 +481,7 @@ def test_wait_says_the_state_and_the_reason_that_ps_shows(combu):
     assert (rows["none"]["state"], rows["none"]["cause"]) == ("failed", "outputs")
 
 
-def test_wait_stays_until_outputs_are_home(combu):
+def test_wait_returns_after_the_outputs_are_collected(combu):
     (combu.home / "signal").mkdir()
     script = "mkdir /out; until [ -e /signal/go ]; do sleep 0.05; done; head -c 30000000 /dev/zero >/out/a"
     combu.write([trial("one", script, volumes=["./signal/:/signal"])])

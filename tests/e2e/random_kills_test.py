@@ -1,4 +1,4 @@
-"""combu and the engine are killed at random moments, again and again, and still every trial comes to its end once."""
+"""combu and the engine are repeatedly killed at random moments. Nevertheless every trial ends exactly once."""
 
 import os
 import random
@@ -16,10 +16,10 @@ CODES = {f"t-{i:03}": (0, 3)[i % 5 == 0] for i in range(150)}
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(ROUNDS))
-def test_random_kills_lose_nothing(combu, engine, tmp_path, seed):
+def test_random_kills_of_combu_lose_no_trial(combu, engine, tmp_path, seed):
     moments = random.Random(seed)
     lab = Lab(combu, tmp_path / "lab")
-    # 0.25 of two CPUs: eight at once, so that most of the trials wait while combu dies.
+    # With 0.25 of two CPUs each, eight trials run at once, so most trials are waiting when combu is killed.
     combu.write([lab.trial(name, code, f"0.{moments.randrange(5)}", cpus=0.25, networks=["none"]) for name, code in CODES.items()])
 
     deaths = 0
@@ -46,15 +46,18 @@ def test_random_kills_lose_nothing(combu, engine, tmp_path, seed):
 ENGINE_ROUNDS = int(os.environ.get("COMBU_ENGINE_KILL_ROUNDS", "3"))
 ENGINE_DEATHS_MAX = 12
 FEWER = {name: code for name, code in CODES.items() if name < "t-080"}
-NO_ENGINE = 3  # exit code
+NO_ENGINE = 3  # combu's exit code if it does not reach the engine
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(ENGINE_ROUNDS))
 @pytest.mark.parametrize("options", [["--live-restore"], []], ids=["live-restore", "plain"])
-def test_random_kills_of_the_engine_too(combu_on, new_engine, tmp_path, seed, options):
-    """Each trial runs as often as it has attempts on record. An engine's death costs attempts of what it was starting and,
-    without live-restore, of what ran."""
+def test_random_kills_of_combu_and_the_engine_lose_no_trial(combu_on, new_engine, tmp_path, seed, options):
+    """Each trial runs as often as the record has attempts of it.
+
+    A kill of the engine costs an attempt of each trial that it was starting. Without live-restore, it also costs an attempt of
+    each running trial.
+    """
     moments = random.Random(1000 + seed)
     engine = new_engine("--own-containerd", *options)
     engine.start()
@@ -68,7 +71,7 @@ def test_random_kills_of_the_engine_too(combu_on, new_engine, tmp_path, seed, op
         return combu.start("run", *(["--resume"] if lab.has_run() else ["--wait"]), "--progress", "plain")
 
     deaths = []
-    unsure = set()  # an engine that dies in a start may not know whether the container has run, which is then made anew
+    unsure = set()  # an engine killed during a start may not know that a container ran; combu then repeats the start
     process = begin()
     while True:
         try:
@@ -78,7 +81,7 @@ def test_random_kills_of_the_engine_too(combu_on, new_engine, tmp_path, seed, op
         else:
             if process.returncode != NO_ENGINE or deaths[-1:] in ([], ["combu"]):
                 break
-            process = begin()  # the engine died before it had begun to work
+            process = begin()  # the engine was killed before the run could begin
             continue
         deaths.append(moments.choice(("combu", "engine", "both")))
         if deaths[-1] != "combu":

@@ -1,4 +1,4 @@
-"""What can be known before the first start is told before it, and nothing is started."""
+"""combu reports all errors that it can detect before the first start, and starts nothing."""
 
 import signal
 
@@ -18,13 +18,13 @@ def refused(combu, engine, experiment, *words, code=1):
 
 
 @pytest.mark.engine_version
-def test_a_name_that_a_stranger_has(combu, engine):
+def test_a_name_in_use_by_another_container_is_refused(combu, engine):
     engine.run_stranger("one")
     refused(combu, engine, [sleeper("zero"), sleeper("one")], "one")
 
 
 @pytest.mark.engine_version
-def test_a_port_that_a_stranger_has(combu, engine):
+def test_a_port_in_use_by_another_container_is_refused(combu, engine):
     engine.run_stranger(
         "stranger", ExposedPorts={"80/tcp": {}}, HostConfig={"PortBindings": {"80/tcp": [{"HostPort": "18081"}]}}
     )
@@ -32,12 +32,12 @@ def test_a_port_that_a_stranger_has(combu, engine):
 
 
 @pytest.mark.engine_version
-def test_an_image_that_cannot_be_had(combu, engine):
+def test_an_image_that_cannot_be_pulled_is_refused(combu, engine):
     refused(combu, engine, [sleeper("zero"), sleeper("one", image="no/such:image")], "no/such:image")
     refused(combu, engine, [sleeper("one", image="no/such:image", pull="never")], "no/such:image", "never")
 
 
-def test_every_error_of_the_file_at_once(combu, engine):
+def test_all_errors_of_the_file_are_reported_at_once(combu, engine):
     refused(
         combu,
         engine,
@@ -57,18 +57,18 @@ def test_every_error_of_the_file_at_once(combu, engine):
         ("tcp://127.0.0.1:9", "127.0.0.1:9"),
     ],
 )
-def test_an_engine_that_is_away(combu, host, why):
+def test_commands_fail_if_the_engine_does_not_answer(combu, host, why):
     combu.write([sleeper("one")])
     for verb in ("run", "kill", "ps"):
         assert why in combu(verb, code=3, DOCKER_HOST=host).stderr
 
 
-def test_a_host_path_that_is_a_file(combu, engine, tmp_path):
+def test_a_host_path_that_must_be_a_folder_and_is_a_file_is_refused(combu, engine, tmp_path):
     (tmp_path / "data").write_text("x", encoding="utf-8")
     refused(combu, engine, [sleeper("one", volumes=["./data/:/data"])], "data", code=2)
 
 
-def test_a_run_that_is_refused_makes_nothing(combu, engine, tmp_path):
+def test_a_refused_run_creates_no_folders_or_networks(combu, engine, tmp_path):
     combu.write([sleeper("one", image="nosuch:1", pull="never", networks=["left-over"], volumes=["./left-over/:/x"])])
     assert "nosuch:1" in combu("run", code=1).stderr
     assert not (tmp_path / "left-over").exists()
@@ -76,7 +76,7 @@ def test_a_run_that_is_refused_makes_nothing(combu, engine, tmp_path):
 
 
 @pytest.mark.engine_version
-def test_names_ports_and_host_paths_are_told_together(combu, engine, tmp_path):
+def test_errors_of_names_ports_and_host_paths_are_reported_together(combu, engine, tmp_path):
     (tmp_path / "file").write_text("", encoding="utf-8")
     engine.run_stranger("taken", ExposedPorts={"80/tcp": {}}, HostConfig={"PortBindings": {"80/tcp": [{"HostPort": "38480"}]}})
     combu.write([sleeper("taken"), sleeper("port", ports=["38480:80"]), sleeper("path", volumes=["./file/:/x"]), sleeper("below", volumes=["./file/below/:/x"])])
@@ -86,8 +86,8 @@ def test_names_ports_and_host_paths_are_told_together(combu, engine, tmp_path):
     assert engine.names() == {"taken"}
 
 
-def test_another_users_run_between_two_attempts(combu, engine, tmp_path):
-    """Nothing of it lives for a moment, and it is not on this user's record."""
+def test_another_users_run_between_two_attempts_is_not_replaced(combu, engine, tmp_path):
+    """For a moment the other run has no running container, and this user's record does not have that run."""
     (tmp_path / "home").mkdir()
     other = Combu(combu.program, tmp_path / "home", engine)
     other.write({"experiment": "shared", "trials": [sleeper("one")]})
@@ -99,7 +99,7 @@ def test_another_users_run_between_two_attempts(combu, engine, tmp_path):
     running = combu.start("run", "--trace", trace)
     try:
         wait_until(lambda: trace.exists() and " list " in trace.read_text(encoding="utf-8"), "the first look")
-        running.send_signal(signal.SIGSTOP)  # a start may take longer than the time between two looks
+        running.send_signal(signal.SIGSTOP)  # the engine's start may take longer than the time between two of combu's listings
         engine.ask("POST", "/containers/one/start")
         running.send_signal(signal.SIGCONT)
         _, told = running.communicate(timeout=60)

@@ -1,4 +1,4 @@
-"""From what trials print to tables, plots and files, of runs that were watched and of runs that were left."""
+"""Tables, plots and exports of metrics, for runs with and without an owner."""
 
 import csv
 import io
@@ -8,7 +8,7 @@ from engines import wait_until
 
 
 def grid(lrs, more=""):
-    """One trial for each rate and seed, of which the loss is the rate times ten plus a tenth of the seed."""
+    """Returns one trial for each learning rate and seed. Its last loss is ten times the rate plus a tenth of the seed."""
     points = [{"lr": lr, "seed": seed} for lr in lrs for seed in (1, 2)]
     trials = [
         {
@@ -25,7 +25,7 @@ def objects(combu, *arguments):
     return {row["trial"]: row for row in map(json.loads, combu("results", "--json", *arguments).stdout.splitlines())}
 
 
-def test_results_of_a_run_that_was_left(combu, engine):
+def test_results_of_a_run_without_an_owner_include_running_trials(combu, engine):
     combu.write(grid([1, 2], more="; [ $COMBU_PARAM_SEED = 1 ] || sleep 600"))
     combu("run")
     wait_until(lambda: engine.running() == {"t-1-2", "t-2-2"}, "two have ended")
@@ -40,8 +40,8 @@ def test_results_of_a_run_that_was_left(combu, engine):
     assert {name: row["metrics"]["loss"]["points"] for name, row in objects(combu).items()} == dict.fromkeys(rows, 2)
 
 
-def test_results_of_a_run_that_goes_on_are_those_of_now(combu, tmp_path):
-    """The run itself looks at a trial less and less often."""
+def test_results_of_an_active_run_are_current(combu, tmp_path):
+    """The run's owner ingests logs less often the longer a trial runs, so `results` has to ingest them."""
     script = "for i in 1 2 3 4; do until [ -e /hold/$i ]; do sleep 0.05; done; echo \"{\\\"x\\\": $i}\"; done; sleep 600"
     combu.write([{"name": "one", "image": "combu-test", "cmd": ["sh", "-c", script], "metrics": "json", "volumes": [f"{tmp_path}/hold:/hold"]}])
     (tmp_path / "hold").mkdir()
@@ -58,7 +58,7 @@ def test_results_of_a_run_that_goes_on_are_those_of_now(combu, tmp_path):
     run.communicate(timeout=60)
 
 
-def test_results_without_the_engine_are_what_was_taken(combu, engine):
+def test_results_without_the_engine_show_the_ingested_metrics(combu, engine):
     combu.write(grid([1]))
     combu("run")
     wait_until(lambda: engine.running() == set(), "the ends")
@@ -70,7 +70,7 @@ def test_results_without_the_engine_are_what_was_taken(combu, engine):
     assert objects(combu)["t-1-1"]["metrics"]["loss"]["last"] == 10.1
 
 
-def test_from_a_run_to_tables_plots_and_files(combu):
+def test_results_compare_plot_export_and_show_agree(combu):
     combu.write(grid([1, 2, 3]))
     combu("run", "--wait", "--run-id", "first")
     combu.write(grid([1, 2]))

@@ -1,4 +1,4 @@
-"""combu dies or is called again: the record and the engine together say what there is left to do."""
+"""`run --resume` and `retry`: combu derives the remaining work from the record and the engine."""
 
 import contextlib
 import signal
@@ -21,7 +21,7 @@ def attempts_by_label(engine):
 
 
 class Lab:
-    """An experiment whose trials end when the test lets them, as the test says, and leave a line when they do."""
+    """An experiment whose trials end when the test lets them, with the test's exit codes, and then write a line to a file."""
 
     def __init__(self, combu, folder):
         self.combu = combu
@@ -29,10 +29,11 @@ class Lab:
         self.folder.mkdir()
 
     def trial(self, name, code=0, seconds=0, **fields):
-        """Ends with `code`, or with what the file `name.code` says."""
+        """Returns a trial that exits with the code in the file NAME.code, or with `code` if there is no such file."""
         script = (
             f"sleep {seconds}; while test -e /lab/{name}.held; do sleep 0.05; done; "
-            # No process besides the shell's own from here on: an engine that ends may end that first, and its code is then 0.
+            # From here on only the shell runs: an engine that shuts down might first kill a child, and the exit code would
+            # be 0.
             f"code={code}; test ! -e /lab/{name}.code || read code </lab/{name}.code; echo $HOSTNAME >>/lab/{name}.ends; exit $code"
         )
         cmd = ["sh", "-c", script]
@@ -50,7 +51,7 @@ class Lab:
         (self.folder / f"{name}.code").write_text(str(code), encoding="utf-8")
 
     def ends(self, name):
-        """A container's id, shortened, for each time that the trial came to its end."""
+        """Returns the short id of the container for each time that the trial ended."""
         file = self.folder / f"{name}.ends"
         return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
 
@@ -67,7 +68,7 @@ class Lab:
             database.execute(sql)
 
     def has_run(self):
-        """True if a run is on record: a death may leave the record without a file, without tables, or without a run."""
+        """Returns True if the record has a run. A killed combu may leave no file, no tables, or no run."""
         return bool(
             (self.combu.home / ".local/state/combu/record.sqlite").exists()
             and self.query("SELECT 1 FROM sqlite_master WHERE name = 'runs'")
@@ -75,22 +76,22 @@ class Lab:
         )
 
     def states(self):
-        """{trial: (state, attempt, exit code)}, of the only run."""
+        """Returns {trial: (state, attempt, exit code)} of the only run."""
         return {row[0]: row[1:] for row in self.query("SELECT name, state, attempt, exit_code FROM states")}
 
     def attempts(self):
-        """{(trial, attempt): (container, exit code, cause)}, of the only run."""
+        """Returns {(trial, attempt): (container, exit code, cause)} of the only run."""
         sql = "SELECT name, attempt, container, exit_code, cause FROM attempts JOIN trials USING (run, trial)"
         return {row[:2]: row[2:] for row in self.query(sql)}
 
     def over(self):
-        """{trial: container} of those whose end is on record."""
+        """Returns {trial: container} of the trials whose end is in the record."""
         names = [name for name, it in self.states().items() if it[0] in ("succeeded", "failed")]
         containers = ids(self.combu.engine)
         return {name: containers[name] for name in names}
 
     def wait_for_state(self, state, *names):
-        """Of a run that is on record already."""
+        """Waits until the trials have this state. The run must be in the record."""
         wait_until(lambda: {self.states()[name][0] for name in names} == {state}, f"{names} to be {state}", seconds=120)
 
 
@@ -101,7 +102,7 @@ def lab(combu, tmp_path):
 
 @pytest.fixture
 def at_work():
-    """Takes processes, and leaves none behind."""
+    """A function that registers a process and returns it. The fixture kills all registered processes."""
     processes = []
 
     def keep(process):
@@ -120,12 +121,12 @@ def die(process):
 
 
 def unlike(wanted, found):
-    """{name: (wanted, found)} where they differ."""
+    """Returns {name: (wanted, found)} of the entries that differ."""
     return {name: (wanted.get(name), found.get(name)) for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name)}
 
 
 def alive_at_once(containers):
-    """The largest number of containers that were alive together, by the engine's own times."""
+    """Returns the largest number of containers that were running at the same time, by the engine's timestamps."""
     changes = []
     for container in containers.values():
         changes += [(container["State"]["StartedAt"], 1), (container["State"]["FinishedAt"], -1)]
@@ -136,22 +137,22 @@ def alive_at_once(containers):
     return most
 
 
-# The one dies in the middle of starts; the other has all eight places taken, so that there is no start to be lost.
+# `lost`: the engine is killed during starts. `live_restore`: eight trials use all CPUs, so no start can be lost.
 @pytest.mark.slow
 @pytest.mark.engine_version
 @pytest.mark.parametrize(("options", "held_count"), [((), 1), (("--live-restore",), 8)], ids=["lost", "live_restore"])
-def test_many_trials_through_deaths_of_combu_and_of_the_engine(combu_on, new_engine, tmp_path, at_work, options, held_count):
+def test_many_trials_end_once_despite_kills_of_combu_and_the_engine(combu_on, new_engine, tmp_path, at_work, options, held_count):
     engine = new_engine("--own-containerd", *options)
     engine.start()
     engine.load_image()
     combu = combu_on(engine)
     lab = Lab(combu, tmp_path / "lab")
-    # Only the host's end is borne. 0.25 of two CPUs: eight at once.
+    # Trials are retried only after a loss of the host. With 0.25 of two CPUs each, eight trials run at once.
     fields = {"cpus": 0.25, "retries": {"max": 1, "on": ["host_lost"]}, "networks": ["none"]}
     combu.write([lab.trial(name, code, f"0.{i % 9 + 1}", **fields) for i, (name, code) in enumerate(MANY.items())])
     held = sorted(MANY)[150 : 150 + held_count]
     lab.hold("t-070", *held, "t-230")
-    ended = {}  # what was over at one of the deaths
+    ended = {}  # trials that had ended when combu or the engine was killed
 
     running = at_work(combu.start("run", "--wait", "--progress", "plain"))
     wait_until(lambda: "t-070" in engine.running(), "the first place of death")
@@ -164,7 +165,7 @@ def test_many_trials_through_deaths_of_combu_and_of_the_engine(combu_on, new_eng
     lab.wait_for_state("running", *held)
     ended |= lab.over()
     engine.kill9()
-    # Whether these ran is something that the engine itself may not know when it comes back.
+    # After its restart, the engine may not know that these containers ran.
     unsure = {name for name, it in lab.states().items() if it[0] == "starting"}
     engine.start()
     over_then = {name for name, it in lab.states().items() if it[0] in ("succeeded", "failed")}
@@ -187,12 +188,12 @@ def test_many_trials_through_deaths_of_combu_and_of_the_engine(combu_on, new_eng
         name: ("failed" if code else "succeeded", code) for name, code in MANY.items()
     }
     assert MANY.keys() - containers.keys() == set(), sorted(listed - containers.keys())
-    # An engine tells of an end before it has written it down: dying in between, it makes an end by 255 of it later.
+    # The engine reports an end before it stores it. If it is killed in between, it later reports the exit code 255.
     forgotten = unlike(MANY, {name: container["State"]["ExitCode"] for name, container in containers.items()})
     assert {found for _, found in forgotten.values()} <= {255} and forgotten.keys() <= over_then, forgotten
     assert unlike(MANY, {name: row["exit_code"] for name, row in combu.ps().items()}) == {}
     assert attempts_by_label(engine) == {name: str(attempt) for name, attempt in last.items()}
-    # Those that were lost are gone with their times, and a slow engine may start them later than their places were free.
+    # Lost containers are removed with their timestamps, and a slow engine may start the next trials late.
     assert 4 <= alive_at_once(containers) <= 8
 
     assert len(ended) >= 150
@@ -203,7 +204,7 @@ def test_many_trials_through_deaths_of_combu_and_of_the_engine(combu_on, new_eng
         assert lost == {}
     else:
         assert set(held) <= lost.keys() and len(lost) <= 8
-    # Of one that the engine's restart has taken along the end may have come just before.
+    # A trial that the engine's restart killed may have written its end just before.
     assert {name for name in MANY if len(lab.ends(name)) > 1} <= lost.keys() | unsure
     assert {name: lab.ends(name)[-1] for name in MANY} == {name: containers[name]["Id"][:12] for name in MANY}
     assert {name: attempts[name, last[name]] for name in MANY} == {
@@ -211,7 +212,7 @@ def test_many_trials_through_deaths_of_combu_and_of_the_engine(combu_on, new_eng
     }
 
 
-def test_the_ends_that_nobody_saw_are_taken_in(combu, engine, lab, at_work):
+def test_resume_records_ends_that_happened_without_an_owner(combu, engine, lab, at_work):
     held = {"good": 0, "bad": 3, "worse": 7}
     lab.hold(*held)
     combu.write(
@@ -248,7 +249,7 @@ def test_the_ends_that_nobody_saw_are_taken_in(combu, engine, lab, at_work):
     assert {name: container for (name, _), (container, _, _) in lab.attempts().items()} == now
 
 
-def test_a_start_that_did_not_get_on_record_is_not_made_again(combu, engine, lab, at_work):
+def test_a_start_that_is_missing_in_the_record_is_not_repeated(combu, engine, lab, at_work):
     lab.hold("alive", "over")
     combu.write([lab.trial("alive"), lab.trial("over", 3)])
     running = at_work(combu.start("run", "--wait"))
@@ -256,7 +257,7 @@ def test_a_start_that_did_not_get_on_record_is_not_made_again(combu, engine, lab
     lab.wait_for_state("running", "alive", "over")
     die(running)
     before = ids(engine)
-    # As if it had died while the engine started them.
+    # Simulates a kill of combu during the starts.
     lab.change("UPDATE attempts SET container = NULL, ran_at = NULL")
     assert {state for state, _, _ in lab.states().values()} == {"starting"}
     lab.let_go("over")
@@ -275,7 +276,7 @@ def test_a_start_that_did_not_get_on_record_is_not_made_again(combu, engine, lab
 
 
 @pytest.mark.slow
-def test_a_run_that_goes_on_is_not_resumed(combu, engine, lab, at_work):
+def test_a_run_with_an_owner_is_not_resumed(combu, engine, lab, at_work):
     lab.hold("one")
     combu.write([lab.trial("one"), lab.trial("after", depends=[{"trial": "one", "condition": "succeeded"}])])
     running = at_work(combu.start("run", "--wait", "--run-id", "first"))
@@ -293,8 +294,8 @@ def test_a_run_that_goes_on_is_not_resumed(combu, engine, lab, at_work):
     assert lab.states() == {"one": ("succeeded", 1, 0), "after": ("succeeded", 1, 0)}
 
 
-def test_trials_of_a_run_that_goes_on_are_not_tried_again(combu, engine, lab, at_work):
-    """Its process sees to it, also when there is nothing left to start."""
+def test_retry_refuses_a_run_with_an_owner(combu, engine, lab, at_work):
+    """The owner drives the run, even if it has no more trials to start."""
     lab.hold("long")
     combu.write([lab.trial("bad", 3), lab.trial("long")])
     running = at_work(combu.start("run", "--wait", "--run-id", "first"))
@@ -320,13 +321,13 @@ def test_a_run_that_is_over_is_not_resumed(combu, engine, lab, code):
     for resume in (("--resume",), ("--resume", "first")):
         assert f"run first is over: {counts}\n" in combu("run", *resume, code=result).stderr
     assert ids(engine) == before
-    # Nor is anything started of which the containers are gone.
+    # Resume also starts nothing if the containers are removed.
     combu("kill")
     assert f"run first is over: {counts}\n" in combu("run", "--resume", code=result).stderr
     assert engine.names() == set()
 
 
-def test_what_is_not_on_record_is_not_resumed(combu, engine, lab):
+def test_resume_and_retry_refuse_a_run_that_is_not_in_the_record(combu, engine, lab):
     combu.write([lab.trial("one")])
     for command in (("run", "--resume"), ("retry",)):
         assert "no run of it is on record" in combu(*command, code=1).stderr
@@ -337,8 +338,8 @@ def test_what_is_not_on_record_is_not_resumed(combu, engine, lab):
     assert ids(engine) == before
 
 
-def test_what_has_failed_is_tried_again(combu, engine, lab):
-    """With the service that it needs, and then what it blocked."""
+def test_retry_runs_failed_trials_again(combu, engine, lab):
+    """retry first starts the service that the failed trial needs, and then runs the trials that it blocked."""
     needs = [{"trial": "loader", "condition": "started"}]
     combu.write(
         [
@@ -377,7 +378,7 @@ def test_what_has_failed_is_tried_again(combu, engine, lab):
     assert ids(engine) == now
 
 
-def test_what_fails_again_has_failed(combu, engine, lab):
+def test_a_trial_that_fails_again_is_failed(combu, engine, lab):
     combu.write([lab.trial("bad", 3)])
     combu("run", "--wait", code=1)
     for attempt in ("2", "3"):
@@ -388,7 +389,7 @@ def test_what_fails_again_has_failed(combu, engine, lab):
     assert "is over: 1 failed\n" in combu("run", "--resume", code=1).stderr
 
 
-def test_only_what_is_named_is_tried_again(combu, engine, lab):
+def test_retry_runs_only_the_named_trials(combu, engine, lab):
     names = ("bad-1", "bad-2", "bad-3", "other", "good")
     combu.write([lab.trial(name, 0 if name == "good" else 3) for name in names])
     combu("run", "--wait", code=1)
@@ -410,7 +411,7 @@ def test_only_what_is_named_is_tried_again(combu, engine, lab):
     assert attempts_by_label(engine) == {"bad-1": "3", "bad-2": "4", "bad-3": "3", "other": "2", "good": "3"}
 
 
-def test_what_runs_still_is_not_tried_again(combu, engine, lab):
+def test_retry_refuses_a_running_trial(combu, engine, lab):
     lab.hold("one")
     combu.write([lab.trial("one"), lab.trial("bad", 3)])
     combu("run")
@@ -423,7 +424,7 @@ def test_what_runs_still_is_not_tried_again(combu, engine, lab):
     assert attempts_by_label(engine) == {"one": "1", "bad": "2"}
 
 
-def test_what_failed_after_its_run_is_tried_again(combu, engine, lab):
+def test_retry_includes_trials_that_failed_without_an_owner(combu, engine, lab):
     lab.hold("good", "bad")
     combu.write([lab.trial("good"), lab.trial("bad", 3)])
     combu("run")
@@ -445,7 +446,7 @@ def test_what_failed_after_its_run_is_tried_again(combu, engine, lab):
     }
 
 
-def test_what_was_tried_again_when_combu_died_is_taken_in(combu, engine, lab, at_work):
+def test_resume_records_the_end_of_an_interrupted_retry(combu, engine, lab, at_work):
     combu.write([lab.trial("bad", 3), lab.trial("after", depends=[{"trial": "bad", "condition": "succeeded"}])])
     combu("run", "--wait", code=1)
     assert lab.states() == {"bad": ("failed", 1, 3), "after": ("blocked", 1, None)}

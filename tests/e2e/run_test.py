@@ -1,4 +1,4 @@
-"""run and kill on a real engine, checked through the engine's own API."""
+"""Tests of run, kill, stop, logs, ps, wait and times on a real engine, checked through the engine's API."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from engines import wait_until
 
 SOLVERS = {f"solver-{mode}-{id}" for mode in "ab" for id in range(1, 6)}
 
-# The file at the head of the description of the experiment file, as it stands there.
+# The first example of docs/experiment.md, with a UUID.
 HEAD = """
 local uuid = "UUID";
 local solver(id, mode) = {
@@ -30,7 +30,7 @@ def sleeper(name, **fields):
 
 
 @pytest.mark.slow
-def test_the_file_at_the_head_of_the_description(combu, engine):
+def test_the_documented_example_runs(combu, engine):
     engine.load_image("registry.example.com/lab/solver:latest")
     engine.load_image("registry.example.com/lab/loader:latest", cmd="loader")
     combu.write(HEAD)
@@ -56,7 +56,7 @@ def test_the_file_at_the_head_of_the_description(combu, engine):
     assert {row["run"] for row in rows.values()} == identifiers
     assert rows["loader"]["state"] == "running"
 
-    # The trials reach the loader by its name, and compute something.
+    # The trials reach the loader by its name and compute results.
     def ended():
         rows = combu.ps()
         return all(rows[name]["state"] == "succeeded" for name in SOLVERS) and rows
@@ -72,7 +72,7 @@ def test_the_file_at_the_head_of_the_description(combu, engine):
     combu("kill")
 
 
-def test_labels_tell_what_a_container_is(combu, engine):
+def test_containers_and_networks_have_combus_labels(combu, engine):
     combu.write({"experiment": "labelled", "trials": [sleeper("one", labels={"colour": "red"}, networks=["net"])]})
     combu("run", "--run-id", "first")
     labels = engine.containers()["one"]["Config"]["Labels"]
@@ -127,7 +127,7 @@ def test_a_second_run_is_refused_until_replaced(combu, engine):
     assert set(after) == {"one", "two"} and not set(after.values()) & set(before.values())
 
 
-def test_a_run_that_still_starts_refuses_another(combu, engine):
+def test_a_run_that_is_starting_trials_is_not_replaced(combu, engine):
     combu.write([sleeper(f"t-{i:02}") for i in range(60)])
     first = combu.start("run", "--starts-in-flight", "1")
     try:
@@ -156,7 +156,7 @@ def test_a_run_that_waits_is_replaced_by_another(combu, engine):
 
 
 @pytest.mark.engine_version
-def test_runs_of_one_file_at_the_same_instant(combu, engine):
+def test_only_one_of_three_simultaneous_runs_of_a_file_starts(combu, engine):
     trials = [sleeper(f"t-{i}", networks=["at-once"]) for i in range(20)]
     combu.write(trials)
     runs = [combu.start("run") for _ in range(3)]
@@ -166,7 +166,7 @@ def test_runs_of_one_file_at_the_same_instant(combu, engine):
     assert engine.running() == {trial["name"] for trial in trials}
 
 
-def test_ended_containers_of_an_earlier_run_make_room(combu, engine):
+def test_a_run_removes_the_ended_containers_of_an_earlier_run(combu, engine):
     combu.write([{"name": "one", "image": "combu-test", "cmd": "true"}])
     combu("run", "--wait")
     assert combu.ps()["one"]["state"] == "succeeded"
@@ -176,7 +176,7 @@ def test_ended_containers_of_an_earlier_run_make_room(combu, engine):
     assert "removed 1 old container" in again.stderr
 
 
-def test_wait_tells_by_its_exit_code_whether_a_trial_failed(combu):
+def test_run_wait_exits_with_1_if_a_trial_failed(combu):
     combu.write([{"name": "good", "image": "combu-test", "cmd": "true"}])
     combu("run", "--wait")
     combu.write([{"name": "good", "image": "combu-test", "cmd": "true"}, {"name": "bad", "image": "combu-test", "cmd": "false"}])
@@ -236,7 +236,7 @@ def test_a_trial_that_cannot_start_stops_only_what_depends_on_it(combu, engine):
 
 
 @pytest.mark.slow
-def test_a_hundred_trials_behind_one(combu, engine):
+def test_a_hundred_trials_start_after_their_dependency(combu, engine):
     combu.write([sleeper(f"t-{i:03}", depends=["t-000"] if i else []) for i in range(100)])
     combu("run")
     assert len(engine.running()) == 100
@@ -245,7 +245,7 @@ def test_a_hundred_trials_behind_one(combu, engine):
 
 
 @pytest.mark.engine_version
-def test_stop_ends_trials_and_leaves_their_containers(combu, engine):
+def test_stop_ends_trials_and_keeps_their_containers(combu, engine):
     combu.write([sleeper("one"), sleeper("two")])
     combu("run")
     combu("stop", "one")
@@ -254,7 +254,7 @@ def test_stop_ends_trials_and_leaves_their_containers(combu, engine):
     assert engine.running() == set() and engine.names() == {"one", "two"}
 
 
-def test_logs_come_apart_and_in_part(combu):
+def test_logs_separate_stdout_and_stderr_and_print_tails(combu):
     combu.write([{"name": "one", "image": "combu-test", "cmd": ["sh", "-c", "echo 1; echo 2; echo 3; echo oops >&2"]}])
     combu("run", "--wait")
     whole = combu("logs", "one")
@@ -269,8 +269,8 @@ def test_logs_come_apart_and_in_part(combu):
 
 @pytest.mark.slow
 @pytest.mark.engine_version
-def test_wait_misses_no_end(combu, engine):
-    """Also of what ends while it begins to look, when an engine's listing is behind."""
+def test_wait_reports_every_end(combu, engine):
+    """wait also reports trials that end while it starts, when the engine's listing may be out of date."""
     for _ in range(4):
         combu.write([sleeper(f"long-{i}") for i in range(2)] + [
             {"name": f"short-{i:02}", "image": "combu-test", "cmd": ["sh", "-c", "sleep 0.3; exit 3"]} for i in range(10)])
@@ -281,7 +281,7 @@ def test_wait_misses_no_end(combu, engine):
 
 
 @pytest.mark.engine_version
-def test_wait_tells_of_what_was_never_started(combu):
+def test_wait_reports_trials_that_could_not_be_started(combu):
     combu.write([{"name": "one", "image": "combu-test", "cmd": "true"},
                  {"name": "two", "image": "combu-test", "cmd": "true", "user": "nobody-knows"}])
     combu("run", code=1)
@@ -290,7 +290,7 @@ def test_wait_tells_of_what_was_never_started(combu):
     assert one == "one: succeeded" and two.startswith("two: failed: could not be started: ")
 
 
-def test_run_asks_only_whether_all_were_started(combu):
+def test_run_without_wait_succeeds_if_trials_fail_after_their_start(combu):
     combu.write([{"name": f"t-{i}", "image": "combu-test", "cmd": "false"} for i in range(6)])
     for _ in range(3):
         combu("run")
@@ -298,23 +298,23 @@ def test_run_asks_only_whether_all_were_started(combu):
 
 
 @pytest.mark.engine_version
-def test_wait_returns_when_all_is_over(combu, engine):
+def test_wait_returns_when_all_trials_have_ended(combu, engine):
     combu.write([{"name": "one", "image": "combu-test", "cmd": "sleep 1"}])
     combu("run")
     assert combu("wait").stdout == "one: succeeded\n"
-    # An engine tells that a container died a moment before it leaves its list of running ones.
+    # An engine reports the end of a container a moment before it removes it from the list of running containers.
     wait_until(lambda: engine.running() == set(), "its end in the listing")
 
 
 @pytest.mark.slow
 @pytest.mark.engine_version
-def test_a_run_may_follow_at_once_on_one_that_was_waited_for(combu):
+def test_a_run_can_start_immediately_after_run_wait(combu):
     combu.write([{"name": f"one-{i}", "image": "combu-test", "cmd": "true"} for i in range(6)])
     for _ in range(5):
         combu("run", "--wait")
 
 
-def test_ps_shows_what_is_asked_for(combu, engine):
+def test_ps_filters_rows_and_shows_current_states(combu, engine):
     combu.write([sleeper("one"), {"name": "two", "image": "combu-test", "cmd": ["sh", "-c", "exit 3"]}])
     combu("run")
     combu("wait", "two", code=1)
@@ -322,7 +322,7 @@ def test_ps_shows_what_is_asked_for(combu, engine):
     assert [json.loads(row)["trial"] for row in rows] == ["two"]
     assert combu("ps", "--json", "--where", "trial=o*").stdout.count("\n") == 1
     assert "is no condition" in combu("ps", "--where", "state", code=2).stderr
-    # Nobody is at work on the run: what has ended since is told by the engine.
+    # The run has no owner: ps asks the engine which trials have ended.
     rows = combu.ps()
     assert (rows["two"]["state"], rows["two"]["exit_code"], rows["two"]["reason"]) == ("failed", 3, "exit code 3")
     assert rows["one"]["state"] == "running" and rows["one"]["seconds"] > 0
@@ -333,7 +333,7 @@ def test_ps_shows_what_is_asked_for(combu, engine):
     assert (run["state"], run["counts"]) == ("left running", {"running": 1, "failed": 1})
 
 
-def test_ps_shows_what_is_not_on_record(combu, engine, tmp_path):
+def test_ps_shows_containers_that_are_not_in_the_record(combu, engine, tmp_path):
     combu.write([sleeper("one")])
     combu("run", "--run-id", "theirs", COMBU_HOME=str(tmp_path / "theirs"))
     assert [line.split()[1:4] for line in combu("ps").stdout.splitlines()] == [["RUN", "TRIAL", "STATE"], ["theirs", "one", "running"]]
@@ -348,10 +348,10 @@ def test_ps_shows_what_is_not_on_record(combu, engine, tmp_path):
     assert "not on record:" in lines and lines[-1].split()[1:3] == ["again", "two"]
 
 
-def test_patterns_choose_what_is_stopped_and_ps_shows_what_runs_uses(combu, engine):
+def test_stop_accepts_patterns_and_ps_shows_resource_usage(combu, engine):
     combu.write([sleeper("a-1"), sleeper("a-2"), sleeper("b-1")])
     combu("run")
-    # An engine that is busy may not answer in time; then the values are missing.
+    # A busy engine may answer too late; then the values are missing.
     one = wait_until(lambda: next((row for row in combu.ps().values() if row["trial"] == "a-1" and row["memory"]), None), "its use")
     assert one["memory"] > 0 and one["cpu_seconds"] >= 0 and one["memory_peak"] is None
     shown = re.compile(r"^a-1 +running +1 .* [KM]iB +\d+\.\d+ cores$", re.M)
@@ -374,12 +374,12 @@ def test_ps_answers_while_the_engine_is_away(new_engine, combu_on):
     away = combu("ps")
     assert "is on record" in away.stderr and away.stdout.splitlines()[2].split()[:2] == ["one", "running"]
     engine.start()
-    # It was shut down in order, and has stopped what ran.
+    # The engine was shut down normally and has stopped the trial.
     wait_until(lambda: combu.ps()["one"]["state"] in ("failed", "stopped"), "the end of what ran")
     combu("kill")
 
 
-def test_times_tell_what_the_engine_took(combu):
+def test_times_shows_the_durations_of_the_engine(combu):
     combu.write([{"name": f"t-{i}", "image": "combu-test", "cmd": "true"} for i in range(4)])
     combu("run", "--wait")
     rows = [json.loads(line) for line in combu("times", "--json").stdout.splitlines()]

@@ -1,4 +1,4 @@
-"""Outputs are collected into a bucket: of versitygw, which is as strict as Amazon's, and of MinIO."""
+"""Outputs are collected into a bucket on versitygw, which is as strict as Amazon S3, and on MinIO."""
 
 import contextlib
 import http.client
@@ -19,7 +19,7 @@ import pytest
 from engines import Combu, script, wait_until
 from engines import trial_with_outputs as trial
 
-KEY, SECRET = "tester", "tester-secret"  # of tests/engines/s3
+KEY, SECRET = "tester", "tester-secret"  # as in tests/engines/s3
 
 
 class Server:
@@ -50,7 +50,7 @@ class Server:
         script("s3", "stop", self.dir)
 
     def ask(self, method, path, *options):
-        """The body of the answer; fails on an error."""
+        """Sends a request below the bucket and returns the body of the answer. Fails on an HTTP error."""
         command = ["curl", "-sS", "-f", "-X", method, "--path-as-is", "--aws-sigv4", "aws:amz:us-east-1:s3"]
         command += ["-u", f"{KEY}:{SECRET}", "-H", "x-amz-content-sha256: UNSIGNED-PAYLOAD", *options]
         return subprocess.run([*command, f"{self.url}/lab{path}"], check=True, stdout=subprocess.PIPE, timeout=60).stdout
@@ -71,7 +71,7 @@ class Server:
         return self.ask("GET", "/" + quote(key, safe="/-._~"), *options)
 
     def fetch(self, prefix, folder):
-        """All that is below it, as files."""
+        """Writes all objects whose keys begin with the prefix to files in the folder."""
         for key in self.keys(prefix):
             path = folder / key[len(prefix) :]
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -79,8 +79,10 @@ class Server:
 
 
 class Trouble(http.server.ThreadingHTTPServer):
-    """Stands before a server, and gives every third request of an upload a trouble, each kind in its turn; what is
-    brought to `refused` it refuses."""
+    """A proxy before an S3 server that disturbs every third request of an upload, with each kind of fault in turn.
+
+    Refuses uploads to keys that contain `refused`. `made` counts the faults of each kind.
+    """
 
     daemon_threads = True
     KINDS = ("busy", "cut within", "answer lost")
@@ -104,7 +106,7 @@ class Trouble(http.server.ThreadingHTTPServer):
             return kind
 
     def handle_error(self, request, client_address):
-        pass  # combu has given a connection up
+        pass  # combu has closed a connection
 
     def __enter__(self):
         self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05})
@@ -122,7 +124,8 @@ class TroubledRequest(http.server.BaseHTTPRequestHandler):
 
     def pass_on(self):
         size = int(self.headers.get("Content-Length", 0))
-        # One whose id nobody has learnt would stay in the bucket.
+        # A request that begins an upload (?uploads=) is not disturbed: if combu did not get its id, the upload would stay
+        # in the bucket.
         if self.command == "PUT" and self.server.refused and self.server.refused in self.path:
             self.rfile.read(size)
             return self.answer(403, [], b"<Error><Code>AccessDenied</Code><Message>not there</Message></Error>")
@@ -175,7 +178,10 @@ def server(request):
 
 @pytest.fixture
 def lab(combu, server, request):
-    """combu with keys, an experiment of the test's own name, and where its only run is."""
+    """combu with S3 keys.
+
+    write_trials() writes an experiment with the test's name. place() returns the key prefix of its only run.
+    """
     combu.env.update(server.env)
     name = request.node.name.split("[")[0].replace("_", "-")
 
@@ -192,7 +198,7 @@ def lab(combu, server, request):
 
 @pytest.fixture
 def another(program, tmp_path):
-    """Makes somebody else with the same experiment and keys of their own to the same bucket."""
+    """A function that makes another user, who has the same experiment and access to the same bucket."""
 
     def make(lab):
         home = Path(tempfile.mkdtemp(dir=tmp_path))
@@ -209,7 +215,7 @@ def check_sums(folder):
 
 
 @pytest.mark.slow
-def test_outputs_come_home_to_a_bucket(lab, server, tmp_path):
+def test_outputs_are_collected_into_a_bucket(lab, server, tmp_path):
     text = """mkdir -p /out/sub /out/none; cd /out; echo alpha >sub/a; touch empty; chmod 640 sub/a; touch -d @1000000000 sub/a
               echo 1 >'with blank + & = % ~ ü'; printf 2 >'line
 end'; ln -s sub/a latest; ln sub/a again; head -c 40000000 /dev/urandom >large; head -c 16777216 /dev/zero >part"""
@@ -238,7 +244,7 @@ end'; ln -s sub/a latest; ln sub/a again; head -c 40000000 /dev/urandom >large; 
     assert not server.uploads()
 
 
-def test_a_later_attempt_takes_the_place_of_the_one_before(lab, server, tmp_path):
+def test_outputs_of_an_attempt_replace_earlier_outputs(lab, server, tmp_path):
     text = "mkdir /out; n=$(ls /seen | wc -l); echo $n >/out/n; touch /out/of-$n /seen/$n; [ $n = 1 ]"
     lab.write_trials(trial("one", text, retries=1, volumes=["./seen:/seen"]))
     lab("run", "--wait")
@@ -249,14 +255,14 @@ def test_a_later_attempt_takes_the_place_of_the_one_before(lab, server, tmp_path
     assert (home / "out/n").read_text() == "1\n"
 
 
-def test_a_place_that_cannot_be_had_refuses_the_run(lab, server, engine):
+def test_a_bucket_without_access_refuses_the_run(lab, server, engine):
     lab.write_trials(trial("one", "mkdir /out"))
 
     def refusal(code, **env):
         done = lab("run", code=code, **env)
         assert not engine.names()
         assert SECRET not in done.stderr
-        line, last = [text for text in done.stderr.splitlines() if not text.endswith("…")]  # which a slow machine says
+        line, last = [text for text in done.stderr.splitlines() if not text.endswith("…")]  # printed on a slow machine
         assert last.endswith("nothing was started")
         return line
 
@@ -268,7 +274,7 @@ def test_a_place_that_cannot_be_had_refuses_the_run(lab, server, engine):
     assert "collect.to: s3://no-such-lab: there is no such bucket" in refusal(1)
 
 
-def test_keys_of_a_profile_will_do(lab, server):
+def test_keys_can_come_from_an_aws_profile(lab, server):
     (lab.home / ".aws").mkdir()
     (lab.home / ".aws/credentials").write_text(f"[lab]\naws_access_key_id = {KEY}\naws_secret_access_key = {SECRET}\n")
     (lab.home / ".aws/config").write_text(f"[profile lab]\nendpoint_url = {server.url}\n")
@@ -295,7 +301,7 @@ def test_a_server_that_goes_away_is_waited_for(lab, server, tmp_path):
 
 
 @pytest.mark.slow
-def test_outputs_are_whole_whatever_happens_to_their_uploads(lab, server, tmp_path):
+def test_outputs_are_complete_despite_upload_faults(lab, server, tmp_path):
     text = "mkdir /out; cd /out; head -c 40000000 /dev/urandom >large; for i in $(seq 30); do head -c 70000 /dev/urandom >$i; done; sha256sum *"
     lab.write_trials(trial("one", text), trial("two", text))
     with Trouble(server) as trouble:
@@ -311,7 +317,7 @@ def test_outputs_are_whole_whatever_happens_to_their_uploads(lab, server, tmp_pa
 
 
 @pytest.mark.parametrize("wrong, said", [("+3900s", "1h05m ahead of"), ("-7500s", "2h0[45]m behind")])
-def test_a_clock_that_is_wrong_is_told(lab, server, engine, wrong, said):
+def test_a_wrong_clock_is_reported(lab, server, engine, wrong, said):
     (library,) = Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")
     lab.write_trials(trial("one", "mkdir /out"))
     done = lab("run", "--wait", code=1, LD_PRELOAD=str(library), FAKETIME=wrong, FAKETIME_DONT_FAKE_MONOTONIC="1")
@@ -332,7 +338,7 @@ def test_outputs_survive_a_death_of_combu(lab, server, tmp_path):
 
 
 @pytest.mark.slow
-def test_what_is_in_the_bucket_is_an_input(lab, server, tmp_path):
+def test_outputs_in_the_bucket_can_be_inputs(lab, server, tmp_path):
     waiting = tmp_path / "waiting"
     waiting.mkdir()
     lab.env["TMPDIR"] = str(waiting)
@@ -355,7 +361,7 @@ def test_what_is_in_the_bucket_is_an_input(lab, server, tmp_path):
     for i in range(3):
         assert said(f"then-{i}") == "alpha\n" + said("first") + ". ./large ./latest ./none ./sub ./sub/a ./tool\n750\n"
     assert said("one") == "alpha\n"
-    # Another process has it, too, unless it is not what it was.
+    # A later combu process can read the input from the bucket, unless the object has changed.
     lab("retry", "one", "--wait", code=1)
     assert said("one") == "alpha\n" and lab.ps()["one"]["cause"] == "error"
     server.ask("PUT", "/" + quote(lab.place() + "first/out/sub/a"), "--data-binary", "beta")
@@ -367,7 +373,7 @@ def test_what_is_in_the_bucket_is_an_input(lab, server, tmp_path):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of 4 MiB."""
+    """A folder on a file system of 4 MiB."""
     folder = tmp_path / "small"
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], check=True)
@@ -375,7 +381,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "-l", folder], check=True)
 
 
-def test_inputs_that_there_is_no_room_for_fail_those_who_want_them(lab, server, small_disk):
+def test_inputs_too_large_for_the_disk_fail_their_trial(lab, server, small_disk):
     def left(size):
         return f"mkdir /out; head -c {size} /dev/urandom >/out/a; sha256sum </out/a"
 
@@ -386,7 +392,7 @@ def test_inputs_that_there_is_no_room_for_fail_those_who_want_them(lab, server, 
         trial("large", left(8 << 20)),
         trial("fits", left(3 << 20)),
         then("of-large", "large"),
-        # There is room for its inputs where nothing half-written is left.
+        # The inputs of this trial fit only if combu has removed the incomplete inputs of `of-large`.
         then("of-fits", "fits", depends=[{"trial": "of-large", "condition": "finished"}]),
         trial("other", "true", outputs=[], depends=[{"trial": "of-large", "condition": "finished"}]),
     )
@@ -430,7 +436,7 @@ def test_what_a_trial_has_left_so_far_comes_to_the_bucket(lab, server, tmp_path)
     check_sums(tmp_path / "home/one")
 
 
-def test_what_has_been_done_is_known_without_its_inputs(lab, server, tmp_path):
+def test_cache_lookup_does_not_download_inputs(lab, server, tmp_path):
     left = "mkdir -p /out/sub /out/none; echo alpha >/out/sub/a; ln -s sub /out/latest; ln /out/sub/a /out/again; echo x >/out/tool; chmod 750 /out/tool"
     got = "mkdir /got; cp -r /in/. /got"
     lab.write_trials(
@@ -446,7 +452,7 @@ def test_what_has_been_done_is_known_without_its_inputs(lab, server, tmp_path):
     assert {row["state"] for row in lab.ps().values()} == {"skipped"}
 
 
-def test_a_killed_combu_leaves_nothing_that_stays(lab, server, tmp_path):
+def test_temporary_files_of_a_killed_combu_are_removed(lab, server, tmp_path):
     waiting = tmp_path / "waiting"
     waiting.mkdir()
     lab.env["TMPDIR"] = str(waiting)
@@ -466,7 +472,7 @@ def test_a_killed_combu_leaves_nothing_that_stays(lab, server, tmp_path):
     assert not list(waiting.iterdir()), before
 
 
-def test_keys_are_kept_nowhere(lab, engine):
+def test_keys_are_not_stored(lab, engine):
     lab.write_trials(trial("one", "mkdir /out; env >/out/env"))
     lab("--trace", lab.home / "trace", "run", "--wait")
     assert SECRET not in json.dumps(engine.containers())
@@ -475,8 +481,8 @@ def test_keys_are_kept_nowhere(lab, engine):
 
 
 @pytest.mark.slow
-def test_what_others_have_done_is_not_done_again(lab, another, server, tmp_path):
-    """A marker in the bucket tells those whose own record knows nothing of it."""
+def test_trials_of_other_users_are_reused(lab, another, server, tmp_path):
+    """A marker in the bucket tells combu that another user's trial succeeded, although this user's record lacks it."""
     text = "mkdir -p /out/sub; echo alpha >/out/sub/a; ln -s sub/a /out/latest; touch -d @1000000000 /out/sub/a"
     trials = [trial("one", text, cache=True), trial("two", text, cache=True, env={"LR": "2"}), trial("not", text)]
 
@@ -499,7 +505,7 @@ def test_what_others_have_done_is_not_done_again(lab, another, server, tmp_path)
         for one in ("one", "two"):
             check_sums(tmp_path / run / one)
     assert keys["first"] == keys["second"]
-    # A marker whose outputs have gone is none, and gives way to the next.
+    # A marker whose outputs are gone counts as a miss. The next success overwrites it.
     markers = {key: server.get(key) for key in server.keys("of us/.combu/done/") if b"/first/one" in server.get(key)}
     assert len(markers) == 1
     for run in ("first", "second"):
@@ -507,13 +513,13 @@ def test_what_others_have_done_is_not_done_again(lab, another, server, tmp_path)
     assert states(other, "third") == {"one": "succeeded", "two": "skipped", "not": "succeeded"}
     assert {key: server.get(key).decode().splitlines()[0] for key in markers} == dict.fromkeys(markers, f"{experiment}/third/one")
     assert states(another(lab), "fourth") == {"one": "skipped", "two": "skipped", "not": "succeeded"}
-    # So is one whose outputs have been replaced, as by another attempt of the trial.
+    # A marker whose outputs were replaced, as by another attempt, also counts as a miss.
     manifest = f"of us/{experiment}/third/one/manifest.sha256"
     server.ask("PUT", "/" + quote(manifest), "--data-binary", server.get(manifest).decode() + "\n")
     assert states(another(lab), "fifth") == {"one": "succeeded", "two": "skipped", "not": "succeeded"}
 
 
-def test_what_others_have_been_told_comes_along(lab, another, server):
+def test_logs_and_metrics_of_other_users_are_reused(lab, another, server):
     text = "mkdir /out; echo alpha >/out/a; echo '{\"loss\": 0.5}'; echo done >&2"
     lab.write_trials(trial("one", text, cache=True, metrics="json"))
     lab("run", "--wait", "--run-id", "first")
@@ -525,7 +531,7 @@ def test_what_others_have_been_told_comes_along(lab, another, server):
     assert (row["state"], row["metrics"]["loss"]["last"]) == ("skipped", 0.5)
     logs = other("logs", "one")
     assert (logs.stdout, logs.stderr) == ('{"loss": 0.5}\n', "done\n")
-    # Where that has gone the numbers can be had by a run alone; of what tells none it is no loss.
+    # If the shared logs and metrics are gone, the trial must run again to get its metrics.
     for key in server.keys("of us/.combu/told/"):
         server.ask("DELETE", "/" + quote(key))
     third = another(lab)
@@ -534,8 +540,8 @@ def test_what_others_have_been_told_comes_along(lab, another, server):
     assert third.ps()["one"]["state"] == "succeeded"
 
 
-def test_who_goes_on_tells_what_was_not_told(lab, another, server, tmp_path):
-    """combu dies between a trial's success and its marker: whoever takes the run up again puts it there."""
+def test_resume_writes_missing_markers(lab, another, server, tmp_path):
+    """If combu is killed between a trial's success and the write of its marker, `run --resume` writes the marker."""
     hold = tmp_path / "hold"
     hold.mkdir()
     lab.write_trials(
@@ -554,7 +560,7 @@ def test_who_goes_on_tells_what_was_not_told(lab, another, server, tmp_path):
     assert server.get(marker).decode().splitlines()[0].endswith("/first/one")
 
 
-def test_what_somebody_has_edited_is_no_equal_trials(lab, server, tmp_path):
+def test_edited_outputs_in_the_bucket_are_not_reused(lab, server, tmp_path):
     text = "mkdir -p /out; echo alpha >/out/a; ln /out/a /out/again; echo large >/out/b"
     trials = [trial(f"t-{i}", text, cache=True, env={"N": str(i)}) for i in range(4)]
     lab.write_trials(*trials)
@@ -568,7 +574,7 @@ def test_what_somebody_has_edited_is_no_equal_trials(lab, server, tmp_path):
     def put(run, path, text):
         place, name = f"of us/{experiment}/{run}/", path.split("/")[0]
 
-        def is_later():  # some servers' times are whole seconds
+        def is_later():  # some servers have timestamps in whole seconds
             server.ask("PUT", "/" + quote(place + path), "--data-binary", text)
             return server.written(place + path) > server.written(f"{place}{name}/manifest.sha256")
 
@@ -589,7 +595,7 @@ def test_what_somebody_has_edited_is_no_equal_trials(lab, server, tmp_path):
         }  # fmt: skip
 
 
-def test_that_others_are_not_told_is_said(lab, server):
+def test_markers_that_cannot_be_written_are_reported(lab, server):
     lab.write_trials(*(trial(f"t-{i}", "mkdir /out; echo alpha >/out/a", cache=True, env={"N": f"{i}, untold"}) for i in range(5)))
     with Trouble(server, kinds=(), refused="/.combu/done/") as trouble:
         done = lab("run", "--wait", "--run-id", "first", S3_ENDPOINT_URL=trouble.url)
@@ -598,14 +604,15 @@ def test_that_others_are_not_told_is_said(lab, server):
     assert line.endswith("the keys that AWS_ACCESS_KEY_ID gives do not allow s3:PutObject"), line
 
 
-def test_of_two_who_finish_at_once_one_marker_is_left(lab, another, server, tmp_path):
+def test_two_simultaneous_successes_leave_one_marker(lab, another, server, tmp_path):
     (tmp_path / "hold").mkdir()
     text = "until [ -e /hold/go ]; do sleep 0.05; done; mkdir /out; echo 1 >/out/a"
     one = trial("one", text, cache=True, volumes=[f"{tmp_path / 'hold'}:/hold"])
     before = set(server.keys("of us/.combu/done/"))
     lab.write_trials(one)
     other = another(lab)
-    # Of an experiment of its own: who begins last would be told that trials of this one still run.
+    # The second user's experiment has another name: otherwise combu would refuse the second run while
+    # trials of the first are running.
     name = json.loads(lab.file.read_text())["experiment"]
     other.write(lab.file.read_text().replace(name, name + "-too").replace('"name": "one"', '"name": "two"'))
     runs = [lab.start("run", "--wait", "--run-id", "first"), other.start("run", "--wait", "--run-id", "second")]

@@ -1,4 +1,4 @@
-"""What trials hold of the host: reserved, enforced, shared with other runs."""
+"""CPUs and memory: reserved by trials, enforced by the engine, and shared with other runs."""
 
 import json
 import signal
@@ -17,7 +17,7 @@ def cpus_of(engine):
 
 
 @pytest.mark.engine_version
-def test_slots_are_enforced_and_on_the_labels(combu, engine):
+def test_slots_are_enforced_and_written_to_labels(combu, engine):
     combu.write([worker("one", cpus=0.5, memory="64m", shm_size="16m")])
     combu("run")
     one = engine.containers()["one"]
@@ -28,14 +28,14 @@ def test_slots_are_enforced_and_on_the_labels(combu, engine):
 
 
 @pytest.mark.engine_version
-def test_the_least_share_of_a_cpu_is_started(combu, engine):
+def test_the_smallest_share_of_a_cpu_can_be_started(combu, engine):
     combu.write([{"name": "one", "image": "combu-test", "cmd": "true", "cpus": 0.01}])
     combu("run", "--wait")
     combu.write([{"name": "one", "image": "combu-test", "cmd": "true", "cpus": 0.009}])
     assert "[0].cpus: 0.009 is too little" in combu("run", code=2).stderr
 
 
-def test_an_experiment_larger_than_the_machine_runs_to_its_end(combu, engine):
+def test_trials_that_need_more_cpus_than_the_machine_has_take_turns(combu, engine):
     share = cpus_of(engine) / 2
     combu.write([worker(f"t-{i:02}", seconds=0.2, cpus=share) for i in range(12)])
     alive = []
@@ -56,7 +56,7 @@ def test_an_experiment_larger_than_the_machine_runs_to_its_end(combu, engine):
     assert max(alive) == 2
 
 
-def test_what_another_run_holds_is_waited_for(combu_on, engine, tmp_path):
+def test_a_trial_waits_for_slots_of_another_run(combu_on, engine, tmp_path):
     first, second = combu_on(engine), combu_on(engine)
     first.write([worker("first", cpus=cpus_of(engine))])
     first("run")
@@ -78,8 +78,8 @@ def test_what_another_run_holds_is_waited_for(combu_on, engine, tmp_path):
 
 
 @pytest.mark.slow
-def test_runs_that_contend_never_hold_more_than_there_is(combu_on, engine, tmp_path):
-    """Three processes see the same end at the same moment."""
+def test_contending_runs_never_use_more_slots_than_the_engine_has(combu_on, engine, tmp_path):
+    """Three combu processes see the same end at the same moment and compete for the slots."""
     people = []
     for name in ("a", "b", "c"):
         home = tmp_path / name
@@ -103,8 +103,8 @@ def test_runs_that_contend_never_hold_more_than_there_is(combu_on, engine, tmp_p
         assert before <= after, f"{one} and {other} ran at once"
 
 
-def test_a_service_for_each_trial_leaves_room_for_it(combu, engine):
-    """All of them at once would take all there is."""
+def test_services_leave_slots_for_the_trials_that_need_them(combu, engine):
+    """If all services started at once, they would use all CPUs."""
     half = cpus_of(engine) / 2
     combu.write(
         [worker(f"db-{i}", cpus=half, service=True) for i in range(3)]
@@ -117,7 +117,7 @@ def test_a_service_for_each_trial_leaves_room_for_it(combu, engine):
     }
 
 
-def test_more_than_the_engine_has_is_told_before_the_first_start(combu, engine):
+def test_impossible_slots_are_refused_before_the_first_start(combu, engine):
     combu.write([worker("small"), worker("huge", cpus=cpus_of(engine) + 1), worker("vast", memory="1000t")])
     refused = combu("run", code=2)
     assert "huge: wants" in refused.stderr and "vast: wants" in refused.stderr
@@ -126,7 +126,7 @@ def test_more_than_the_engine_has_is_told_before_the_first_start(combu, engine):
     assert engine.names() == set()
 
 
-def test_parallel_bounds_what_lives(combu, engine):
+def test_parallel_limits_the_running_trials(combu, engine):
     combu.write({"parallel": 2, "trials": [worker(f"t-{i}") for i in range(4)]})
     running = combu.start("run")
     wait_until(lambda: len(engine.running()) == 2, "two trials")
@@ -139,7 +139,7 @@ def test_parallel_bounds_what_lives(combu, engine):
 
 
 @pytest.mark.engine_version
-def test_what_takes_more_memory_than_it_holds_is_killed(combu, engine):
+def test_a_trial_that_exceeds_its_memory_is_killed(combu, engine):
     combu.write([{"name": "greedy", "image": "combu-test", "memory": "16m", "init": False,
                   "cmd": ["sh", "-c", "x=a; while true; do x=$x$x; done"]}])
     failed = combu("run", "--wait", code=1)

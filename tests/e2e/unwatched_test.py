@@ -1,4 +1,4 @@
-"""`run` leaves what it has started; how that ended gets on the record when somebody looks."""
+"""`run` exits while trials run. The next command that reads the run records how these trials ended."""
 
 import contextlib
 import json
@@ -15,12 +15,12 @@ CODES = {"good": 0, "bad": 3}
 
 
 def finished_at(engine):
-    """{name: when the engine says it ended}, to the microsecond."""
+    """Returns {name: timestamp of the container's end by the engine}, in microseconds."""
     return {name: container["State"]["FinishedAt"][:26] for name, container in engine.containers().items()}
 
 
 def ended_at(combu):
-    """{name: (when it ended, exit code, cause, reason)} on record, by its own tables: nobody looks."""
+    """Returns {name: (ended_at, exit code, cause, reason)} from the record's tables, so that no command reconciles them."""
     path = combu.home / ".local/state/combu/record.sqlite"
     with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=20)) as database:
         rows = database.execute("SELECT name, ended_at, exit_code, cause, attempts.reason FROM attempts JOIN trials USING (run, trial)")
@@ -33,7 +33,7 @@ def moment(microseconds):
 
 @pytest.fixture
 def left(combu, engine):
-    """A run that was left, of which two trials have ended since; the third runs on."""
+    """A run without an owner. Two of its trials have ended, the third is running. Returns {trial: time of its end}."""
     (combu.home / "left").mkdir()
     combu.write(
         [
@@ -62,7 +62,7 @@ def check(combu, left):
 
 
 @pytest.mark.parametrize("arguments", [("ps",), ("why", "bad"), ("wait", "good"), ("kill",), ("retry", "--failed")], ids=" ".join)
-def test_who_looks_takes_the_ends_in(combu, engine, left, arguments):
+def test_a_command_that_reads_the_run_records_the_ends(combu, engine, left, arguments):
     assert {name: row[0] for name, row in ended_at(combu).items() if name in CODES} == dict.fromkeys(CODES)
     combu(*arguments)
     if arguments[0] == "retry":
@@ -80,7 +80,7 @@ def test_who_looks_takes_the_ends_in(combu, engine, left, arguments):
     assert rows["bad"]["attempt"] == (2 if arguments[0] == "retry" else 1)
 
 
-def test_a_run_that_makes_room_for_another_has_its_ends(combu, engine, left):
+def test_the_ends_of_a_run_are_recorded_before_another_run_replaces_it(combu, engine, left):
     first = combu.ps()["on"]["run"]
     combu("stop", "on")
     combu("run")
@@ -89,7 +89,7 @@ def test_a_run_that_makes_room_for_another_has_its_ends(combu, engine, left):
     assert rows["on"]["state"] == "stopped" and rows["on"]["cause"] == "stopped"
 
 
-def test_a_run_of_which_all_has_ended_is_over(combu, engine):
+def test_a_run_whose_trials_have_ended_is_over(combu, engine):
     combu.write([{"name": "one", "image": "combu-test", "cmd": "true"}])
     combu("run")
     wait_until(lambda: engine.running() == set(), "its end")
@@ -98,7 +98,7 @@ def test_a_run_of_which_all_has_ended_is_over(combu, engine):
     assert combu("rm", combu.ps()["one"]["run"]).stderr == "removed 1 run from the record\n"
 
 
-def test_rm_takes_the_ends_in_first(combu, engine, left):
+def test_rm_records_the_ends_first(combu, engine, left):
     run = combu.ps()["on"]["run"]
     assert "is not over" in combu("rm", run, code=1).stderr
     engine.ask("POST", f"/containers/{engine.containers()['on']['Id']}/kill")
@@ -108,8 +108,8 @@ def test_rm_takes_the_ends_in_first(combu, engine, left):
 
 
 @pytest.mark.engine_version
-def test_what_ended_with_the_code_of_a_signal_is_not_lost_with_an_engine_that_was_there(combu, engine):
-    """And what failed waits for its retry, with the time at which it ended."""
+def test_an_exit_code_of_a_signal_is_no_host_loss_if_the_engine_was_up(combu, engine):
+    """`odd` exits with 137 by itself; `held` is stopped through the engine."""
     trial = {"name": "odd", "image": "combu-test", "cmd": ["sh", "-c", "sleep 0.5; exit 137"]}
     combu.write([trial, {**trial, "name": "held", "cmd": "sleep 600"}])
     combu("run")
@@ -120,7 +120,7 @@ def test_what_ended_with_the_code_of_a_signal_is_not_lost_with_an_engine_that_wa
     assert rows["held"]["exit_code"] in (137, 143) and rows["held"]["cause"] in ("error", "stopped")
 
 
-def test_what_is_to_be_tried_again_has_the_times_of_its_end(combu, engine, at_work, lab):
+def test_a_trial_that_waits_for_its_retry_has_the_time_of_its_end(combu, engine, at_work, lab):
     lab.hold("one")
     combu.write([lab.trial("one", 3, retries={"max": 2, "on": ["error"], "backoff": {"initial": 0}})])
     running = at_work(combu.start("run", "--wait"))
@@ -137,8 +137,8 @@ def test_what_is_to_be_tried_again_has_the_times_of_its_end(combu, engine, at_wo
     assert combu.ps()["one"]["attempt"] == 3
 
 
-def test_what_somebody_has_stopped_is_not_tried_again(combu, engine, at_work):
-    """Though its host's end is borne, and nobody watched."""
+def test_a_stopped_trial_is_not_retried(combu, engine, at_work):
+    """This also holds if the run has no owner and the trial has retries."""
     combu.write([{"name": "one", "image": "combu-test", "cmd": "sleep 600", "retries": 3}])
     running = at_work(combu.start("run", "--wait"))
     wait_until(lambda: engine.running() == {"one"}, "its start")
@@ -153,7 +153,7 @@ def test_what_somebody_has_stopped_is_not_tried_again(combu, engine, at_work):
     assert engine.running() == set()
 
 
-def test_what_a_failure_means_to_others_is_on_record_too(combu, engine, lab):
+def test_trials_that_a_failure_blocks_are_recorded_as_blocked(combu, engine, lab):
     lab.hold("bad")
     combu.write([lab.trial("bad", 3), lab.trial("after", depends=[{"trial": "bad", "condition": "succeeded"}])])
     running = combu.start("run")
@@ -166,8 +166,8 @@ def test_what_a_failure_means_to_others_is_on_record_too(combu, engine, lab):
     assert combu("why", "after").stdout.startswith("after is blocked: depends on `bad`, which did not succeed")
 
 
-def test_what_was_being_started_ran_since_the_engine_says_so(combu, engine, lab):
-    """As after a SIGKILL before its start was on record: also while none of them has ended."""
+def test_a_starting_trial_gets_its_start_time_from_the_engine(combu, engine, lab):
+    """The record is changed as if combu was killed before it recorded the starts. No trial has to end for this."""
     names = ("on", "over", "on-too")
     lab.hold(*names)
     combu.write([lab.trial(name) for name in names])
@@ -185,7 +185,7 @@ def test_what_was_being_started_ran_since_the_engine_says_so(combu, engine, lab)
         assert abs(moment(at) - datetime.fromisoformat(states[name]["StartedAt"][:26])) <= timedelta(microseconds=2)
 
 
-def test_what_cannot_be_taken_in_is_not_said_to_have_been_killed(combu, engine, left, lab):
+def test_trials_whose_ends_cannot_be_recorded_are_not_marked_as_killed(combu, engine, left, lab):
     lab.change("UPDATE texts SET evaluated = '[17]'")
     refused = combu("kill", code=1).stderr
     assert "how the trials of run" in refused and "ended is not on record: " in refused
@@ -198,7 +198,7 @@ def test_what_cannot_be_taken_in_is_not_said_to_have_been_killed(combu, engine, 
     assert {row[3] for row in ended_at(combu).values()} == {None}
 
 
-def test_a_run_that_cannot_make_room_has_ended(combu, engine, lab):
+def test_a_run_that_cannot_replace_an_earlier_run_ends(combu, engine, lab):
     combu.write([{"name": "one", "image": "combu-test", "cmd": "true"}])
     combu("run", "--run-id", "first")
     wait_until(lambda: engine.running() == set(), "its end")
