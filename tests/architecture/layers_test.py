@@ -18,7 +18,10 @@ TABLE = """
 
 @pytest.fixture
 def tree(tmp_path):
-    """A function: tree({path: text}) makes a small source tree that follows TABLE, adds or replaces these files, returns its root."""
+    """A function: tree({path: text}) makes a small source tree that follows TABLE, with these files added or replaced.
+
+    Returns the root of the tree.
+    """
 
     def make(files, table=TABLE):
         whole = {

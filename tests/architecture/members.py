@@ -35,7 +35,7 @@ def is_word(token):
 
 
 def behind(tokens, at):
-    """Returns the index after the token at `at`. If that token is an opening bracket, returns the index after its closing bracket."""
+    """Returns the index after the token at `at`, or after the closing bracket if that token is an opening bracket."""
     opened = []
     while True:
         token = tokens[at]
@@ -56,7 +56,7 @@ def place_of(wanted, tokens, at):
 
 
 def class_at(tokens, at):
-    """Returns the name of the class whose definition begins at `at`, and the index of its brace; None if no definition begins there."""
+    """Returns the name of the class whose definition begins at `at`, and the index of its brace; otherwise None."""
     if tokens[at] not in CLASS or tokens[at - 1 : at] == ["enum"]:
         return None
     at, name = at + 1, ""
@@ -72,7 +72,7 @@ def class_at(tokens, at):
 
 
 def declared_at(tokens, at):
-    """Returns the number of data members that the member declaration at `at` declares, and the index after the declaration."""
+    """Returns the number of data members that the declaration at `at` declares, and the index after the declaration."""
     if tokens[at] == "template":
         return 0, declared_at(tokens, behind(tokens, at + 1))[1]
     name, brace = class_at(tokens, at) or ("enum", None)
@@ -125,7 +125,7 @@ def members_at(tokens, brace):
 
 
 def classes(text):
-    """Returns [(name, number of data members)] of all named classes that the text defines, including nested and local classes."""
+    """Returns [(name, number of data members)] of all named classes in the text, including nested and local classes."""
     tokens = tokens_of(text)
     found, around = [], []
     for at in range(len(tokens)):

@@ -1,4 +1,4 @@
-"""Finds the places of a C++ file where a mutant is possible, and writes a copy with mutants. A caller selects one at run time."""
+"""Finds the places of a C++ file where a mutant is possible, and writes copies of the file with selectable mutants."""
 
 import re
 from dataclasses import dataclass
@@ -147,7 +147,8 @@ class _Finder:
         begin = cursor.extent.start.offset
         if re.match(rb"if\s+constexpr\b", self.text[begin:begin + 40]):
             return None
-        # `if (auto x = f())` has no expression to negate. `if (auto x = f(); x)` has an expression and no VAR_DECL among its children.
+        # `if (auto x = f())` has no expression to negate. `if (auto x = f(); x)` has an expression and no VAR_DECL among
+        # its children.
         declared = [it for it in children if it.kind == CursorKind.VAR_DECL]
         if declared:
             return None
@@ -225,7 +226,7 @@ def write(text: bytes, mutants: dict[int, Mutant]) -> bytes:
         before = between(mutant.begin, at, [it for it in nested if it[1].end <= at])
         after = between(at + len(mutant.operator), mutant.end, [it for it in nested if it[1].begin > at])
         own, other = mutant.operator.encode(), EXCHANGED[mutant.operator].encode()
-        if mutant.operator in ("&&", "||"):  # by De Morgan's laws, without repeating the operands, since chains of && may be long
+        if mutant.operator in ("&&", "||"):  # by De Morgan's laws, without repeating operands: chains may be long
             return b"(((" + chosen + b" != static_cast<bool>(" + before + b")) " + own + b" (" + chosen + \
                 b" != static_cast<bool>(" + after + b"))) != " + chosen + b")"
         if mutant.operator in ("==", "!="):

@@ -38,7 +38,7 @@ def run(*command: str) -> str:
 
 
 def build_tests() -> None:
-    """Builds the test programs without mutants. The standard library's assertions are on: they find accesses that are out of range."""
+    """Builds the test programs without mutants. The standard library's assertions are on, to find bad accesses."""
     BUILD.mkdir(parents=True, exist_ok=True)
     run("cmake", "-S", str(ROOT), "--preset", "release", "-B", str(BUILD), "-DCOMBU_TESTS=ON",
         "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -w -D_GLIBCXX_ASSERTIONS")
@@ -162,7 +162,7 @@ class Program:
                 self.reaching.setdefault(int(number), []).append(test)
 
     def finds(self, number: int, quick: bool) -> str:
-        """Runs the quick or the slow tests that execute the mutant. Returns the test that finds the mutant, or "" if none does."""
+        """Runs the quick or the slow tests that execute the mutant. Returns the test that finds it, or "" if none does."""
         tests = [it for it in self.reaching.get(number, []) if (self.seconds[it] < QUICK) == quick]
         if not tests:
             return ""
