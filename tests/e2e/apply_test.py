@@ -18,7 +18,7 @@ def attempts(engine):
 
 
 @pytest.mark.slow
-def test_new_trials_join_removed_ones_stop_and_the_rest_goes_on(combu, engine):
+def test_apply_starts_new_trials_stops_removed_ones_and_leaves_the_others(combu, engine):
     combu.write({"parallel": 4, "trials": [worker("stays"), worker("goes"), worker("changes"), worker("ends", 1)]})
     running = combu.start("run", "--wait", "--run-id", "r1")
     try:

@@ -18,7 +18,7 @@ def facts_of(stderr, name):
     return [(fact["state"], fact["attempt"], fact.get("cause")) for fact in facts if fact["trial"] == name]
 
 
-def test_a_failed_trial_is_tried_again_until_it_succeeds(combu, engine, tmp_path):
+def test_a_failed_trial_is_retried_until_it_succeeds(combu, engine, tmp_path):
     (tmp_path / "tries").mkdir()
     script = "echo x >>/tries/log; test $(wc -l </tries/log) = 3"
     combu.write([trial("flaky", script, volumes=["./tries/:/tries"], retries={"max": 5, "backoff": {"initial": "100ms"}})])

@@ -229,7 +229,7 @@ def test_a_reserved_gpu_is_not_used(person, engine):
 
 
 @pytest.mark.slow
-def test_the_claim_of_a_process_that_died_is_taken_over(person, engine):
+def test_the_gpu_claim_of_a_dead_process_is_removed(person, engine):
     combu = person()
     combu.write([trial("tt", ["2"])])
     body = {

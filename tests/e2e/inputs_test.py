@@ -28,7 +28,7 @@ CROSS_VALIDATION = [
 ]
 
 
-def test_cross_validation_as_one_file(combu):
+def test_cross_validation_runs_from_one_file(combu):
     combu.write(CROSS_VALIDATION)
     plan = json.loads(combu("plan", "--json").stdout)
     assert plan["waves"] == [["preprocess"], ["fold-1", "fold-2", "fold-3"], ["ensemble"]]

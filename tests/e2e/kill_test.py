@@ -31,7 +31,7 @@ def test_kill_works_with_a_broken_file(combu, engine):
     assert engine.names() == set()
 
 
-def test_kill_leaves_no_failure_on_record(combu, engine):
+def test_kill_records_no_failures(combu, engine):
     """Running trials become stopped, waiting trials blocked. `apply --failed` runs both again."""
     after = {**sleeper("after"), "depends": [{"trial": "one", "condition": "succeeded"}]}
     combu.write([sleeper("one"), sleeper("serv", service=True), {"name": "bad", "image": "combu-test", "cmd": ["sh", "-c", "exit 3"]}, after])

@@ -16,7 +16,7 @@ def telemetry(combu, query):
         return database.execute(query).fetchall()
 
 
-def test_logs_are_there_after_the_containers(combu, engine):
+def test_logs_remain_after_the_containers_are_removed(combu, engine):
     combu.write([trial("one", "echo out; echo err >&2; seq 3"), trial("two", "echo second; exit 3")])
     combu("run", "--wait", code=1)
     before = combu("logs", "one")
@@ -120,7 +120,7 @@ def test_logs_are_ingested_during_a_run_and_complete_after_a_kill_of_combu(combu
     run = combu.start("run", "--wait")
 
     def some_is_kept():
-        with contextlib.suppress(ValueError, sqlite3.OperationalError):  # it is being made
+        with contextlib.suppress(ValueError, sqlite3.OperationalError):  # the database is being created
             return telemetry(combu, "SELECT size > 0 FROM attempts") == [(1,)]
 
     wait_until(some_is_kept, "some of it")
@@ -267,7 +267,7 @@ def test_log_lines_that_the_engine_rotated_away_are_reported(new_engine, combu_o
     assert "combu: one: " in combu("logs").stderr
 
 
-def test_metrics_by_pattern_and_from_a_file(combu):
+def test_metrics_are_read_by_pattern_and_from_a_file(combu):
     combu.write([
         trial("text", "echo 'epoch 1 loss 0.5'; echo 'epoch 2 loss 0.25'", metrics=r"epoch (?P<step>\d+) loss (?P<loss>\S+)"),
         trial("file", "printf 'step,loss\\n1,2\\n2,1\\n' >/m.csv", metrics={"file": "/m.csv"}),

@@ -179,7 +179,7 @@ def small_results(combu):
     subprocess.run(["umount", "-l", folder], check=True)
 
 
-def test_a_full_disk_loses_nothing(combu, small_results):
+def test_a_full_disk_loses_no_outputs(combu, small_results):
     """The run waits until the disk has space."""
     (small_results / "filler").write_bytes(b"x" * (3 << 20))
     combu.write([trial("large", "mkdir /out; head -c 2000000 /dev/urandom >/out/a"), trial("small", "mkdir /out; echo x >/out/a")])
@@ -369,7 +369,7 @@ def test_a_removal_during_the_collection_leaves_all_outputs_or_none(combu, engin
         assert is_whole(home / "one")
 
 
-def test_a_folder_that_becomes_read_only_loses_nothing(combu, small_results):
+def test_a_results_folder_that_becomes_read_only_loses_no_outputs(combu, small_results):
     (combu.home / "signal").mkdir()
     script = "mkdir /out; echo x >/out/a; while ! [ -e /signal/go ]; do sleep 0.05; done"
     combu.write([trial("one", script, volumes=["./signal/:/signal"])])

@@ -32,8 +32,7 @@ class Lab:
         """Returns a trial that exits with the code in the file NAME.code, or with `code` if there is no such file."""
         script = (
             f"sleep {seconds}; while test -e /lab/{name}.held; do sleep 0.05; done; "
-            # From here on only the shell runs: an engine that shuts down might first kill a child, and the exit code would
-            # be 0.
+            # From here on only the shell runs: an engine that shuts down might kill a child first, and the code would be 0.
             f"code={code}; test ! -e /lab/{name}.code || read code </lab/{name}.code; echo $HOSTNAME >>/lab/{name}.ends; exit $code"
         )
         cmd = ["sh", "-c", script]

@@ -83,7 +83,7 @@ def test_containers_and_networks_have_combus_labels(combu, engine):
 
 
 @pytest.mark.engine_version
-def test_the_fields_reach_the_container(combu, engine, tmp_path):
+def test_fields_of_a_trial_are_set_in_its_container(combu, engine, tmp_path):
     (tmp_path / "data").mkdir()
     combu.write(
         [
@@ -222,7 +222,7 @@ def test_a_trial_waits_for_its_conditions(combu, engine):
 
 
 @pytest.mark.engine_version
-def test_a_trial_that_cannot_start_stops_only_what_depends_on_it(combu, engine):
+def test_a_trial_that_cannot_start_blocks_only_its_dependents(combu, engine):
     combu.write(
         [
             {"name": "broken", "image": "combu-test", "user": "nobody-here"},
