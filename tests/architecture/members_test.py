@@ -39,7 +39,7 @@ def test_a_struct_above_the_limit_is_found(tmp_path, path):
     assert large_classes(tmp_path) == {f"{path} Large": MEMBERS_MAX + 1}
 
 
-def test_functions_static_members_and_types_are_no_data_members():
+def test_functions_static_members_and_types_are_not_counted():
     assert members.classes(
         """
 namespace combu {

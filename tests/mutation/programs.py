@@ -19,14 +19,14 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build/mutation/build"
 JOBS = os.cpu_count() or 1
 LEFT_OUT = {"unit_jsonnet", "unit_jsonnet_texts"}  # these take longest, and use no room whose mutants are of interest
-STALL_MAX = 6  # seconds without output after which a program hangs; ten times the duration of its longest test is added
+STALL_MAX = 6  # seconds without output, beside ten times the duration of the longest test, after which a program hangs
 MEMORY_MAX = 8 << 30  # bytes of address space
 FILE_MAX = 4 << 30  # bytes of a file
 QUICK = 0.2  # seconds; faster tests run first
 
 
 class Failure(Exception):
-    """The tool cannot go on."""
+    """The tool cannot continue."""
 
 
 def run(*command: str) -> str:
