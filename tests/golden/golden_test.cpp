@@ -1,5 +1,6 @@
-// Each NAME.json beside this file is an evaluated experiment. NAME.expected is its plan, or all its errors, in
-// readable form. COMBU_GOLDEN_WRITE=1 rewrites the expected files: review the difference before you commit it.
+// Each NAME.json beside this file is an evaluated experiment. NAME.expected is its plan, or all its errors,
+// in readable form. COMBU_GOLDEN_WRITE=1 rewrites the expected files: review the difference before you commit
+// it.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
