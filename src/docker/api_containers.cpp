@@ -105,7 +105,7 @@ Error archive_error(const HttpResponse& response, const std::string& path) {
   };
   if (message.starts_with("evalSymlinksInScope: too many links in ") ||
       message.ends_with(": too many levels of symbolic links"))
-    return invalid("its symbolic links form a loop, or are too many");
+    return invalid("its symbolic links form a loop, or there are too many of them");
   if (message.ends_with(": not a directory")) return invalid("a part of the path is not a folder");
   if (message.ends_with(": file name too long"))
     return invalid("the path, or the target of its link, has a name that is too long");
@@ -177,7 +177,7 @@ void put_archive(Connections& engine, const std::string& id, const std::string& 
   engine.send_checked(std::move(request), subject, stop);
   if (!is_whole)
     throw Error(ErrorKind::corrupt, subject,
-                "the engine has taken only a part of its inputs, and says it is well");
+                "the engine reported success, but received only a part of the inputs");
 }
 
 void start_container(Connections& engine, const std::string& id, const std::string& subject,

@@ -18,7 +18,7 @@ auto reading(const Connections& engine, const Read& read) {
     return read();
   } catch (const nlohmann::json::exception& error) {
     throw Error(ErrorKind::corrupt, engine.address().text(),
-                std::string("the engine's answer makes no sense: ") + error.what());
+                std::string("the engine's answer is invalid: ") + error.what());
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::corrupt || !error.subject().empty()) throw;
     throw Error(ErrorKind::corrupt, engine.address().text(), error.message());

@@ -27,8 +27,9 @@ class CollectionResult {
 
   void check(const Trial& trial, std::vector<Error>& errors) const {
     if (const auto holder = names_.find(trial.name); holder != names_.end()) {
-      errors.emplace_back(ErrorKind::conflict, trial.name,
-                          "its name is in use by " + holder->second + "; remove that or rename the trial");
+      errors.emplace_back(
+          ErrorKind::conflict, trial.name,
+          "its name is in use by " + holder->second + "; remove the container or rename the trial");
     }
     for (const Port& port : trial.container.ports) check_port(trial, port, errors);
   }
@@ -46,9 +47,10 @@ class CollectionResult {
     if (at == ports_.end()) return;
     for (const Holder& holder : at->second) {
       if (!is_any(holder.ip) && !is_any(port.host_ip) && holder.ip != port.host_ip) continue;
-      errors.emplace_back(ErrorKind::conflict, trial.name,
-                          fmt::format("host port {}/{} is in use by {}; stop that or choose another port",
-                                      port.host, port.protocol, holder.text));
+      errors.emplace_back(
+          ErrorKind::conflict, trial.name,
+          fmt::format("host port {}/{} is in use by {}; stop the container or choose another port", port.host,
+                      port.protocol, holder.text));
       return;
     }
   }

@@ -67,7 +67,7 @@ ApiVersion parse_api_version(std::string_view text) {
     const auto [end, bad_minor] = std::from_chars(dot + 1, last, version.minor);
     if (bad_minor == std::errc() && end == last) return version;
   }
-  throw Error(ErrorKind::corrupt, "", fmt::format("\"{}\" is no version of the Docker API", text));
+  throw Error(ErrorKind::corrupt, "", fmt::format("\"{}\" is not a version of the Docker API", text));
 }
 
 std::string full_message_of(const HttpResponse& response) {
@@ -77,7 +77,7 @@ std::string full_message_of(const HttpResponse& response) {
 std::string message_of(const HttpResponse& response) {
   if (const auto message = told_message(response)) return one_line(*message);
   const std::string text = one_line(response.body);
-  return text.empty() ? fmt::format("status {} without a word", response.status)
+  return text.empty() ? fmt::format("status {} without a message", response.status)
                       : fmt::format("status {}: {}", response.status, text);
 }
 
@@ -128,21 +128,20 @@ ApiVersion Connections::version(const std::stop_token& stop) {
   const std::string told = response.header("Api-Version");
   if (response.status != 200 && (!told.empty() || response.status >= 500)) {
     const Error error = error_of(response, address_.text());
-    throw Error(error.kind(), error.subject(),
-                fmt::format("the engine answers its /_ping with {}; its log may tell why", error.message()));
+    throw Error(
+        error.kind(), error.subject(),
+        fmt::format("the engine answered the request /_ping with {}; see the engine's log", error.message()));
   }
   if (told.empty()) {
     throw Error(ErrorKind::corrupt, address_.text(),
-                "something answers there, but it is not a Docker Engine");
+                "the server at this address is not a Docker Engine; correct the address");
   }
   const ApiVersion highest = parse_api_version(told);
   if (highest < k_api_oldest) {
-    throw Error(
-        ErrorKind::refused, address_.text(),
-        fmt::format(
-            "this engine speaks the Docker API up to {}, combu needs {} or newer (Docker Engine 20.10); "
-            "upgrade the engine",
-            told, k_api_oldest.text()));
+    throw Error(ErrorKind::refused, address_.text(),
+                fmt::format("the engine supports the Docker API up to version {}, but combu needs version {} "
+                            "or newer (Docker Engine 20.10); upgrade the engine",
+                            told, k_api_oldest.text()));
   }
   const std::scoped_lock lock(mutex_);
   version_ = std::min(highest, k_api_newest);

@@ -83,7 +83,7 @@ Credentials from_program(const std::string& name, const std::string& key, Second
   // credentials/error.go).
   if (end.exit_code != 0) return {};
   const json answer = parse_json_or_discard(end.output);
-  if (!answer.is_object()) return {"", program + " gave no JSON"};
+  if (!answer.is_object()) return {"", program + " did not print a JSON object"};
   const std::string user = string_at(answer, "Username");
   const std::string secret = string_at(answer, "Secret");
   if (user == "<token>") return {header_of({{"identitytoken", secret}, {"serveraddress", key}}), ""};

@@ -114,7 +114,7 @@ bool TrialFilter::selects(const std::string& trial) const {
 
 std::string holder_text(const std::string& name, const std::string& image, const Labels& labels) {
   const std::optional<Identity> identity = identity_of(labels, name);
-  if (!identity) return fmt::format("the container {} (image {}), which combu has not made", name, image);
+  if (!identity) return fmt::format("the container {} (image {}), which combu did not create", name, image);
   return fmt::format("the container {} (image {}) of the experiment {}, run {}", name, image,
                      identity->experiment, identity->key.run.text());
 }
@@ -243,8 +243,7 @@ void DockerEngine::watch(const Selector& selector, const std::function<void(cons
     throw;
   }
   if (stop.stop_requested()) return;
-  throw Error(ErrorKind::unavailable, connections_.address().text(),
-              "the engine ended the stream of its events");
+  throw Error(ErrorKind::unavailable, connections_.address().text(), "the engine closed the event stream");
 }
 
 // The event of an end shows neither whether memory was the reason nor, if the event is late, when the attempt

@@ -22,7 +22,7 @@ std::optional<json> read_json(const std::filesystem::path& path) {
   if (!file) return std::nullopt;
   json value = parse_json_or_discard(std::string(std::istreambuf_iterator<char>(file), {}));
   if (!value.is_object())
-    throw Error(ErrorKind::invalid, path.string(), "is not a JSON object; mend or remove it");
+    throw Error(ErrorKind::invalid, path.string(), "must contain a JSON object; correct or remove the file");
   return value;
 }
 
@@ -51,13 +51,12 @@ Address address_of_context(const std::filesystem::path& config_folder, const std
     const std::string host = setting_at(endpoint, "Host");
     if (host.empty())
       throw Error(ErrorKind::invalid, "context " + name,
-                  fmt::format("{} names no Docker endpoint; see `docker context inspect {}`",
+                  fmt::format("{} contains no Docker endpoint; see `docker context inspect {}`",
                               (entry.path() / "meta.json").string(), name));
     return address_from("context " + name, host);
   }
-  throw Error(
-      ErrorKind::invalid, "context " + name,
-      fmt::format("there is none of this name in {}; see `docker context ls`", config_folder.string()));
+  throw Error(ErrorKind::invalid, "context " + name,
+              fmt::format("no context in {} has this name; see `docker context ls`", config_folder.string()));
 }
 
 }  // namespace
@@ -115,9 +114,9 @@ DockerEndpoint find_docker(const DockerEnvironment& env, const std::string& expl
   if (!is_this_machine(place.address))
     throw Error(
         ErrorKind::invalid, place.address.text(),
-        fmt::format("{} means another machine: plain TCP is for this one's own addresses, and TLS and SSH "
-                    "are not supported yet; `ssh -L /tmp/engine.sock:/var/run/docker.sock HOST` gives a "
-                    "socket for --engine unix:///tmp/engine.sock",
+        fmt::format("{} must be an address of this machine: combu uses plain TCP only within one machine, "
+                    "and TLS and SSH are not supported yet; run `ssh -L "
+                    "/tmp/engine.sock:/var/run/docker.sock HOST` and use --engine unix:///tmp/engine.sock",
                     place.source));
   return place;
 }

@@ -179,7 +179,8 @@ std::optional<Observation> DockerEngine::rival_of(const std::string& id, const S
           (own_created && std::tie(rival.created, rival.id) < std::tie(*own_created, id)))
         return seen(std::move(rival));
     if (look == k_looks_max)
-      throw Error(ErrorKind::unavailable, id, "the engine does not list what it has just created");
+      throw Error(ErrorKind::unavailable, id,
+                  "the engine does not list the container that it has just created");
     real_clock().wait(k_look_again, stop);
     if (stop.stop_requested()) throw Error(ErrorKind::cancelled, id, "cancelled");
   }

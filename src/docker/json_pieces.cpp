@@ -72,13 +72,13 @@ void JsonPieces::feed(std::string_view bytes) {
     } else if (letter == ']' && in_list_) {
       in_list_ = false;
     } else if (!is_between(letter)) {
-      throw Error(ErrorKind::corrupt, "", "the answer is not the JSON that a Docker Engine gives");
+      throw Error(ErrorKind::corrupt, "", "the answer is not the JSON of a Docker Engine");
     }
   }
 }
 
 void JsonPieces::finish() const {
-  if (depth_ > 0 || in_list_) throw Error(ErrorKind::corrupt, "", "the answer's JSON ends in the middle");
+  if (depth_ > 0 || in_list_) throw Error(ErrorKind::corrupt, "", "the answer's JSON is incomplete");
 }
 
 }  // namespace combu::docker

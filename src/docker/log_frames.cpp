@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t k_timestamp_max = 64;  // RFC 3339 with nanoseconds and a time zone takes 35 bytes
 
 Error no_timestamp() {
-  return {ErrorKind::corrupt, "", "the log's lines have no times, though these were asked for"};
+  return {ErrorKind::corrupt, "", "the log's lines have no timestamps, although combu requested them"};
 }
 
 }  // namespace
@@ -52,7 +52,7 @@ void TimedMessage::end(LogStream stream) {
 void LogFrames::read_header() {
   const unsigned char kind = header_[0];
   if (kind > 3 || header_[1] != 0 || header_[2] != 0 || header_[3] != 0) {
-    throw Error(ErrorKind::corrupt, "", "the log's stream makes no sense");
+    throw Error(ErrorKind::corrupt, "", "the log's stream has an invalid frame header");
   }
   stream_ = kind < 2 ? LogStream::out : LogStream::err;
   left_ = 0;

@@ -89,8 +89,8 @@ class ImagePreparer {
  private:
   static std::string_view why_absent(const Wanted& wanted) {
     return wanted.pull == Pull::never
-               ? "the engine does not have it, and pull is \"never\"; build or pull it first"
-               : "it was pulled, but the engine does not have it";
+               ? "the engine does not have the image, and `pull` is \"never\"; build or pull the image first"
+               : "the image was pulled, but the engine does not have it";
   }
 
   static void refuse(Wanted& wanted, ErrorKind kind, std::string_view why) {

@@ -22,9 +22,8 @@ std::string still_used_by(const std::vector<std::string>& names) {
   // If many containers start or end at once, the engine's count of endpoints can become wrong:
   // https://github.com/moby/moby/issues/42119
   if (names.empty())
-    return "the engine counts it as used, though no container is on it: a restart of the engine mends that, "
-           "and "
-           "the next run uses it as it is";
+    return "the engine counts the network as used, although no container uses it; the next run can use it, "
+           "and a restart of the engine corrects the count";
   return "still used by " + list_text(names, k_named);
 }
 

@@ -140,7 +140,7 @@ std::string_view lacks_shape(const json& value, Shape shape) {
     case Shape::object:
       return value.is_object() ? "" : "must be an object";
     case Shape::words:
-      return value.is_array() || value.is_string() ? "" : "must be an array of words";
+      return value.is_array() || value.is_string() ? "" : "must be an array of strings";
   }
   return "";
 }
@@ -165,7 +165,8 @@ class SectionCheck {
     for (const auto& [name, value] : labels->items()) {
       if (!value.is_string()) add("Labels." + name, "must be a string");
       if (name.starts_with(docker::k_label_prefix))
-        add("Labels." + name, "labels that begin with combu. are combu's own");
+        add("Labels." + name,
+            "names that begin with `combu.` are reserved for combu's own labels; use another name");
     }
   }
 
@@ -176,7 +177,7 @@ class SectionCheck {
     const auto check = [&](const char* name, bool reserved, const char* field) {
       if (reserved && host->contains(name))
         add(fmt::format("HostConfig.{}", name),
-            fmt::format("the trial's `{}` says it already; keep one", field));
+            fmt::format("the trial's `{}` already sets this; keep only one of the two", field));
     };
     check("NanoCpus", trial_->slots.cpus.nano > 0, "cpus");
     check("CpuQuota", trial_->slots.cpus.nano > 0, "cpus");
@@ -194,10 +195,13 @@ class SectionCheck {
   void check_host(const json& host) {
     check_fields(host, "HostConfig.", k_host_config);
     if (host.contains("RestartPolicy"))
-      add("HostConfig.RestartPolicy", "would start a trial again that combu takes to be over");
+      add("HostConfig.RestartPolicy",
+          "must not be set: Docker would restart containers whose attempts combu has recorded as ended; use "
+          "`retries`");
     if (host.contains("AutoRemove") && host.at("AutoRemove") == true)
       add("HostConfig.AutoRemove",
-          "would take the exit code away with the container; remove with `combu kill`");
+          "must not be true: the exit code would be lost with the container; remove containers with `combu "
+          "kill`");
   }
 
   void check_fields(const json& object, const std::string& prefix, std::span<const ApiField> known) {
@@ -224,8 +228,8 @@ class SectionCheck {
     if (!outer) return "the Docker API's HostConfig has no such field";
     const auto inside = std::ranges::find(k_host_config, std::string_view(name), &ApiField::name);
     if (inside != std::end(k_host_config))
-      return fmt::format("it stands inside HostConfig: docker: {{HostConfig: {{{}: …}}}}", name);
-    return "the Docker API's container has no such field, or it is combu's own";
+      return fmt::format("must be inside HostConfig: docker: {{HostConfig: {{{}: …}}}}", name);
+    return "the Docker API has no such field for a container, or combu sets the field itself";
   }
 
   void add(const std::string& field, const std::string& message) {

@@ -111,7 +111,7 @@ StartResult DockerEngine::start_repeatedly(const Run& run, const Trial& trial, i
   for (int tries = 0; tries < k_tries_max; ++tries)
     if (auto result = try_start(run, trial, attempt, stop)) return *std::move(result);
   throw Error(ErrorKind::unavailable, trial.name,
-              fmt::format("its container went away during each of {} starts; try again", k_tries_max));
+              fmt::format("its container disappeared during each of {} starts; try again", k_tries_max));
 }
 
 std::optional<StartResult> DockerEngine::try_start(const Run& run, const Trial& trial, int attempt,
@@ -205,12 +205,13 @@ ContainerFacts DockerEngine::holder_of_name(const Run& run, const Trial& trial, 
                 "its name was in use a moment ago and is free now; try again");
   }
   if (holder->state == "removing")
-    throw Error(ErrorKind::unavailable, trial.name, "its name is free in a moment; try again");
+    throw Error(ErrorKind::unavailable, trial.name,
+                "the engine is removing a container of this name; try again");
   if (are_labels_of(holder->labels, run, trial.name, attempt)) return std::move(*holder);
   if (is_earlier_attempt(*holder, run, trial, attempt)) return std::move(*holder);
   throw Error(ErrorKind::conflict, trial.name,
               "its name is in use by " + holder_text(holder->name, holder->image, holder->labels) +
-                  "; remove that or rename the trial");
+                  "; remove the container or rename the trial");
 }
 
 // Adds networks, the parameters file and inputs to a created container. Each step is repeatable.

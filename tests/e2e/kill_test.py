@@ -159,7 +159,7 @@ def test_kill_interrupts_a_run_without_containers(combu, engine, tmp_path):
     assert running.returncode == 130
 
 
-LOOP = "its symbolic links form a loop, or are too many"
+LOOP = "its symbolic links form a loop, or there are too many of them"
 
 
 @pytest.fixture

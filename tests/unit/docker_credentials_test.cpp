@@ -118,7 +118,7 @@ TEST_F(CredentialPrograms, IfAProgramFailsThereAreNoCredentials) {
   program("odd", "echo hello");
   EXPECT_EQ(find(R"({"credsStore": "none"})").header, "");
   EXPECT_EQ(find(R"({"credsStore": "none"})").note, "");
-  EXPECT_EQ(find(R"({"credsStore": "odd"})").note, "docker-credential-odd gave no JSON");
+  EXPECT_EQ(find(R"({"credsStore": "odd"})").note, "docker-credential-odd did not print a JSON object");
   EXPECT_THAT(find(R"({"credsStore": "absent"})").note, HasSubstr("docker-credential-absent cannot be run"));
   EXPECT_THAT(find(R"({"credsStore": "slow"})", Seconds{0.1}).note, HasSubstr("did not end within"));
 }
@@ -143,12 +143,12 @@ TEST_F(CredentialPrograms, AProgramIsKilledWhenTheCallerStops) {
 
 TEST_F(CredentialPrograms, ReportsOutputThatIsNotUtf8) {
   program("odd", R"(printf '{"Username":"u","Secret":"p\377"}')");
-  EXPECT_EQ(find(R"({"credsStore": "odd"})").note, "docker-credential-odd gave no JSON");
+  EXPECT_EQ(find(R"({"credsStore": "odd"})").note, "docker-credential-odd did not print a JSON object");
 }
 
 TEST_F(CredentialPrograms, ReportsJsonThatIsNestedTooDeep) {
   program("deep", "head -c 900000 /dev/zero | tr '\\0' '['");
-  EXPECT_EQ(find(R"({"credsStore": "deep"})").note, "docker-credential-deep gave no JSON");
+  EXPECT_EQ(find(R"({"credsStore": "deep"})").note, "docker-credential-deep did not print a JSON object");
 }
 
 }  // namespace

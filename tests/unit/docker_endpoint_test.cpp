@@ -60,7 +60,8 @@ TEST(FindDocker, PlainTcpIsAllowedOnlyOnThisMachine) {
   const auto error = error_of([&] { (void)find_in({{"DOCKER_HOST", "tcp://10.1.2.3:2375"}}); });
   ASSERT_TRUE(error);
   EXPECT_EQ(error->kind(), ErrorKind::invalid);
-  EXPECT_THAT(error->what(), HasSubstr("tcp://10.1.2.3:2375: DOCKER_HOST means another machine"));
+  EXPECT_THAT(error->what(),
+              HasSubstr("tcp://10.1.2.3:2375: DOCKER_HOST must be an address of this machine"));
 }
 
 TEST(FindDocker, ABrokenConfigFileIsReported) {

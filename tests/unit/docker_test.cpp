@@ -139,9 +139,10 @@ TEST(DockerSection, ReportsAnErrorInASharedSectionOnce) {
       {R"({"HostConfg": {}})",
        "[0].docker.HostConfg: the Docker API has no such field; did you mean HostConfig? (trial `a`)"},
       {R"({"Name": "b"})",
-       "[0].docker.Name: the Docker API's container has no such field, or it is combu's own (trial `a`)"},
+       "[0].docker.Name: the Docker API has no such field for a container, or combu sets the field itself "
+       "(trial `a`)"},
       {R"({"CapAdd": ["SYS_PTRACE"]})",
-       "[0].docker.CapAdd: it stands inside HostConfig: docker: {HostConfig: {CapAdd: …}} (trial `a`)"},
+       "[0].docker.CapAdd: must be inside HostConfig: docker: {HostConfig: {CapAdd: …}} (trial `a`)"},
       {R"({"HostConfig": 1})", "[0].docker.HostConfig: must be an object (trial `a`)"},
       {R"({"HostConfig": {"Memry": 1}})",
        "[0].docker.HostConfig.Memry: the Docker API has no such field; did you mean Memory? (trial `a`)"},
@@ -150,13 +151,14 @@ TEST(DockerSection, ReportsAnErrorInASharedSectionOnce) {
       {R"({"HostConfig": {"Memory": "512m"}})",
        "[0].docker.HostConfig.Memory: must be a whole number, in the Docker API's unit (trial `a`)"},
       {R"({"HostConfig": {"AutoRemove": true}})",
-       "[0].docker.HostConfig.AutoRemove: would take the exit code away with the container; remove with "
-       "`combu kill` (trial `a`)"},
+       "[0].docker.HostConfig.AutoRemove: must not be true: the exit code would be lost with the container; "
+       "remove containers with `combu kill` (trial `a`)"},
       {R"({"HostConfig": {"RestartPolicy": {"Name": "always"}}})",
-       "[0].docker.HostConfig.RestartPolicy: would start a trial again that combu takes to be over (trial "
-       "`a`)"},
+       "[0].docker.HostConfig.RestartPolicy: must not be set: Docker would restart containers whose attempts "
+       "combu has recorded as ended; use `retries` (trial `a`)"},
       {R"({"Labels": {"combu.run": "x"}})",
-       "[0].docker.Labels.combu.run: labels that begin with combu. are combu's own (trial `a`)"},
+       "[0].docker.Labels.combu.run: names that begin with `combu.` are reserved for combu's own labels; use "
+       "another name (trial `a`)"},
   };
   for (const auto& [section, text] : cases) {
     EXPECT_EQ(faults_of_section(section), std::vector<std::string>{text}) << section;
@@ -178,8 +180,8 @@ TEST(DockerSection, ReportsAnErrorInTheDefaultsAtTheDefaults) {
   ASSERT_EQ(errors.size(), 2U);
   EXPECT_STREQ(errors[0].what(), "defaults.docker.Tty: must be true or false");
   EXPECT_STREQ(errors[1].what(),
-               "trials[1].docker.Bogus: the Docker API's container has no such field, or it is combu's own "
-               "(trial `a`)");
+               "trials[1].docker.Bogus: the Docker API has no such field for a container, or combu sets the "
+               "field itself (trial `a`)");
 }
 
 TEST(DockerSection, ChecksEachTrialForFieldsThatItReserves) {
@@ -191,7 +193,8 @@ TEST(DockerSection, ChecksEachTrialForFieldsThatItReserves) {
   const std::vector<Error> errors = check_docker_sections(experiment);
   ASSERT_EQ(errors.size(), 1U);
   EXPECT_STREQ(errors[0].what(),
-               "[1].docker.HostConfig.NanoCpus: the trial's `cpus` says it already; keep one (trial `a`)");
+               "[1].docker.HostConfig.NanoCpus: the trial's `cpus` already sets this; keep only one of the "
+               "two (trial `a`)");
 }
 
 TEST(DockerSection, AcceptsTheFieldsOfTheDockerApi) {
@@ -309,7 +312,7 @@ TEST(Refusals, TheDaemonsMessageBecomesOneLine) {
   response.body = "plain";
   EXPECT_EQ(message_of(response), "status 500: plain");
   response.body = "";
-  EXPECT_EQ(message_of(response), "status 500 without a word");
+  EXPECT_EQ(message_of(response), "status 500 without a message");
   response.body = json{{"message", std::string(10000, 'x')}}.dump();
   EXPECT_LT(message_of(response).size(), 600U);
 }

@@ -164,7 +164,8 @@ TEST(Version, AWebServerIsNotAnEngine) {
     const auto error = error_of([&] { (void)open_at(daemon.address())->list({}, ListDetail::basic, {}); });
     ASSERT_TRUE(error);
     EXPECT_EQ(error->kind(), ErrorKind::corrupt) << status;
-    EXPECT_EQ(error->message(), "something answers there, but it is not a Docker Engine") << status;
+    EXPECT_EQ(error->message(), "the server at this address is not a Docker Engine; correct the address")
+        << status;
   }
 }
 
