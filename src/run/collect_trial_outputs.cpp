@@ -19,7 +19,7 @@ std::string fault_of(const Verb& verb, bool* by_attempt = nullptr) {
   } catch (const Error& error) {
     const bool is_gone = error.kind() == ErrorKind::not_found;
     if (by_attempt != nullptr) *by_attempt = is_gone || error.kind() == ErrorKind::invalid;
-    return is_gone ? "its container is gone, and its outputs with it" : std::string(error.what());
+    return is_gone ? "its container no longer exists, and its outputs are lost" : std::string(error.what());
   } catch (const std::exception& error) {
     return error.what();
   }
@@ -62,14 +62,15 @@ std::vector<std::string> notes_of(const std::string& trial, const CollectionResu
   if (!taken.left.empty()) {
     const std::string first = shortened(taken.left.front());
     const std::size_t others = taken.left.size() - 1;
-    notes.push_back(others == 0
-                        ? fmt::format("{}: {} stays behind: it is no file, folder or link", trial, first)
-                        : fmt::format("{}: {} and {} more stay behind: they are no files, folders or links",
-                                      trial, first, others));
+    notes.push_back(
+        others == 0
+            ? fmt::format("{}: {} is not collected: an output must be a file, folder or link", trial, first)
+            : fmt::format("{}: {} and {} more are not collected: outputs must be files, folders or links",
+                          trial, first, others));
   }
   if (!taken.unremoved.empty())
-    notes.push_back(
-        fmt::format("{}: its earlier outputs stay in part: {}; remove that by hand", trial, taken.unremoved));
+    notes.push_back(fmt::format("{}: removing its earlier outputs failed: {}; remove them by hand", trial,
+                                taken.unremoved));
   return notes;
 }
 

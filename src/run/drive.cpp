@@ -71,12 +71,12 @@ class Remarks {
   explicit Remarks(ProgressListener& listener) : listener_(listener) {}
   void add(const std::string& line) {
     if (++count_ <= k_remarks_max) listener_.remark(line);
-    if (count_ == k_remarks_max + 1) listener_.remark("there is more of this kind, which is not told");
+    if (count_ == k_remarks_max + 1) listener_.remark("further notes of this kind are not shown");
   }
   // For outputs whose collection is tried again. Shows one line for each trial.
   void add_undelivered(const Trial& trial, TrialIndex index, const std::string& fault) {
     if (undelivered_.insert(index).second)
-      add(fmt::format("{}: its outputs cannot be collected, which is tried again: {}", trial.name, fault));
+      add(fmt::format("{}: collecting its outputs failed: {}; combu tries again", trial.name, fault));
   }
 
  private:
@@ -232,8 +232,9 @@ class Drive {
   void take(const PartCollected& part) {
     const PartialCollection::Done done = partial_.done(part.trial, !part.fault.empty(), now());
     if (done.is_first_fault)
-      remarks_.add(fmt::format("{}: what it has left so far is not home, and is tried again: {}",
-                               trial_of(part.trial).name, part.fault));
+      remarks_.add(
+          fmt::format("{}: collecting partial outputs failed: {}; combu tries again at the next interval",
+                      trial_of(part.trial).name, part.fault));
     if (done.held) give(*done.held);
   }
   void take(const CacheLookedUp& looked_up) {
@@ -247,7 +248,7 @@ class Drive {
   void take(const Steering::Order& order) {
     if (order.leave) {
       ending_.again_with = planner_.settings();
-      remarks_.add("`combu apply` changes the run: nothing starts until it is done");
+      remarks_.add("`combu apply` is changing the run: no trial starts until it has finished");
     }
     if (!order.adjust.interrupter.empty()) ending_.interrupter = order.adjust.interrupter;
     apply(order.adjust);
@@ -256,16 +257,18 @@ class Drive {
   void take(const UsagePolled& polled) { usage_.answer(polled, now()); }
   void take(const LogIngested& ingested) {
     const auto stored = logs_.stored(ingested, !ending_.interrupted, now());
-    // If storing fails for good, `combu logs` can still read the log while the container exists.
     if (stored.is_final && !ingested.fault.empty())
-      take(TrialNote{ingested.order.trial, "its log could not be kept: " + ingested.fault});
+      take(TrialNote{
+          ingested.order.trial,
+          fmt::format("storing its log failed: {}; `combu logs` can read the log while the container exists",
+                      ingested.fault)});
     if (stored.is_last) publish_succeeded();
     if (stored.held) apply(*stored.held);
   }
   void take(const LogStorageChanged& storage) {
     remarks_.add(storage.fault.empty()
-                     ? "logs and metrics are kept again"
-                     : "logs and metrics are not kept for now, and are taken in later: " + storage.fault);
+                     ? "logs and metrics are stored again"
+                     : fmt::format("storing logs and metrics failed: {}; combu tries again", storage.fault));
   }
   void take(const TrialNote& note) { remarks_.add(trial_of(note.trial).name + ": " + note.text); }
 

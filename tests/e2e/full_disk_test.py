@@ -103,8 +103,8 @@ def test_logs_are_ingested_later_if_the_disk_is_full(combu, engine, small_disk, 
     wait_until(lambda: ask("SELECT count(*) FROM attempts WHERE size = 7") == [(2,)], "the first line of both")
     fill(small_disk)
     (lab / "held").unlink()
-    lines = lines_to(process.stderr, "not kept for now")
-    assert lines[-1] == f"logs and metrics are not kept for now, and are taken in later: {kept}: the disk is full\n"
+    lines = lines_to(process.stderr, "storing logs and metrics failed")
+    assert lines[-1] == f"storing logs and metrics failed: {kept}: the disk is full; combu tries again\n"
     assert ask("SELECT count(*) FROM attempts WHERE complete") == [(0,)]
     (small_disk / "rubbish").unlink()
     (lab / "kept").unlink()
@@ -112,8 +112,8 @@ def test_logs_are_ingested_later_if_the_disk_is_full(combu, engine, small_disk, 
     assert process.wait(timeout=60) == 0, lines + [rest]
     process.stderr.close()
     process.stdout.close()
-    assert "not kept for now" not in rest, "said once"
-    assert "logs and metrics are kept again\n" in rest
+    assert "storing logs and metrics failed" not in rest, "said once"
+    assert "logs and metrics are stored again\n" in rest
     combu("kill")
     for name in ("one", "two"):
         assert combu("logs", name).stdout == "before\n" + ("x" * 99 + "\n") * 60000 + '{"loss": 1}\n'

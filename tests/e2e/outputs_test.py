@@ -146,7 +146,7 @@ def test_unusual_files_are_collected(combu):
     )
     combu.write([trial("odd", script)])
     done = combu("run", "--wait")
-    assert "stay behind: they are no files, folders or links" in done.stderr
+    assert "are not collected: outputs must be files, folders or links" in done.stderr
     assert sorted(combu.ps()["odd"]["outputs"]["left"]) == ["out/null", "out/pipe"]
     assert "left behind: out/pipe" in combu("ps", "odd").stdout
     out = results(combu) / "odd/out"
@@ -327,7 +327,7 @@ def test_a_trial_can_be_stopped_during_a_partial_collection(combu):
 def test_a_failed_partial_collection_is_reported_once(combu, small_results):
     write_while_it_runs(combu, "head -c 9000000 /dev/urandom >/out/large; sleep 0.5")
     run = combu.start("run", "--wait", "--progress", "plain")
-    words = "what it has left so far is not home, and is tried again: "
+    words = "collecting partial outputs failed: "
     assert any(words in line for line in run.stderr)
     assert combu.ps()["one"]["state"] == "running"
     subprocess.run(["mount", "-o", "remount,size=64m", small_results], check=True)
@@ -348,7 +348,7 @@ def test_a_trial_fails_if_its_container_is_removed_before_the_collection(combu, 
     (small_results / "filler").unlink()
     _, err = run.communicate(timeout=60)
     assert run.returncode == 1, err
-    assert "failed: one: its container is gone, and its outputs with it" in err
+    assert "failed: one: its container no longer exists, and its outputs are lost" in err
     assert not list(results_of_only_run(small_results).iterdir()), "nothing half-written"
 
 

@@ -14,8 +14,10 @@
 namespace combu {
 namespace {
 
+using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::StartsWith;
@@ -107,7 +109,8 @@ TEST_F(LogsTest, AnInterruptedRunDoesNotRepeatAFailedReading) {
   };
   (void)drive_keeping();
   EXPECT_EQ(calls, 1);
-  EXPECT_THAT(recorder_.remarks, ElementsAre("t: its log could not be kept: engine: cut off"));
+  EXPECT_THAT(recorder_.remarks, ElementsAre("t: storing its log failed: engine: cut off; `combu logs` can "
+                                             "read the log while the container exists"));
 }
 
 TEST_F(LogsTest, TheLogOfAContainerThatIsGoneIsNotReadAgain) {
@@ -149,14 +152,14 @@ TEST_F(LogsTest, AFailingDatabaseAndItsRecoveryAreReported) {
   int calls = 0;
   hooked_.before_logs = [&](const Key&, const LogOptions&, const std::stop_token&) { ++calls; };
   recorder_.on_remark = [&](const std::string& line) {
-    if (line.starts_with("logs and metrics are not kept for now"))
+    if (line.starts_with("storing logs and metrics failed: "))
       database.exec("ALTER TABLE away RENAME TO packs");
   };
   (void)drive_keeping();
   ASSERT_EQ(recorder_.remarks.size(), 2U);
   EXPECT_THAT(recorder_.remarks[0],
-              StartsWith("logs and metrics are not kept for now, and are taken in later: "));
-  EXPECT_EQ(recorder_.remarks[1], "logs and metrics are kept again");
+              AllOf(StartsWith("storing logs and metrics failed: "), EndsWith("; combu tries again")));
+  EXPECT_EQ(recorder_.remarks[1], "logs and metrics are stored again");
   EXPECT_TRUE(is_complete());
 }
 

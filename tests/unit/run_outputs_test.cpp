@@ -209,20 +209,20 @@ TEST_F(OutputsTest, AFailedCollectionIsReportedWithTrialAndFolder) {
   const std::string why = "/results/a/out: cannot be written: No space left on device";
   EXPECT_EQ(outcome.undelivered, "a: " + why);
   EXPECT_THAT(recorder_.remarks,
-              testing::ElementsAre("a: its outputs cannot be collected, which is tried again: " + why))
+              testing::ElementsAre("a: collecting its outputs failed: " + why + "; combu tries again"))
       << "once";
 }
 
 TEST(NotesOf, ReportFilesThatAreNotCollectedOrRemoved) {
   EXPECT_THAT(notes_of("t", {}), IsEmpty());
   EXPECT_THAT(notes_of("t", {.left = {"/out/pipe"}}),
-              ElementsAre("t: /out/pipe stays behind: it is no file, folder or link"));
-  EXPECT_THAT(notes_of("t", {.left = {"/out/pipe", "/out/socket", "/out/null"}}),
-              ElementsAre("t: /out/pipe and 2 more stay behind: they are no files, folders or links"));
+              ElementsAre("t: /out/pipe is not collected: an output must be a file, folder or link"));
   EXPECT_THAT(
-      notes_of("t", {.unremoved = "/results/.t.unfinished/a: cannot be removed: no"}),
-      ElementsAre("t: its earlier outputs stay in part: /results/.t.unfinished/a: cannot be removed: no; "
-                  "remove that by hand"));
+      notes_of("t", {.left = {"/out/pipe", "/out/socket", "/out/null"}}),
+      ElementsAre("t: /out/pipe and 2 more are not collected: outputs must be files, folders or links"));
+  EXPECT_THAT(notes_of("t", {.unremoved = "/results/.t.unfinished/a: cannot be removed: no"}),
+              ElementsAre("t: removing its earlier outputs failed: /results/.t.unfinished/a: cannot be "
+                          "removed: no; remove them by hand"));
 }
 
 }  // namespace

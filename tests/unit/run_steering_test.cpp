@@ -102,7 +102,7 @@ TEST_F(SteeringTest, RemarksEndAfterTwenty) {
   };
   (void)drive_steered(run_);
   ASSERT_EQ(recorder_.remarks.size(), 21U);
-  EXPECT_EQ(recorder_.remarks.back(), "there is more of this kind, which is not told");
+  EXPECT_EQ(recorder_.remarks.back(), "further notes of this kind are not shown");
   EXPECT_EQ(std::ranges::count(recorder_.remarks, recorder_.remarks.front()), 20);
 }
 

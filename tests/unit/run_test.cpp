@@ -347,7 +347,8 @@ TEST_F(PartialCollectionDriveTest, AFailureIsReportedOnceAndEndsNothing) {
   });
   EXPECT_THAT(
       recorder_.remarks,
-      testing::ElementsAre("t: what it has left so far is not home, and is tried again: engine: cut off"));
+      testing::ElementsAre(
+          "t: collecting partial outputs failed: engine: cut off; combu tries again at the next interval"));
   EXPECT_THAT(places_.all(), testing::ElementsAre("t", "no t@so-far"));
 }
 
@@ -370,8 +371,9 @@ TEST_F(DriveTest, LeavesWhenAskedAndContinuesWithTheSameSettings) {
   EXPECT_EQ(outcome.running.size(), 2U);
   // Leaving must not be shown as a pause.
   for (const Snapshot& snapshot : recorder_.snapshots) EXPECT_FALSE(snapshot.settings.paused);
-  EXPECT_THAT(recorder_.remarks,
-              testing::ElementsAre("`combu apply` changes the run: nothing starts until it is done"));
+  EXPECT_THAT(
+      recorder_.remarks,
+      testing::ElementsAre("`combu apply` is changing the run: no trial starts until it has finished"));
   engine_.on_start = {};
   PlannerOptions again{.starts_in_flight_max = 1};
   again.restored.resize(4);
