@@ -65,8 +65,9 @@ SimulationOptions parse_simulation(std::string_view address) {
       std::vector<std::string_view> names;
       names.reserve(known.size());
       for (const auto& [name, set] : known) names.push_back(name);
-      throw Error(ErrorKind::invalid, "simulated",
-                  fmt::format("`{}` is no option; NAME=VALUE with one of: {}", pair, fmt::join(names, ", ")));
+      throw Error(
+          ErrorKind::invalid, "simulated",
+          fmt::format("`{}` must be NAME=VALUE, with one of these names: {}", pair, fmt::join(names, ", ")));
     }
     option->second(option->first, pair.substr(equals + 1));
   }

@@ -111,7 +111,7 @@ std::vector<Error> World::check(const Run& run, Instant now) {
       errors.emplace_back(
           ErrorKind::conflict, trial.name,
           fmt::format("the name is taken by a container of {}",
-                      holder->second.stranger ? "something else" : holder->second.seen.experiment));
+                      holder->second.stranger ? "another program" : holder->second.seen.experiment));
     }
     if (auto conflict = port_conflict(trial, run.experiment.name)) errors.push_back(std::move(*conflict));
   }
@@ -161,7 +161,8 @@ StartResult World::start(const Run& run, const Trial& trial, int attempt, Instan
   const Script script = read_script(trial, options_.trial_takes, std::move(inputs.files));
   if (script.cannot_start)
     throw Error(ErrorKind::refused, trial.name, "no such command: " + trial.process.cmd->front());
-  if (chance(options_.faults.refused)) throw Error(ErrorKind::refused, trial.name, "the engine would not");
+  if (chance(options_.faults.refused))
+    throw Error(ErrorKind::refused, trial.name, "the simulated engine refused the start");
 
   if (const Container* rival = holder_of(trial.slots.gpus)) return TakenByOther{rival->seen};
   if (!trial.slots.empty() && chance(options_.faults.slots_taken)) {

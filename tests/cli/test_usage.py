@@ -78,7 +78,7 @@ def test_help_is_a_command(combu):
     (["logs", "-f", "lab.jsonnet", "solver-1"],
      "combu: lab.jsonnet: is no trial: after `logs`, -f means to follow; the experiment's -f stands before it: "
      "combu -f lab.jsonnet logs\n"),
-    (["--engine", "simulated:?sped=1", "-f", "x", "ps"], "combu: simulated: `sped=1` is no option; NAME=VALUE with one of: "),
+    (["--engine", "simulated:?sped=1", "-f", "x", "ps"], "combu: simulated: `sped=1` must be NAME=VALUE, with one of these names: "),
     (["logs"], "combu: logs: of what? A trial's name, -f FILE or --run ID says it\n"),
     (["run"], "combu: no experiment is given, and no experiment.jsonnet is here: combu -f FILE …\n"),
     (["kill"], "combu: kill: which experiment? -f FILE or --experiment NAME says it\n"),
