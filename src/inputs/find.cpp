@@ -44,7 +44,7 @@ fs::path follow(const fs::path& place, const std::string& trial, const std::stri
                 const ReadStep& read_step) {
   const auto missing = [&](const std::string& why) {
     return Error(ErrorKind::refused, "inputs",
-                 fmt::format("`{}` has left no {} that could be an input: {}", trial, shortened(path), why));
+                 fmt::format("the outputs of `{}` must contain {}: {}", trial, shortened(path), why));
   };
   std::deque<fs::path> parts;
   put_first(parts, path);
@@ -67,7 +67,7 @@ fs::path follow(const fs::path& place, const std::string& trial, const std::stri
     if (step->target->is_absolute()) here.clear();
     put_first(parts, *step->target);
   }
-  if (here.empty()) throw missing("it leads to all that the container had");
+  if (here.empty()) throw missing("the path leads to the root folder of the container");
   return here;
 }
 

@@ -48,7 +48,7 @@ class Packer {
   static la_ssize_t pass_on(archive* writer, void* of, const void* bytes, std::size_t size) {
     auto& self = *static_cast<Packer*>(of);
     if (self.is_over_) {
-      archive_set_error(writer, ECANCELED, "nobody takes it");
+      archive_set_error(writer, ECANCELED, "cancelled");
       return ARCHIVE_FATAL;
     }
     try {

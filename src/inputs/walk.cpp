@@ -27,16 +27,13 @@ constexpr int k_open_file = O_RDONLY | O_NONBLOCK | O_NOCTTY;
 }
 
 [[noreturn]] void refuse_changed(const std::string& path) {
-  refuse(path,
-         "changed while it was read: it is not what its folder listed; "
-         "start the trial when nothing writes to its inputs");
+  refuse(path, "changed while it was read; start the trial when no program writes to its inputs");
 }
 
 [[noreturn]] void refuse_link(const std::string& path) {
   refuse(path,
-         "cannot be read: a symbolic link or a file has taken its place since the run began, and no such "
-         "link is "
-         "followed; if the link is yours, begin a new run");
+         "cannot be read: it was replaced by a symbolic link or a file after the run began, and combu does "
+         "not follow such a link; if you created the link, start a new run");
 }
 
 [[noreturn]] void refuse(const std::string& path, int error) {
@@ -131,9 +128,7 @@ class Walk {
     }
   }
 
-  [[noreturn]] void refuse_kind() const {
-    refuse(path_, "is neither a file nor a folder nor a link, and cannot be sent");
-  }
+  [[noreturn]] void refuse_kind() const { refuse(path_, "must be a file, folder or symbolic link"); }
 
   bool visit_file(const Descriptor& file) { return tell(file.number()); }
 

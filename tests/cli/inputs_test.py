@@ -101,7 +101,7 @@ def test_an_input_is_where_its_links_led_when_the_run_began(combu, write, tmp_pa
     (tmp_path / "disk").rename(tmp_path / "moved")
     (tmp_path / "disk").symlink_to("secrets")
     refused = combu("-f", "experiment.jsonnet", "--engine", SIMULATED, "retry", "--wait")
-    assert f"{tmp_path}/disk cannot be read: a symbolic link or a file has taken its place since the run began" in refused.stderr
+    assert f"{tmp_path}/disk cannot be read: it was replaced by a symbolic link or a file after the run began" in refused.stderr
 
     assert combu("-f", "experiment.jsonnet", "--engine", SIMULATED, "run", "--wait").returncode == 1
     assert logs_of(combu) == "of secrets\n"

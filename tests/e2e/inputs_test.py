@@ -168,7 +168,7 @@ def test_a_missing_output_of_another_trial_fails_the_start(combu):
         trial("second", "true", inputs=["trial:first/out:/in"]),
     ])
     done = combu("run", "--wait", code=1)
-    assert "second: could not be started: `first` has left no /out" in done.stderr
+    assert "second: could not be started: the outputs of `first` must contain /out" in done.stderr
 
 
 def test_links_in_outputs_cannot_lead_out_of_the_outputs(combu):

@@ -544,7 +544,7 @@ TEST_F(LeftTest, LinksAreResolvedAsInTheContainer) {
   for (const std::string path : {"/out/elsewhere/passwd", "/out/round", "/out/none", "/out/all"}) {
     const Error error = error_of([&] { (void)found(path); });
     EXPECT_EQ(error.kind(), ErrorKind::refused) << path;
-    EXPECT_THAT(error.message(), HasSubstr("`first` has left no " + path));
+    EXPECT_THAT(error.message(), HasSubstr("the outputs of `first` must contain " + path));
   }
 }
 
@@ -645,7 +645,7 @@ TEST_F(InputsTest, AListHasTheDigestOfTheListedFiles) {
     EXPECT_EQ(content_digest(left, "first", "/" + path), digest_of(at("place/" + path))) << path;
   EXPECT_EQ(content_digest(left, "first", "/out/latest"), digest_of(at("place/out/sub")));
   EXPECT_THAT(error_of([&] { (void)content_digest(left, "first", "/out/b"); }).message(),
-              HasSubstr("`first` has left no /out/b"));
+              HasSubstr("the outputs of `first` must contain /out/b"));
 }
 
 TEST_F(InputsTest, ADigestCanBeCancelled) {

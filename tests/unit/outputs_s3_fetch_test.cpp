@@ -393,7 +393,7 @@ TEST_F(DigestS3, IsRefusedForAMissingOutput) {
     const auto fault = fault_of([&] { (void)output_store_->digest("t", path, {}); });
     ASSERT_TRUE(fault) << path;
     EXPECT_EQ(fault->kind(), ErrorKind::refused);
-    EXPECT_THAT(fault->message(), HasSubstr("`t` has left no " + path + " that could be an input")) << path;
+    EXPECT_THAT(fault->message(), HasSubstr("the outputs of `t` must contain " + path)) << path;
   }
 }
 
