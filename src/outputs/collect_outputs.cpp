@@ -45,7 +45,7 @@ class Bearer {
       found = engine_.copy_out(
           key_, output.path,
           [&](std::string_view bytes) {
-            if (!pipe.write(bytes)) throw Error(ErrorKind::cancelled, output.path, "nobody takes it");
+            if (!pipe.write(bytes)) throw Error(ErrorKind::cancelled, output.path, "cancelled");
           },
           stop_);
     } catch (...) {

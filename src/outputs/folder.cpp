@@ -64,21 +64,21 @@ std::string unfinished_name(const std::string& place) {
 const char* fault_of_output(int code) {
   switch (code) {
     case ENAMETOOLONG:
-      return "a name in it, or what it links to, is longer than the file system has room for";
+      return "a name in the path, or the target of the link, is longer than the file system allows";
     case EFBIG:
-      return "it is larger than a file of the file system can be";
+      return "it is larger than the file system allows";
     case EMLINK:
-      return "it has more names, or its folder more folders, than the file system allows";
+      return "it has more hard links, or its folder has more subfolders, than the file system allows";
     case EINVAL:
     case EILSEQ:
-      return "the file system allows no such name, or no file of such a size";
+      return "the file system does not allow this name, or a file of this size";
     case EEXIST:
     case EISDIR:
     case ELOOP:
     case ENOTDIR:
-      return "another output has its place, or has a name that is the same to the file system";
+      return "another output has the same path, or a name that is the same to the file system";
     case EOPNOTSUPP:
-      return "the file system has no such links";
+      return "the file system does not support such links";
     default:
       return nullptr;
   }
@@ -263,7 +263,7 @@ class FolderWriter final : public OutputWriter {
   void give(int folder, const std::string& name, const std::string& path) const {
     if (!owner_) return;
     if (fchownat(folder, name.c_str(), owner_->uid, owner_->gid, AT_SYMLINK_NOFOLLOW) != 0)
-      refuse(path_of(path), "cannot be given to its owner", errno);
+      refuse(path_of(path), "its owner cannot be set", errno);
   }
 
   // The folders that contain the entries; nullopt if there are too many.

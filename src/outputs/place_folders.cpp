@@ -17,7 +17,7 @@ Descriptor opened_place(const std::string& folder,
   const OpenedFolder opened = open_without_links(folder, make);
   if (opened.code == ENOTDIR)
     throw Error(ErrorKind::refused, opened.failed,
-                "cannot be opened: it is a symbolic link or no folder, and outputs go through no link below "
+                "cannot be opened: it must be a folder, because combu follows no symbolic links below "
                 "`collect.to`; remove it, or choose another `collect.to`");
   if (opened.code == ENOENT && !make) return Descriptor();
   if (!opened.folder.is_open())

@@ -153,7 +153,7 @@ class S3Parcel final : public OutputWriter {
     std::string key = prefix_ + as_key(path);
     if (key.size() > k_key_size_max)
       throw Error(ErrorKind::invalid, shortened(path),
-                  fmt::format("its path in the bucket would have {} bytes, and S3 has room for {}",
+                  fmt::format("its path in the bucket would have {} bytes, but S3 allows {} at most",
                               key.size(), k_key_size_max));
     return key;
   }
@@ -180,7 +180,7 @@ class S3Parcel final : public OutputWriter {
   void begin_file(const OutputEntry& entry) {
     if (entry.size > k_object_max)
       throw Error(ErrorKind::invalid, shortened(entry.path),
-                  fmt::format("is larger than what is brought to a bucket as one object: {}",
+                  fmt::format("is larger than {}, the limit of an object in a bucket",
                               to_string(Bytes{k_object_max})));
     file_.emplace(File{.entry = entry, .key = key_of(entry.path)});
     old_.erase(file_->key);
@@ -231,8 +231,9 @@ class S3Parcel final : public OutputWriter {
     // success.
     const auto object = client_.head(in_parts.key, given_up_.get_token());
     if (!object || object->size != in_parts.size)
-      throw Error(ErrorKind::unavailable, fmt::format("s3://{}/{}", bucket_, shortened(in_parts.key)),
-                  "the server says that it is complete, and it is not");
+      throw Error(
+          ErrorKind::unavailable, fmt::format("s3://{}/{}", bucket_, shortened(in_parts.key)),
+          "the server reported that the upload is complete, but the object is missing or has another size");
     const std::scoped_lock lock(mutex_);
     begun_.erase(in_parts.key);
   }
@@ -411,7 +412,7 @@ class S3 final : public OutputStore {
     for (const S3Object& object : left)
       if (object.size > k_copied_max)
         throw Error(ErrorKind::refused, outputs::end_of_key(object.key),
-                    "is larger than what a server copies: 5 GiB");
+                    "is larger than 5 GiB, the limit of a copy by an S3 server");
     remove(wanted.trial);
     try {
       in_parallel(left.size(), k_copies_at_once, [&](std::size_t index) {

@@ -88,7 +88,8 @@ class Search {
     if (const auto key = variable({"AWS_ACCESS_KEY_ID"})) {
       const auto secret = variable({"AWS_SECRET_ACCESS_KEY"});
       if (!secret)
-        throw Error(ErrorKind::refused, "AWS_SECRET_ACCESS_KEY", "is not set, and AWS_ACCESS_KEY_ID is");
+        throw Error(ErrorKind::refused, "AWS_SECRET_ACCESS_KEY",
+                    "must be set, because AWS_ACCESS_KEY_ID is set");
       return {.key = *key,
               .secret = *secret,
               .token = variable({"AWS_SESSION_TOKEN"}).value_or(""),
@@ -105,10 +106,9 @@ class Search {
   [[noreturn]] void refuse() const {
     const bool is_there = credentials_.has(profile_) || config_.has(in_config_);
     if (is_there)
-      throw Error(
-          ErrorKind::refused, fmt::format("the AWS profile `{}`", shortened(profile_)),
-          "has no aws_access_key_id and aws_secret_access_key; where keys come from elsewhere, "
-          "`eval \"$(aws configure export-credentials --format env)\"` puts them into the environment");
+      throw Error(ErrorKind::refused, fmt::format("the AWS profile `{}`", shortened(profile_)),
+                  "must contain aws_access_key_id and aws_secret_access_key; for keys from another source, "
+                  "run `eval \"$(aws configure export-credentials --format env)\"`");
     if (variable({"AWS_PROFILE", "AWS_DEFAULT_PROFILE"}))
       throw Error(ErrorKind::refused, fmt::format("the AWS profile `{}`", shortened(profile_)),
                   "is neither in ~/.aws/credentials nor in ~/.aws/config");

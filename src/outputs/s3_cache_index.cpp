@@ -65,7 +65,7 @@ class S3Markers final : public SharedCacheIndex {
     Mark mark{.key = key};
     if (const auto fault = read_marker(text, mark))
       throw Error(ErrorKind::corrupt, address,
-                  fmt::format("the marker of a cached trial is refused: {}", *fault));
+                  fmt::format("the marker of a cached trial is invalid: {}", *fault));
     mark.place = address_of(root_.prefix + text.substr(0, text.find('\n')));
     mark.told_at = address_of(told_key(mark));
     if (version_of(mark.place, stop) != mark.version) return std::nullopt;
@@ -91,7 +91,7 @@ class S3Markers final : public SharedCacheIndex {
     if (earlier && (!has_to_tell || client_.head(told_key(*earlier), stop))) return;
     const Mark mark{.key = key, .place = place, .version = version_of(place, stop)};
     if (mark.version.empty())
-      throw Error(ErrorKind::not_found, place, "what it has left is not there any more");
+      throw Error(ErrorKind::not_found, place, "its outputs are not in the bucket any more");
     if (const std::string bytes = told(); !bytes.empty())
       client_.put(told_key(mark), bytes, {{"content-type", "application/octet-stream"}}, stop);
     const std::string text = fmt::format("{}\n{}", relative(place), mark.version);

@@ -350,10 +350,9 @@ namespace {
 
 std::string clock_fault(const std::optional<Seconds>& ahead) {
   if (!ahead || std::abs(ahead->count()) < 60)
-    return "the server says that this machine's clock is wrong: set it";
+    return "the server reports that this machine's clock is wrong; set the clock";
   return fmt::format(
-      "this machine's clock is {} {} the server's, and signatures are good for 15 minutes: "
-      "set it",
+      "this machine's clock is {} {} the server's, and signatures are valid for 15 minutes; set the clock",
       to_string(Seconds(std::abs(ahead->count()))), ahead->count() > 0 ? "ahead of" : "behind");
 }
 
@@ -393,15 +392,15 @@ S3Client::Answer S3Client::ask(const Request& request, const std::stop_token& st
     if (code == "RequestTimeTooSkewed") refuse(clock_fault(answer.ahead));
     // XAdminUserNotFound is versitygw's code, with status 404.
     if (code == "InvalidAccessKeyId" || code == "XAdminUserNotFound")
-      refuse(fmt::format("the server does not know the access key that {} gives", account->source));
+      refuse(fmt::format("the server does not know the access key from {}", account->source));
     if (code == "SignatureDoesNotMatch")
-      refuse(fmt::format("the secret key that {} gives is not the access key's", account->source));
+      refuse(fmt::format("the secret key does not belong to the access key from {}", account->source));
     if (code == "ExpiredToken")
-      refuse(fmt::format("the session of the keys that {} gives is over: log in again", account->source));
+      refuse(fmt::format("the session of the keys from {} has expired; log in again", account->source));
     if (!answer.region.empty() && answer.region != account->region)
-      refuse(fmt::format("the bucket is in the region {}: set AWS_REGION", shortened(answer.region)));
+      refuse(fmt::format("the bucket is in the region {}; set AWS_REGION", shortened(answer.region)));
     if (answer.status == 403)
-      refuse(fmt::format("the keys that {} gives do not allow {}", account->source,
+      refuse(fmt::format("the keys from {} do not allow {}", account->source,
                          right_to(request.method, request.key.empty())));
     const std::string message = element(answer.body, "Message");
     refuse(fmt::format("{} answered {} {}{}{}", endpoint_of(*account), answer.status, code,
@@ -417,7 +416,7 @@ void expect_there(long status, const std::string& code, const std::string& bucke
   if (code.empty() || code == "NoSuchBucket")
     throw Error(ErrorKind::refused, "s3://" + bucket, "there is no such bucket");
   throw Error(ErrorKind::unavailable, fmt::format("s3://{}/{}", bucket, shortened(key)),
-              fmt::format("the server has lost it ({})", code));
+              fmt::format("the server no longer has the object or upload ({})", code));
 }
 
 }  // namespace
@@ -526,7 +525,7 @@ std::string S3Client::begin(const std::string& key, const Headers& headers, cons
   std::string upload = element(answer.body, "UploadId");
   if (upload.empty())
     throw Error(ErrorKind::unavailable, fmt::format("s3://{}/{}", bucket_, shortened(key)),
-                "the server's answer names no upload");
+                "the server's answer contains no UploadId");
   return upload;
 }
 

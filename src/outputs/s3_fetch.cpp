@@ -77,14 +77,16 @@ void Fetch::look(S3Client& client, const std::stop_token& stop) {
 
 void Fetch::add(const OutputEntry& entry) {
   if (leads_out(entry.path) || (entry.kind == OutputEntry::Kind::hard_link && leads_out(entry.target)))
-    throw Error(ErrorKind::corrupt, shortened(prefix_), "names a path out of it: " + shortened(entry.path));
+    throw Error(ErrorKind::corrupt, shortened(prefix_),
+                "contains an entry with a path outside this folder: " + shortened(entry.path));
   writer_->add(entry);
 }
 
 void Fetch::expect_sum(const File& file, std::string_view sum) const {
   if (sum != file.expected)
     throw Error(ErrorKind::corrupt, end_of_key(key_of(file.name)),
-                "is not what its manifest says: somebody has changed it");
+                "does not match its manifest: the file was changed after it was collected; restore the file, "
+                "or run the trial again");
 }
 
 // If the download is cut, repeats the request at once, up to k_small_tries_max times, provided that any bytes

@@ -134,7 +134,7 @@ std::vector<S3Object> objects_as_left(S3Client& client, const std::string& prefi
     const auto named = expected.find(object.key);
     if (named == expected.end()) continue;
     const Error changed(ErrorKind::corrupt, end_of_key(object.key),
-                        "is not what its manifest says: somebody has changed it");
+                        "does not match its manifest: the file was changed after it was collected");
     Sha256 sum;
     std::int64_t size = 0;
     const auto add = [&](std::string_view bytes) {

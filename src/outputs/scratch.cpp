@@ -102,7 +102,7 @@ Scratch::Scratch(const std::string& folder) {
   }
   if (!lock_.is_open())
     throw Error(ErrorKind::refused, above,
-                fmt::format("no folder can be made there for what comes from the bucket: {}; set TMPDIR",
+                fmt::format("making a folder for downloads from the bucket failed: {}; set TMPDIR",
                             std::generic_category().message(fault)));
 }
 

@@ -156,7 +156,7 @@ class Sharer {
     if (named == missing_.end()) return !is_newer || seen.st_nlink > 1;
     if (is_newer && sum_of(source, name, path) != named->second)
       throw Error(ErrorKind::corrupt, (from_ / path).string(),
-                  "is not what its manifest says: somebody has changed it");
+                  "does not match its manifest: the file was changed after it was collected");
     missing_.erase(named);
     return true;
   }
@@ -168,7 +168,7 @@ class Sharer {
     if (size == -1) refuse(from_ / path, "cannot be read", errno);
     where.resize(static_cast<std::size_t>(size));
     if (symlinkat(where.c_str(), target, name.c_str()) != 0)
-      refuse(from_ / path, "cannot be linked alike", errno);
+      refuse(from_ / path, "the link cannot be copied", errno);
     own(target, name.c_str(), path);
     set_times(target, name.c_str(), seen);
   }
@@ -214,7 +214,7 @@ class Sharer {
     if (!file.is_open() || fstat(file.number(), &seen) != 0) refuse(from_ / path, "cannot be opened", errno);
     if (!S_ISREG(seen.st_mode))
       throw Error(ErrorKind::corrupt, (from_ / path).string(),
-                  "is not a file any more: somebody has changed it");
+                  "must be a file: it was replaced after it was collected");
     return file;
   }
 
@@ -258,7 +258,7 @@ class Sharer {
 
   void own(int folder, const char* name, const std::string& path, int how = AT_SYMLINK_NOFOLLOW) const {
     if (owner_ && fchownat(folder, name, owner_->uid, owner_->gid, how) != 0)
-      refuse(path, "cannot be given to its owner", errno);
+      refuse(path, "its owner cannot be set", errno);
   }
 
   void read_manifest(const Descriptor& source) {

@@ -130,8 +130,9 @@ class Unpacker {
     if (result == ARCHIVE_OK || result == ARCHIVE_WARN) return;
     if (source_.fault) std::rethrow_exception(source_.fault);
     const char* why = archive_error_string(reader_.get());
-    throw Error(ErrorKind::corrupt, how_.subject,
-                fmt::format("the engine's archive of it cannot be read: {}", why == nullptr ? "?" : why));
+    throw Error(
+        ErrorKind::corrupt, how_.subject,
+        fmt::format("the engine's archive of this output cannot be read: {}", why == nullptr ? "?" : why));
   }
 
   void expect_wanted() const {
@@ -143,7 +144,7 @@ class Unpacker {
     const auto parts = parts_of(name == nullptr ? "" : name);
     if (!parts || parts->empty())
       throw Error(ErrorKind::corrupt, how_.subject,
-                  fmt::format("the engine's archive of it has an entry that would land elsewhere: {}",
+                  fmt::format("the engine's archive of this output has an entry outside the output: {}",
                               shortened(name == nullptr ? "" : name)));
     std::string path = how_.place;
     for (std::size_t i = 1; i < parts->size(); ++i) path += '/' + (*parts)[i];
@@ -223,7 +224,7 @@ class Unpacker {
       take({static_cast<const char*>(block), count});
     }
     if (come != size)
-      throw Error(ErrorKind::corrupt, how_.subject, "the engine's archive of it ends within a file");
+      throw Error(ErrorKind::corrupt, how_.subject, "the engine's archive of this output ends within a file");
     return sum.text();
   }
 

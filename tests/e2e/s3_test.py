@@ -266,8 +266,8 @@ def test_a_bucket_without_access_refuses_the_run(lab, server, engine):
         assert last.endswith("nothing was started")
         return line
 
-    assert "does not know the access key that AWS_ACCESS_KEY_ID gives" in refusal(1, AWS_ACCESS_KEY_ID="nobody")
-    assert "the secret key that AWS_ACCESS_KEY_ID gives is not the access key's" in refusal(1, AWS_SECRET_ACCESS_KEY="wrong")
+    assert "does not know the access key from AWS_ACCESS_KEY_ID" in refusal(1, AWS_ACCESS_KEY_ID="nobody")
+    assert "the secret key does not belong to the access key from AWS_ACCESS_KEY_ID" in refusal(1, AWS_SECRET_ACCESS_KEY="wrong")
     assert "no keys are given: set AWS_ACCESS_KEY_ID" in refusal(1, AWS_ACCESS_KEY_ID="")
     assert "http://127.0.0.1:1: Failed to connect" in refusal(3, S3_ENDPOINT_URL="http://127.0.0.1:1")
     lab.write_trials(trial("one", "mkdir /out"), to="s3://no-such-lab")
@@ -321,7 +321,7 @@ def test_a_wrong_clock_is_reported(lab, server, engine, wrong, said):
     (library,) = Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")
     lab.write_trials(trial("one", "mkdir /out"))
     done = lab("run", "--wait", code=1, LD_PRELOAD=str(library), FAKETIME=wrong, FAKETIME_DONT_FAKE_MONOTONIC="1")
-    assert re.search(rf"this machine's clock is {said} the server's, and signatures are good for 15 minutes: set it", done.stderr), done.stderr
+    assert re.search(rf"this machine's clock is {said} the server's, and signatures are valid for 15 minutes; set the clock", done.stderr), done.stderr
     assert not engine.names()
 
 
@@ -367,7 +367,7 @@ def test_outputs_in_the_bucket_can_be_inputs(lab, server, tmp_path):
     server.ask("PUT", "/" + quote(lab.place() + "first/out/sub/a"), "--data-binary", "beta")
     lab("retry", "one", "--wait", code=1)
     assert lab.ps()["one"]["cause"] == "start"
-    assert "/first/out/sub/a: is not what its manifest says: somebody has changed it" in lab("why", "one").stdout
+    assert "/first/out/sub/a: does not match its manifest: the file was changed after it was collected" in lab("why", "one").stdout
     assert not list(waiting.iterdir())
 
 
@@ -601,7 +601,7 @@ def test_markers_that_cannot_be_written_are_reported(lab, server):
         done = lab("run", "--wait", "--run-id", "first", S3_ENDPOINT_URL=trouble.url)
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("others are")]
     assert line.startswith("others are not told that 5 trials have succeeded, and may run the like: "), line
-    assert line.endswith("the keys that AWS_ACCESS_KEY_ID gives do not allow s3:PutObject"), line
+    assert line.endswith("the keys from AWS_ACCESS_KEY_ID do not allow s3:PutObject"), line
 
 
 def test_two_simultaneous_successes_leave_one_marker(lab, another, server, tmp_path):

@@ -86,7 +86,7 @@ TEST_F(SharedCacheIndexTest, AMarkerThatCombuCannotHaveWrittenIsRefused) {
   for (const auto& [text, reason] : cases) {
     marker() = text;
     EXPECT_THAT(fault_of_find(),
-                AllOf(StartsWith("s3://lab/a/.combu/done/key: the marker of a cached trial is refused: "),
+                AllOf(StartsWith("s3://lab/a/.combu/done/key: the marker of a cached trial is invalid: "),
                       HasSubstr(reason), Not(HasSubstr("\x1b"))))
         << testing::PrintToString(text);
   }

@@ -256,7 +256,7 @@ TEST_F(Outputs, OutputsWithConflictingPathsAreTheAttemptsFault) {
     const auto fault = fault_of({Output{.path = "/out"}});
     ASSERT_TRUE(fault);
     EXPECT_EQ(fault->kind(), ErrorKind::invalid) << fault->what();
-    EXPECT_THAT(fault->what(), AllOf(HasSubstr("out/a"), HasSubstr("another output has its place")));
+    EXPECT_THAT(fault->what(), AllOf(HasSubstr("out/a"), HasSubstr("another output has the same path")));
     EXPECT_THAT(names_in(folder_.path()), IsEmpty());
   }
 }
@@ -268,7 +268,7 @@ TEST_F(Outputs, ALinkThatTheFileSystemDoesNotSupportIsTheAttemptsFault) {
   const auto fault = fault_of({Output{.path = "/out"}});
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->kind(), ErrorKind::invalid);
-  EXPECT_THAT(fault->what(), HasSubstr("out/a: cannot be made: the file system has no such links"));
+  EXPECT_THAT(fault->what(), HasSubstr("out/a: cannot be made: the file system does not support such links"));
 }
 
 TEST_F(Outputs, TheErrorForAFullDiskNamesTheTrialAndItsFolder) {
@@ -308,7 +308,7 @@ TEST_F(Outputs, AFileThatIsTooLargeForTheFileSystemIsRefusedBeforeItsFirstByte) 
     ADD_FAILURE() << "it is begun";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::invalid);
-    EXPECT_THAT(error.what(), HasSubstr("it is larger than a file of the file system can be"));
+    EXPECT_THAT(error.what(), HasSubstr("it is larger than the file system allows"));
   }
   (void)std::signal(SIGXFSZ, ignored);
 }
@@ -451,9 +451,9 @@ TEST_F(Unpacked, TheErrorSaysWhyAnArchiveIsRefused) {
     return std::string();
   };
   EXPECT_EQ(fault(Tar().file("../evil", "x").bytes()),
-            "/out: the engine's archive of it has an entry that would land elsewhere: ../evil");
+            "/out: the engine's archive of this output has an entry outside the output: ../evil");
   EXPECT_THAT(fault(Tar().file("out", std::string(10000, 'x')).bytes().substr(0, 5000)),
-              HasSubstr("the engine's archive of it cannot be read: Truncated"));
+              HasSubstr("the engine's archive of this output cannot be read: Truncated"));
 }
 
 // ---- Holes

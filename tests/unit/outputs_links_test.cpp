@@ -49,7 +49,7 @@ class OutputLinks : public test::Outputs {
     ASSERT_TRUE(fault) << link;
     EXPECT_EQ(fault->kind(), ErrorKind::refused);
     EXPECT_EQ(fault->subject(), link);
-    EXPECT_THAT(fault->message(), HasSubstr("cannot be opened: it is a symbolic link or no folder"));
+    EXPECT_THAT(fault->message(), HasSubstr("cannot be opened: it must be a folder"));
   }
 };
 
@@ -80,7 +80,7 @@ TEST_F(OutputLinks, NothingIsSharedThroughALink) {
   put_link("lab/other");
   const auto into = open_folder(results() / "lab/other");
   EXPECT_THAT(into->share(std::vector<Sharing>{{.trial = "t", .from = from}}),
-              ElementsAre(HasSubstr("lab/other: cannot be opened: it is a symbolic link")));
+              ElementsAre(HasSubstr("lab/other: cannot be opened: it must be a folder")));
   fs::rename(results() / "lab/run", results() / "real");
   fs::create_directory_symlink(results() / "real", results() / "lab/run");
   const auto third = open_folder(results() / "lab/third");

@@ -41,7 +41,7 @@ TEST_F(S3Account, TheEnvironmentComesFirst) {
   variables_["AWS_REGION"] = "eu-west-1";
   EXPECT_EQ(find().region, "eu-west-1");
   variables_.erase("AWS_SECRET_ACCESS_KEY");
-  EXPECT_EQ(refusal(), "AWS_SECRET_ACCESS_KEY: is not set, and AWS_ACCESS_KEY_ID is");
+  EXPECT_EQ(refusal(), "AWS_SECRET_ACCESS_KEY: must be set, because AWS_ACCESS_KEY_ID is set");
 }
 
 TEST_F(S3Account, AProfileIsFoundInBothFiles) {
@@ -134,11 +134,11 @@ TEST_F(S3Account, AProfileMustHaveBothKeys) {
   variables_.clear();
   for (const std::string half : {"aws_access_key_id = k", "aws_secret_access_key = s", ""}) {
     write("credentials", "[default]\n" + half + "\n");
-    EXPECT_THAT(refusal(), HasSubstr("has no aws_access_key_id and aws_secret_access_key")) << half;
+    EXPECT_THAT(refusal(), HasSubstr("must contain aws_access_key_id and aws_secret_access_key")) << half;
   }
   write("credentials", "");
   write("config", "[default]\n");
-  EXPECT_THAT(refusal(), HasSubstr("has no aws_access_key_id and aws_secret_access_key"));
+  EXPECT_THAT(refusal(), HasSubstr("must contain aws_access_key_id and aws_secret_access_key"));
 }
 
 TEST_F(S3Account, VariablesCanSetThePathsOfTheFiles) {

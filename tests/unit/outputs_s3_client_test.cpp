@@ -79,13 +79,13 @@ TEST_F(ClientS3, ALostUploadCountsAsUnavailable) {
   answer(wire::whole(404, fault("NoSuchUpload")));
   for (const auto& [name, request] : requests_for_objects())
     EXPECT_EQ(fault_text([&] { request(*client_); }, ErrorKind::unavailable),
-              "s3://lab/a: the server has lost it (NoSuchUpload)")
+              "s3://lab/a: the server no longer has the object or upload (NoSuchUpload)")
         << name;
   EXPECT_FALSE(fault_of([&] { client_->remove("a", {}); })) << "what is gone need not be removed";
   EXPECT_FALSE(fault_of([&] { client_->abort("a", "u", {}); }));
   answer(wire::whole(200, "<R></R>"));
   EXPECT_EQ(fault_text([&] { (void)client_->begin("a", {}, {}); }, ErrorKind::unavailable),
-            "s3://lab/a: the server's answer names no upload");
+            "s3://lab/a: the server's answer contains no UploadId");
 }
 
 TEST_F(ClientS3, PutNewWritesOnlyIfTheKeyDoesNotExist) {
@@ -152,13 +152,13 @@ TEST_F(ClientS3, AnErrorAnswerIsNotTakenForAnObject) {
 TEST_F(ClientS3, TheErrorNamesTheRegionOfTheBucket) {
   answer(wire::whole(301, "", "X-Amz-Bucket-Region:eu-north-1\r\n"));
   EXPECT_EQ(fault_text([&] { (void)client_->head("a", {}); }, ErrorKind::refused),
-            "s3://lab/a: the bucket is in the region eu-north-1: set AWS_REGION");
+            "s3://lab/a: the bucket is in the region eu-north-1; set AWS_REGION");
   answer(wire::whole(301, "<R><Region>elsewhere</Region></R>", "x-amz-bucket-region: eu-north-1\r\n"));
   EXPECT_EQ(fault_text([&] { (void)get("a"); }, ErrorKind::refused),
-            "s3://lab/a: the bucket is in the region eu-north-1: set AWS_REGION");
+            "s3://lab/a: the bucket is in the region eu-north-1; set AWS_REGION");
   answer(wire::whole(403, fault("AccessDenied", "<Region>us-east-1</Region>")));
   EXPECT_EQ(fault_text([&] { client_->remove("a", {}); }, ErrorKind::refused),
-            "s3://lab/a: the keys that AWS_ACCESS_KEY_ID gives do not allow s3:DeleteObject");
+            "s3://lab/a: the keys from AWS_ACCESS_KEY_ID do not allow s3:DeleteObject");
 }
 
 TEST_F(ClientS3, HeaderNamesAreCaseInsensitive) {
@@ -182,8 +182,9 @@ TEST_F(ClientS3, TheErrorForAWrongClockNamesTheDifference) {
   };
   const std::string date = "Date: Sat, 01 Jan 2000 00:00:00 GMT\r\n";
   constexpr std::int64_t k_date = 946'684'800;
-  const std::string rest = " the server's, and signatures are good for 15 minutes: set it";
-  const std::string unknown = "s3://lab/a: the server says that this machine's clock is wrong: set it";
+  const std::string rest = " the server's, and signatures are valid for 15 minutes; set the clock";
+  const std::string unknown =
+      "s3://lab/a: the server reports that this machine's clock is wrong; set the clock";
   EXPECT_EQ(skewed(k_date + 60, date), "s3://lab/a: this machine's clock is 1m00s ahead of" + rest);
   EXPECT_EQ(skewed(k_date - 3600, date), "s3://lab/a: this machine's clock is 1h00m behind" + rest);
   EXPECT_EQ(skewed(k_date + 59, date), unknown);

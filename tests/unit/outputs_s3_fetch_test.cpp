@@ -113,11 +113,11 @@ TEST_F(FetchS3, IncompleteOutputsAreRefused) {
   EXPECT_THAT(fetch_fault("/out"), HasSubstr("manifest.sha256: is not in the bucket any more"));
   bring_whole({{"out/a", "alpha"}, {"out/large", std::string(std::size_t{2} << 20U, 'x')}});
   bucket_.objects["/lab/a/run/t/out/a"] = "alphabet";
-  EXPECT_THAT(fetch_fault("/out"),
-              HasSubstr("out/a: is not what its manifest says: somebody has changed it"));
+  EXPECT_THAT(fetch_fault("/out"), HasSubstr("out/a: does not match its manifest: the file was changed after "
+                                             "it was collected; restore the file, or run the trial again"));
   bucket_.objects["/lab/a/run/t/out/a"] = "alpha";
   bucket_.objects["/lab/a/run/t/out/large"].back() = 'y';
-  EXPECT_THAT(fetch_fault("/out"), HasSubstr("out/large: is not what its manifest says"));
+  EXPECT_THAT(fetch_fault("/out"), HasSubstr("out/large: does not match its manifest"));
   bucket_.objects.erase("/lab/a/run/t/out/large");
   EXPECT_THAT(fetch_fault("/out"), HasSubstr("out/large: is not in the bucket any more"));
   bucket_.objects["/lab/a/run/t/manifest.entries"] = "no JSON\n";
@@ -128,7 +128,7 @@ TEST_F(FetchS3, TheErrorNamesADeepFile) {
   const std::string name = "out/" + std::string(80, 'x') + "/sub/b";
   bring_whole({{name, "beta"}});
   bucket_.objects["/lab/a/run/t/" + name] = "changed";
-  EXPECT_THAT(fetch_fault("/out"), StartsWith("…/sub/b: is not what its manifest says"));
+  EXPECT_THAT(fetch_fault("/out"), StartsWith("…/sub/b: does not match its manifest"));
 }
 
 TEST_F(FetchS3, PathsThatLeadOutAreRefused) {
@@ -136,7 +136,8 @@ TEST_F(FetchS3, PathsThatLeadOutAreRefused) {
     bring_whole({{"out/a", "x"}});
     bucket_.objects["/lab/a/run/t/" + path] = "x";
     bucket_.objects["/lab/a/run/t/manifest.sha256"] = sha256_of("x") + "  " + path + "\n";
-    EXPECT_THAT(fetch_fault("/out/../out"), HasSubstr("names a path out of it")) << path;
+    EXPECT_THAT(fetch_fault("/out/../out"), HasSubstr("contains an entry with a path outside this folder"))
+        << path;
     output_store_ = open_s3("s3://lab/a/run", caller_, clock_);
   }
   const std::vector<std::string> entries{
@@ -149,7 +150,8 @@ TEST_F(FetchS3, PathsThatLeadOutAreRefused) {
   for (const std::string& entry : entries) {
     bring_whole({{"out/a", "x"}});
     bucket_.objects["/lab/a/run/t/manifest.entries"] = entry + "\n";
-    EXPECT_THAT(fetch_fault("/out/../out"), HasSubstr("names a path out of it")) << entry;
+    EXPECT_THAT(fetch_fault("/out/../out"), HasSubstr("contains an entry with a path outside this folder"))
+        << entry;
     output_store_ = open_s3("s3://lab/a/run", caller_, clock_);
   }
   EXPECT_THAT(here(), IsEmpty());

@@ -199,7 +199,7 @@ TEST_F(HostileS3, AFetchEndsIfAnObjectIsLargerThanItsListingSays) {
     const auto output_store = open_s3("s3://lab/a/run", caller_, clock_);
     const auto error = fault_of([&] { (void)output_store->fetch("t", "out/file", {}); });
     ASSERT_TRUE(error) << size;
-    EXPECT_THAT(error->message(), HasSubstr("is not what its manifest says"));
+    EXPECT_THAT(error->message(), HasSubstr("does not match its manifest"));
   }
 }
 

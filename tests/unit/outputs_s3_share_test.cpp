@@ -75,8 +75,9 @@ TEST_F(SharedS3, EditedOutputsAreNotShared) {
   for (const std::string name : {"out/a", "out/b%25FF &+", "out/thrice"}) {
     const std::string before = bucket_.objects["/lab/a/run/u/" + name];
     edit("u/" + name, "edited");
-    EXPECT_EQ(share("v", "u"),
-              "a/run/u/" + name + ": is not what its manifest says: somebody has changed it");
+    EXPECT_EQ(
+        share("v", "u"),
+        "a/run/u/" + name + ": does not match its manifest: the file was changed after it was collected");
     EXPECT_THAT(left_by("v"), IsEmpty());
     edit("u/" + name, before);
     EXPECT_EQ(share("v", "u"), "") << "it is what it was";
@@ -102,7 +103,8 @@ TEST_F(SharedS3, TimesAreComparedAsTimes) {
   for (const auto& [manifest, file] :
        Contents{{"00.12Z", "00.123Z"}, {"00Z", "00.1Z"}, {"00.000Z", "00.001Z"}, {"09.9Z", "10Z"}}) {
     set(manifest, file);
-    EXPECT_THAT(share("u"), HasSubstr("somebody has changed it")) << manifest << " " << file;
+    EXPECT_THAT(share("u"), HasSubstr("the file was changed after it was collected"))
+        << manifest << " " << file;
   }
   for (const auto& [manifest, file] : Contents{{"00.123Z", "00.12Z"},
                                                {"00.1Z", "00Z"},
@@ -164,7 +166,8 @@ TEST_F(SharedS3, ReadingEndsIfAnEditedFileIsLargerThanItsListingSays) {
     if (asked.method != "GET" || !asked.target.ends_with("out/a")) return std::nullopt;
     return wire::endless("HTTP/1.1 200 OK\r\n\r\n", std::string(std::size_t{1} << 16U, 'x'));
   };
-  EXPECT_EQ(share("u"), "a/run/t/out/a: is not what its manifest says: somebody has changed it");
+  EXPECT_EQ(share("u"),
+            "a/run/t/out/a: does not match its manifest: the file was changed after it was collected");
 }
 
 TEST_F(SharedS3, HoldsAnyIsTrueOnlyIfFilesWereShared) {

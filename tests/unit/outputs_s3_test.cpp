@@ -80,7 +80,9 @@ TEST_F(S3, AServerThatOnlyClaimsToHaveJoinedThePartsIsDetected) {
   const auto fault = fault_of([&] { bring({{"big", std::string(std::size_t{17} << 20U, 'x')}}); });
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->kind(), ErrorKind::unavailable) << "all is sent again";
-  EXPECT_THAT(fault->message(), HasSubstr("says that it is complete, and it is not"));
+  EXPECT_THAT(
+      fault->message(),
+      HasSubstr("reported that the upload is complete, but the object is missing or has another size"));
   EXPECT_THAT(keys(), Not(Contains("/lab/a/run/t/manifest.sha256")));
 }
 
@@ -151,7 +153,7 @@ TEST_F(S3, APathThatIsTooLongForS3IsTheAttemptsFault) {
   const auto fault = fault_of([&] { bring({{std::string(1100, 'n'), "x"}}); });
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->kind(), ErrorKind::invalid);
-  EXPECT_THAT(fault->message(), HasSubstr("S3 has room for 1024"));
+  EXPECT_THAT(fault->message(), HasSubstr("S3 allows 1024 at most"));
 }
 
 TEST_F(S3, EarlierOutputsAreRemovedStartingWithTheManifest) {
@@ -301,21 +303,22 @@ TEST_F(S3, ACheckReportsTheCause) {
   reply = wire::whole(404, fault("NoSuchBucket"));
   EXPECT_EQ(check(), "s3://lab: there is no such bucket");
   reply = wire::whole(403, fault("InvalidAccessKeyId", "<AWSAccessKeyId>the-key</AWSAccessKeyId>"));
-  EXPECT_EQ(check(), "s3://lab: the server does not know the access key that AWS_ACCESS_KEY_ID gives");
+  EXPECT_EQ(check(), "s3://lab: the server does not know the access key from AWS_ACCESS_KEY_ID");
   reply = wire::whole(404, fault("XAdminUserNotFound"));
-  EXPECT_EQ(check(), "s3://lab: the server does not know the access key that AWS_ACCESS_KEY_ID gives");
+  EXPECT_EQ(check(), "s3://lab: the server does not know the access key from AWS_ACCESS_KEY_ID");
   reply = wire::whole(403, fault("SignatureDoesNotMatch"));
-  EXPECT_EQ(check(), "s3://lab: the secret key that AWS_ACCESS_KEY_ID gives is not the access key's");
+  EXPECT_EQ(check(), "s3://lab: the secret key does not belong to the access key from AWS_ACCESS_KEY_ID");
   reply = wire::whole(403, fault("ExpiredToken"));
-  EXPECT_EQ(check(), "s3://lab: the session of the keys that AWS_ACCESS_KEY_ID gives is over: log in again");
+  EXPECT_EQ(check(), "s3://lab: the session of the keys from AWS_ACCESS_KEY_ID has expired; log in again");
   reply = wire::whole(400, fault("AuthorizationHeaderMalformed", "<Region>eu-north-1</Region>"));
-  EXPECT_EQ(check(), "s3://lab: the bucket is in the region eu-north-1: set AWS_REGION");
+  EXPECT_EQ(check(), "s3://lab: the bucket is in the region eu-north-1; set AWS_REGION");
   reply = wire::whole(403, fault("AccessDenied"));
-  EXPECT_EQ(check(), "s3://lab: the keys that AWS_ACCESS_KEY_ID gives do not allow s3:ListBucket");
+  EXPECT_EQ(check(), "s3://lab: the keys from AWS_ACCESS_KEY_ID do not allow s3:ListBucket");
   reply = wire::whole(403, fault("RequestTimeTooSkewed"), "Date: Sat, 01 Jan 2000 00:00:00 GMT\r\n");
-  EXPECT_THAT(check(),
-              AllOf(StartsWith("s3://lab: this machine's clock is "),
-                    EndsWith("ahead of the server's, and signatures are good for 15 minutes: set it")));
+  EXPECT_THAT(
+      check(),
+      AllOf(StartsWith("s3://lab: this machine's clock is "),
+            EndsWith("ahead of the server's, and signatures are valid for 15 minutes; set the clock")));
   reply = wire::whole(400, fault("NoSuchThing"));
   EXPECT_THAT(check(), EndsWith(" answered 400 NoSuchThing: words"));
   EXPECT_THAT(clock_.waits(), IsEmpty());
@@ -329,8 +332,7 @@ TEST_F(S3, ACheckFailsWithoutWritePermission) {
     if (asked.method == "GET") return std::nullopt;
     return wire::whole(403, fault("AccessDenied"));
   };
-  EXPECT_EQ(check(),
-            "s3://lab/a/run/.combu: the keys that AWS_ACCESS_KEY_ID gives do not allow s3:PutObject");
+  EXPECT_EQ(check(), "s3://lab/a/run/.combu: the keys from AWS_ACCESS_KEY_ID do not allow s3:PutObject");
 }
 
 // ---- Single requests

@@ -106,7 +106,7 @@ TEST_F(UploadS3, AnObjectHasAtMost5Tebibytes) {
   const auto fault = fault_of([&] { writer->add({.path = "more", .size = k_most + 1}); });
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->kind(), ErrorKind::invalid);
-  EXPECT_EQ(fault->message(), "is larger than what is brought to a bucket as one object: 5 TiB");
+  EXPECT_EQ(fault->message(), "is larger than 5 TiB, the limit of an object in a bucket");
 }
 
 TEST_F(UploadS3, AKeyHasAtMost1024Bytes) {

@@ -90,7 +90,7 @@ TEST_F(ScratchTest, AFolderThatAnotherProcessHasLockedIsReplaced) {
 }
 
 TEST_F(ScratchTest, TheErrorSaysWhyNoFolderCanBeMade) {
-  const std::string begin = folder_.path() + ": no folder can be made there for what comes from the bucket: ";
+  const std::string begin = folder_.path() + ": making a folder for downloads from the bucket failed: ";
   system_->is_out_of_descriptors = true;
   EXPECT_EQ(fault(), begin + "Too many open files; set TMPDIR");
   system_->is_out_of_descriptors = false;

@@ -103,8 +103,9 @@ TEST_F(Shared, IncompleteOutputsAreNotShared) {
 TEST_F(Shared, EditedOutputsAreNotShared) {
   const fs::path file = home() / "out/a.txt";
   edit(file, "ALPHA");
-  EXPECT_THAT(share({{.trial = "u", .from = home()}}),
-              ElementsAre(AllOf(HasSubstr("t/out/a.txt"), HasSubstr("somebody has changed it"))));
+  EXPECT_THAT(
+      share({{.trial = "u", .from = home()}}),
+      ElementsAre(AllOf(HasSubstr("t/out/a.txt"), HasSubstr("the file was changed after it was collected"))));
   EXPECT_THAT(names_in(there()), IsEmpty());
 
   edit(file, "alpha");
@@ -112,7 +113,8 @@ TEST_F(Shared, EditedOutputsAreNotShared) {
   const fs::path shared = fs::path(there()) / "u";
   EXPECT_EQ(fs::last_write_time(shared / k_manifest_name), fs::last_write_time(home() / k_manifest_name));
   edit(shared / "out/sub/odd\\ na\nme", "ODD");
-  EXPECT_THAT(share({{.trial = "v", .from = shared}}), ElementsAre(HasSubstr("somebody has changed it")));
+  EXPECT_THAT(share({{.trial = "v", .from = shared}}),
+              ElementsAre(HasSubstr("the file was changed after it was collected")));
 }
 
 TEST_F(Shared, FilesNotNewerThanTheManifestAreNotCompared) {
