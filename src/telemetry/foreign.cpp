@@ -68,14 +68,14 @@ void ForeignAttempt::read_attempt(SQLite::Database& database) {
                         since(image_.version(), 2, "passed_over"), since(image_.version(), 3, "gaps")));
   if (!rows.step()) refuse("its database holds no attempt");
   for (const int column : {0, 2, 3, 4, 5, 6, 7, 8, 9})
-    if (rows.type(column) != SQLITE_INTEGER) refuse("a value of table `attempts` is no integer");
+    if (rows.type(column) != SQLITE_INTEGER) refuse("a value of table `attempts` is not an integer");
   if (rows.type(1) != SQLITE_TEXT || rows.text(1) != k_packed_name || rows.number(2) != k_adopted)
     refuse("its database holds an attempt of another name");
   number_ = rows.number(0);
   for (const int column : {4, 5, 7, 8, 9})
     if (rows.number(column) < 0) refuse("a size or count of table `attempts` is negative");
   if (rows.number(3) != 1) refuse("its log is not complete");
-  if (rows.number(5) > rows.number(4)) refuse("more of its log is dropped than was written");
+  if (rows.number(5) > rows.number(4)) refuse("its log has more dropped bytes than written bytes");
   if (!is_within(rows.number(6), k_foreign_nanos_max)) refuse("a time of table `attempts` is out of range");
   log_ = {.complete = true,
           .size = Bytes{rows.number(4)},
@@ -101,7 +101,7 @@ void ForeignAttempt::check_packs(SQLite::Database& database) {
         rows.type(3) != SQLITE_BLOB)
       refuse("a row of table `packs` has a value of another type, or belongs to no attempt");
     const Content content = checked(rows.blob(3), k_foreign_nanos_max);
-    if (content.text.count != rows.number(2)) refuse("a size of table `packs` is not that of its data");
+    if (content.text.count != rows.number(2)) refuse("a size of table `packs` does not match its data");
     plain += content.plain.count;
     if (plain > k_foreign_log_max)
       refuse(fmt::format("its log is larger than {}", to_string(Bytes{k_foreign_log_max})));
@@ -139,7 +139,7 @@ void ForeignAttempt::check_points(SQLite::Database& database) {
   std::int64_t last = -1;  // `place` of the previous point in the series
   while (rows.step()) {
     for (const int column : {0, 1, 3})
-      if (rows.type(column) != SQLITE_INTEGER) refuse("a value of table `points` is no integer");
+      if (rows.type(column) != SQLITE_INTEGER) refuse("a value of table `points` is not an integer");
     while (series != series_.end() && series->number != rows.number(0)) {
       ++series;
       last = -1;
@@ -149,7 +149,7 @@ void ForeignAttempt::check_points(SQLite::Database& database) {
       refuse("rows of table `points` are out of order, or more than their series has");
     last = rows.number(1);
     if (!is_number_or_null(rows, 2) || rows.is_null(2) || !is_number_or_null(rows, 4))
-      refuse("a value of table `points` is no number");
+      refuse("a value of table `points` is not a number");
     if (!is_within(rows.number(3), k_foreign_micros_max)) refuse("a time of table `points` is out of range");
   }
 }

@@ -250,7 +250,7 @@ std::vector<std::string> take_once(Engine& engine, const Key& key, const Trial& 
     // If the engine refuses because it keeps no log, the empty log counts as complete. If storing failed, the
     // log is incomplete.
     if (error.kind() != ErrorKind::refused || !is_kept) throw;
-    notes.push_back(fmt::format("its log is not kept: {}", error.message()));
+    notes.push_back(fmt::format("reading its log failed: {}", error.message()));
   }
   if (end == LogEnd::open) {
     taker.pause();
@@ -262,19 +262,19 @@ std::vector<std::string> take_once(Engine& engine, const Key& key, const Trial& 
     taker.end(std::move(file.metrics));
   }
   if (taker.has_begun_to_drop())
-    notes.push_back(
-        fmt::format("of its log the last {} are kept (logs.max_size)", to_string(trial.log_size_max)));
+    notes.push_back(fmt::format("its log exceeds logs.max_size: combu keeps only the last {}",
+                                to_string(trial.log_size_max)));
   if (taker.has_begun_to_miss())
     notes.emplace_back(
-        "a part of its log is missing, and the metrics in it: the engine had rotated it away (max-size, "
-        "max-file of its log driver) before it was taken in");
+        "a part of its log is missing, with the metrics in it: the engine rotated it away before combu read "
+        "it; increase max-size or max-file of the engine's log driver");
   if (taker.has_begun_to_pass_over())
-    notes.push_back(fmt::format("of its metrics the first {} names are taken, and others are passed over",
-                                k_metrics_max));
+    notes.push_back(
+        fmt::format("it has more than {} metrics: combu keeps only the first ones", k_metrics_max));
   if (taker.has_begun_to_drop_points())
     notes.push_back(
-        fmt::format("of its metrics the first {} points are kept; the last, least and greatest "
-                    "values are of all",
+        fmt::format("its metrics have more than {} points: combu keeps only the first ones; the last, least "
+                    "and greatest values include all points",
                     k_kept_points_max));
   return notes;
 }

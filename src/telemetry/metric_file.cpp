@@ -78,7 +78,7 @@ FileMetrics read_archive(Handover& from, const Metrics& metrics, MetricLimits& l
   if (archive_read_open(reader.get(), &from, nullptr, read_piece, nullptr) != ARCHIVE_OK ||
       archive_read_next_header(reader.get(), &entry) != ARCHIVE_OK ||
       archive_entry_filetype(entry) != AE_IFREG)
-    return {.fault = fmt::format("{} is no file of metrics: it is not a file", path)};
+    return {.fault = fmt::format("the metrics file {} must be a regular file", path)};
   const Instant at = file_time(archive_entry_mtime(entry));
   MetricLines numbers(path.ends_with(".csv") ? MetricLines::Form::csv : MetricLines::Form::json, limits,
                       metrics);
@@ -87,18 +87,19 @@ FileMetrics read_archive(Handover& from, const Metrics& metrics, MetricLimits& l
   std::array<char, 1U << 16U> buffer{};
   for (std::int64_t left = size_max.count;;) {
     const auto size = archive_read_data(reader.get(), buffer.data(), buffer.size());
-    if (size < 0) file.fault = fmt::format("the archive of its file of metrics {} makes no sense", path);
+    if (size < 0) file.fault = fmt::format("the engine's archive of the metrics file {} is invalid", path);
     if (size <= 0) break;
     lines.feed({buffer.data(), static_cast<std::size_t>(std::min<std::int64_t>(size, left))}, at);
     left -= size;
     if (left >= 0) continue;
-    file.fault = fmt::format("of its file of metrics {} the first {} are read", path, to_string(size_max));
+    file.fault = fmt::format("the metrics file {} is larger than {}: combu reads only its beginning", path,
+                             to_string(size_max));
     break;
   }
   if (file.fault.empty()) lines.end(at);
   file.metrics = numbers.taken();
   if (file.metrics.empty() && file.fault.empty())
-    file.fault = fmt::format("there are no numbers in its file of metrics {}", path);
+    file.fault = fmt::format("the metrics file {} has no numbers", path);
   return file;
 }
 
@@ -124,14 +125,14 @@ FileMetrics read_metric_file(Engine& engine, const Key& key, const Metrics& metr
     const auto tell = [&](std::string_view bytes) {
       if (bytes.empty() || handover.write(bytes)) return;
       is_enough = true;
-      throw Error(ErrorKind::cancelled, path, "nobody takes more of it");
+      throw Error(ErrorKind::cancelled, path, "cancelled");
     };
     try {
       found = engine.copy_out(key, path, tell, stop);
     } catch (const Error& error) {
       handover.end();  // else the other thread would wait for more
       if (error.kind() == ErrorKind::invalid)
-        return {.fault = fmt::format("its file of metrics {} {}", path, error.message())};
+        return {.fault = fmt::format("the metrics file {} {}", path, error.message())};
       if (!is_enough) throw;
       found = true;
     } catch (...) {
@@ -141,7 +142,7 @@ FileMetrics read_metric_file(Engine& engine, const Key& key, const Metrics& metr
     handover.end();
   }
   if (fault) std::rethrow_exception(fault);
-  if (!found) return {.fault = fmt::format("there is no file of metrics {}", path)};
+  if (!found) return {.fault = fmt::format("the metrics file {} does not exist", path)};
   return file;
 }
 

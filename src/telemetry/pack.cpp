@@ -38,7 +38,7 @@ void append(std::string& plain, const LogPiece& piece) {
 }
 
 Error damage() {
-  return {ErrorKind::corrupt, "", "what is kept of a log is damaged"};
+  return {ErrorKind::corrupt, "", "the stored log is damaged"};
 }
 
 // Removes a head from `left`. Afterwards `left` begins with the text of this head.

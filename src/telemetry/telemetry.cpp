@@ -522,7 +522,7 @@ void Telemetry::adopt(std::string_view packed, const std::string& trial, const s
     if (error.kind() == ErrorKind::cancelled) throw Error(ErrorKind::cancelled, trial, error.message());
     if (error.kind() != ErrorKind::corrupt) throw;
     throw Error(ErrorKind::corrupt, trial,
-                fmt::format("the telemetry of an equal trial is refused: {}", error.message()));
+                fmt::format("the telemetry of an equal trial is invalid: {}", error.message()));
   }
 }
 

@@ -234,7 +234,7 @@ def test_following_prints_all_attempts_also_short_ones(combu, tmp_path):
 def test_a_log_above_max_size_is_reported(combu):
     combu.write([trial("one", "i=0; while [ $i -lt 60 ]; do head -c 20000 /dev/zero | tr '\\0' x; echo; i=$((i+1)); done; echo the end", logs={"max_size": "300k"})])
     done = combu("run", "--wait")
-    assert "one: of its log the last 300 KiB are kept (logs.max_size)" in done.stderr
+    assert "one: its log exceeds logs.max_size: combu keeps only the last 300 KiB" in done.stderr
     combu("kill")
     kept = combu("logs", "one")
     assert kept.stdout.endswith("x\nthe end\n")
@@ -274,8 +274,8 @@ def test_metrics_are_read_by_pattern_and_from_a_file(combu):
         trial("lacks", "true", metrics={"file": "/none.csv"}),
     ])
     done = combu("run", "--wait")
-    assert "lacks: there is no file of metrics /none.csv" in done.stderr
-    assert "lacks has told no metric: no numbers are in /none.csv\n" in done.stderr
+    assert "lacks: the metrics file /none.csv does not exist" in done.stderr
+    assert "lacks has told no metric: the file /none.csv has no numbers\n" in done.stderr
     assert sorted(telemetry(combu, "SELECT trial, metric, points, last, greatest FROM metrics")) == [
         ("file", "loss", 2, 1.0, 2.0),
         ("text", "loss", 2, 0.25, 0.5),
@@ -290,7 +290,7 @@ def test_trials_without_metrics_are_reported_in_one_line(combu):
         trial("none", "echo los=1"),
     ])
     done = combu("run", "--wait", code=1)
-    none = "in no line of its standard output does the pattern find a number"
+    none = "the pattern finds no number in its standard output"
     told = [line for line in done.stderr.splitlines() if "has told no metric" in line]
     assert len(told) == 1 and told[0].startswith("typo-") and told[0].endswith(f" has told no metric, nor have 2 more: {none}")
     assert combu("why", "typo-1").stdout == f"typo-1 has succeeded; it has told no metric: {none}\n"
@@ -302,7 +302,7 @@ def test_trials_without_metrics_are_reported_in_one_line(combu):
 def test_metric_names_above_the_limit_are_reported(combu):
     combu.write([trial("many", "i=0; while [ $i -lt 1002 ]; do echo \"{\\\"m$i\\\": 1}\"; i=$((i+1)); done", metrics="json")])
     done = combu("run", "--wait")
-    assert "many: of its metrics the first 1000 names are taken, and others are passed over" in done.stderr
+    assert "many: it has more than 1000 metrics: combu keeps only the first ones" in done.stderr
     assert telemetry(combu, "SELECT count(*) FROM metrics") == [(1000,)]
     assert "2 points passed over: of the metrics the first 1000 names are taken" in combu("show", "many").stdout
     assert json.loads(combu("show", "many", "--json").stdout)["passed_over"] == 2

@@ -279,8 +279,7 @@ TEST_F(ExplanationTextTest, MissingMetricsAreShown) {
                          Bytes{1 << 20});
   }
   EXPECT_EQ(text(0),
-            "has succeeded; it has told no metric: in no line of its standard output does the pattern find a "
-            "number");
+            "has succeeded; it has told no metric: the pattern finds no number in its standard output");
   restored[1].state = TrialState::succeeded;
   EXPECT_EQ(text(1), "has succeeded");
 }

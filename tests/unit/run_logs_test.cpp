@@ -142,7 +142,8 @@ TEST_F(LogsTest, RemarksNameTheTrial) {
   run_.experiment.trials[0].log_size_max = Bytes{10};
   run_.experiment.trials[0].process.cmd = {"sh", "-c", "echo 0123456789; echo 0123456789; echo 0123456789"};
   (void)drive_keeping();
-  EXPECT_THAT(recorder_.remarks, ElementsAre(StartsWith("t: of its log the last 10 B are kept")));
+  EXPECT_THAT(recorder_.remarks,
+              ElementsAre(StartsWith("t: its log exceeds logs.max_size: combu keeps only the last 10 B")));
 }
 
 TEST_F(LogsTest, AFailingDatabaseAndItsRecoveryAreReported) {

@@ -153,8 +153,8 @@ TEST_F(AdoptionTest, OtherBytesThanPackedTelemetryAreRefused) {
   EXPECT_THAT(fault(""), HasSubstr("damaged"));
   EXPECT_THAT(fault(packed.substr(0, packed.size() / 2)), HasSubstr("damaged"));
   EXPECT_THAT(fault(telemetry::compressed("rubbish")),
-              HasSubstr("a: the telemetry of an equal trial is refused: "));
-  EXPECT_THAT(fault(telemetry::compressed("")), HasSubstr("a: the telemetry of an equal trial is refused: "));
+              HasSubstr("a: the telemetry of an equal trial is invalid: "));
+  EXPECT_THAT(fault(telemetry::compressed("")), HasSubstr("a: the telemetry of an equal trial is invalid: "));
   std::string image = telemetry::decompressed(packed, std::size_t{1} << 30U);
   std::string newer = image;
   newer[63] = 99;  // user_version: https://www.sqlite.org/fileformat.html
@@ -162,7 +162,7 @@ TEST_F(AdoptionTest, OtherBytesThanPackedTelemetryAreRefused) {
               HasSubstr("its database has the schema version 99; this combu knows 1 to 3"));
   for (std::size_t i = 100; i < image.size(); ++i) image[i] = static_cast<char>(i * 7);
   EXPECT_THAT(fault(telemetry::compressed(image)),
-              HasSubstr("a: the telemetry of an equal trial is refused: its database is damaged"));
+              HasSubstr("a: the telemetry of an equal trial is invalid: its database is damaged"));
   EXPECT_FALSE(telemetry.log("a", k_adopted));
   EXPECT_THAT(metrics(), IsEmpty());
 }

@@ -213,7 +213,7 @@ TEST_F(ForeignTelemetry, OtherObjectsThanCombusAreRefusedBeforeTheyAreRead) {
       continue;
     }
     EXPECT_THAT(refusal(image),
-                HasSubstr("a: the telemetry of an equal trial is refused: its database " + reason))
+                HasSubstr("a: the telemetry of an equal trial is invalid: its database " + reason))
         << sql;
   }
 }
@@ -241,9 +241,9 @@ TEST_F(ForeignTelemetry, ValuesThatPackedCannotWriteAreRefused) {
       {"UPDATE attempts SET at_until = -1", "is negative"},
       {"UPDATE attempts SET passed_over = -9223372036854775808", "is negative"},
       {"UPDATE attempts SET gaps = -1", "is negative"},
-      {"UPDATE attempts SET dropped = size + 1", "more of its log is dropped"},
+      {"UPDATE attempts SET dropped = size + 1", "its log has more dropped bytes than written bytes"},
       {"UPDATE attempts SET until = 9223372036854775807", "out of range"},
-      {"UPDATE packs SET size = size + 1", "not that of its data"},
+      {"UPDATE packs SET size = size + 1", "does not match its data"},
       {"UPDATE packs SET size = 'text'", "another type"},
       {"UPDATE packs SET data = 'text'", "another type"},
       {"UPDATE packs SET data = x''", "damaged"},
@@ -271,7 +271,7 @@ TEST_F(ForeignTelemetry, ValuesThatPackedCannotWriteAreRefused) {
   };
   for (const auto& [sql, reason] : cases)
     EXPECT_THAT(refusal_after(sql),
-                AllOf(HasSubstr("the telemetry of an equal trial is refused: "), HasSubstr(reason)))
+                AllOf(HasSubstr("the telemetry of an equal trial is invalid: "), HasSubstr(reason)))
         << sql;
 }
 

@@ -251,7 +251,7 @@ TEST_F(TelemetryTest, AFileOfMetricsMayHaveAnyTime) {
 
 TEST_F(TelemetryTest, AMissingFileOfMetricsIsReported) {
   trial.metrics = Metrics{.file = "/m.jsonl"};
-  EXPECT_THAT(take(LogEnd::complete), ElementsAre("there is no file of metrics /m.jsonl"));
+  EXPECT_THAT(take(LogEnd::complete), ElementsAre("the metrics file /m.jsonl does not exist"));
   EXPECT_TRUE(telemetry.log("a", 1)->complete);
 }
 
@@ -259,8 +259,7 @@ TEST_F(TelemetryTest, AnUnreadableFileOfMetricsIsReportedAndTheLogIsComplete) {
   trial.metrics = Metrics{.file = "/m.jsonl"};
   engine.is_unreadable = true;
   engine.say("said\n", milliseconds(1));
-  EXPECT_THAT(take(LogEnd::complete),
-              ElementsAre("its file of metrics /m.jsonl cannot be read: it is a loop"));
+  EXPECT_THAT(take(LogEnd::complete), ElementsAre("the metrics file /m.jsonl cannot be read: it is a loop"));
   ASSERT_TRUE(telemetry.log("a", 1));
   EXPECT_TRUE(telemetry.log("a", 1)->complete);
 }
@@ -295,7 +294,7 @@ TEST_F(TelemetryTest, OnlyTheBeginningOfALongFileOfMetricsIsRead) {
                                        Metrics{.file = "/m.jsonl"}, limits, {}, size_max);
   };
   const telemetry::FileMetrics some = read(Bytes{14});
-  EXPECT_EQ(some.fault, "of its file of metrics /m.jsonl the first 14 B are read");
+  EXPECT_EQ(some.fault, "the metrics file /m.jsonl is larger than 14 B: combu reads only its beginning");
   ASSERT_THAT(some.metrics, SizeIs(1));
   EXPECT_THAT(some.metrics[0].points, SizeIs(1)) << "half a line is none";
   EXPECT_LT(engine.copied, std::size_t{100'000}) << "what is not read is not asked for";
@@ -335,8 +334,7 @@ TEST_F(TelemetryTest, TheNumberOfNamesIsLimitedAcrossReadingsAndReportedOnce) {
   say(k_metrics_max - 1, k_metrics_max + 3, milliseconds(2000));
   say(0, 1, milliseconds(2001));
   engine.say("x\n", milliseconds(3000));
-  EXPECT_THAT(take(),
-              ElementsAre("of its metrics the first 1000 names are taken, and others are passed over"));
+  EXPECT_THAT(take(), ElementsAre("it has more than 1000 metrics: combu keeps only the first ones"));
   say(0, 2, milliseconds(4000));
   say(k_metrics_max + 5, k_metrics_max + 6, milliseconds(4000));
   engine.files["/m.jsonl"] = "{\"m0\": 1, \"of the file\": 1}";
@@ -365,8 +363,8 @@ TEST_F(TelemetryTest, PointsBeyondTheLimitCountOnlyInSummariesAndAreReportedOnce
   EXPECT_THAT(take(), IsEmpty()) << "all of them are kept";
   engine.say("{\"m0\": -7}\n{\"m0\": NaN}\n{\"new\": 2}\n", milliseconds(2000));
   engine.say("x\n", milliseconds(3000));
-  EXPECT_THAT(take(), ElementsAre("of its metrics the first 1000000 points are kept; the last, least and "
-                                  "greatest values are of all"));
+  EXPECT_THAT(take(), ElementsAre("its metrics have more than 1000000 points: combu keeps only the first "
+                                  "ones; the last, least and greatest values include all points"));
   engine.say("{\"m0\": 5}\n", milliseconds(4000));
   engine.files["/m.jsonl"] = "{\"m1\": 1e9}\n{\"m1\": 3}\n";
   EXPECT_THAT(take(LogEnd::complete), IsEmpty()) << "it has been said";

@@ -214,7 +214,7 @@ TEST_F(TelemetryTest, TheEndOfALongLogIsKeptAndTheLimitIsReportedOnce) {
   for (int i = 0; i < 3000; ++i) engine.say(line + "\n", milliseconds(i));
   const auto notes = take();
   ASSERT_EQ(notes.size(), 1U);
-  EXPECT_THAT(notes[0], HasSubstr("the last 1 MiB are kept (logs.max_size)"));
+  EXPECT_THAT(notes[0], HasSubstr("combu keeps only the last 1 MiB"));
   engine.say("the end\n", milliseconds(5000));
   EXPECT_THAT(take(LogEnd::complete), IsEmpty());
   const std::string text = kept();
@@ -251,7 +251,7 @@ TEST_F(TelemetryTest, WithAnEngineThatKeepsNoLogTheLogIsEmptyAndComplete) {
   engine.refuses = true;
   const auto notes = take(LogEnd::complete);
   ASSERT_EQ(notes.size(), 1U);
-  EXPECT_THAT(notes[0], HasSubstr("its log is not kept: configured logging driver"));
+  EXPECT_THAT(notes[0], HasSubstr("reading its log failed: configured logging driver"));
   EXPECT_TRUE(telemetry.log("a", 1)->complete);
 }
 
