@@ -37,11 +37,10 @@ int version_of(SQLite::Database& database, const std::string& path, const Schema
     throw Error(ErrorKind::invalid, path,
                 "is a database of another program; move it away, or name another folder with COMBU_HOME");
   if (version > newest(schema))
-    throw Error(
-        ErrorKind::invalid, path,
-        fmt::format("was made by a newer combu (its schema is {}, this one knows {}); use that one, or "
-                    "name another folder with COMBU_HOME",
-                    version, newest(schema)));
+    throw Error(ErrorKind::invalid, path,
+                fmt::format("was made by a newer combu (its schema version is {}, this combu supports {} at "
+                            "most); use the newer combu, or name another folder with COMBU_HOME",
+                            version, newest(schema)));
   return version;
 }
 
@@ -177,14 +176,14 @@ void throw_as_error(const SQLite::Exception& exception, const std::string& path)
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
       throw Error(ErrorKind::invalid, path,
-                  fmt::format("is damaged ({}); move it away to begin a new one, or name another folder "
-                              "with COMBU_HOME",
+                  fmt::format("is damaged ({}); move it away, so that combu makes a new one, or name another "
+                              "folder with COMBU_HOME",
                               why));
     case SQLITE_CANTOPEN:
     case SQLITE_READONLY:
       throw Error(ErrorKind::refused, path,
-                  fmt::format("cannot be opened for reading and writing ({}); is its folder, or its disk, "
-                              "read-only? COMBU_HOME names another folder",
+                  fmt::format("cannot be opened for reading and writing ({}); make its folder and disk "
+                              "writable, or name another folder with COMBU_HOME",
                               why));
     case SQLITE_FULL:
       throw Error(ErrorKind::refused, path, "the disk is full");

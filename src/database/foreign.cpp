@@ -113,19 +113,19 @@ struct Foreign::Impl {
     const auto number = [&](const char* pragma) {
       return database.execAndGet(fmt::format("PRAGMA {}", pragma)).getInt64();
     };
-    if (number("application_id") != schema.application_id) refuse("is not one that combu made");
+    if (number("application_id") != schema.application_id) refuse("was not made by combu");
     const std::int64_t its_version = number("user_version");
     if (its_version < 1 || std::cmp_greater(its_version, schema.steps.size()))
-      refuse(fmt::format("has the schema version {}; this combu knows 1 to {}", its_version,
+      refuse(fmt::format("has the schema version {}; this combu supports 1 to {}", its_version,
                          schema.steps.size()));
     version = static_cast<std::size_t>(its_version);
     const auto theirs = objects_of(database);
     const auto ours = objects_of(schema, version);
     for (const auto& [object, declaration] : theirs) {
       const auto known = ours.find(object);
-      if (known == ours.end()) refuse(fmt::format("has the {}, which combu does not make", object));
+      if (known == ours.end()) refuse(fmt::format("has the {}, which is not in combu's schema", object));
       if (known->second != declaration)
-        refuse(fmt::format("declares the {} in another way than combu does", object));
+        refuse(fmt::format("declares the {} in another way than combu's schema", object));
     }
     for (const auto& [object, declaration] : ours)
       if (!theirs.contains(object)) refuse(fmt::format("lacks the {}", object));

@@ -172,7 +172,7 @@ TEST_F(ForeignTelemetry, OtherObjectsThanCombusAreRefusedBeforeTheyAreRead) {
       {view("points", "1 series, i place, 1 step, 1 at, 1 value"), "has the view `points`"},
       {"DROP VIEW metrics; CREATE VIEW metrics AS " + endless + "SELECT i FROM n",
        "declares the view `metrics` in another way"},
-      {"CREATE VIEW more AS SELECT 1", "has the view `more`, which combu does not make"},
+      {"CREATE VIEW more AS SELECT 1", "has the view `more`, which is not in combu's schema"},
       {"CREATE TRIGGER more AFTER INSERT ON packs BEGIN DELETE FROM packs; END", "has the trigger `more`"},
       {"CREATE TABLE more (a)", "has the table `more`"},
       {"CREATE INDEX more ON packs (size)", "has the index `more`"},
@@ -199,7 +199,7 @@ TEST_F(ForeignTelemetry, OtherObjectsThanCombusAreRefusedBeforeTheyAreRead) {
       {"PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = 'CREATE TABLE points (' || "
        "substr(hex(zeroblob(100000)), 1, 100000) || ')' WHERE name = 'points'",
        ""},
-      {"PRAGMA application_id = 1", "is not one that combu made"},
+      {"PRAGMA application_id = 1", "was not made by combu"},
       {"PRAGMA user_version = 0", "has the schema version 0"},
       {"PRAGMA user_version = -1", "has the schema version -1"},
       {"PRAGMA user_version = 1", "declares the table `attempts` in another way"},
