@@ -32,7 +32,8 @@ Instant instant_of(std::int64_t number) {
 template <class Enum>
 Enum value_of(std::string_view word, std::size_t count) {
   if (const auto value = parse_enum<Enum>(word, count)) return *value;
-  throw Error(ErrorKind::corrupt, "", fmt::format("holds a word that this combu does not know: {}", word));
+  throw Error(ErrorKind::corrupt, "",
+              fmt::format("contains a value that this combu does not know: {}", word));
 }
 // Returns Enum::none for an empty word.
 template <class Enum>

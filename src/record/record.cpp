@@ -312,8 +312,9 @@ void Record::begin(const RunEntry& entry, const Experiment& experiment) {
     SQLite::Database& database = impl_->database;
     SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
     if (!runs({.id = entry.id}, 1).empty())
-      throw Error(ErrorKind::conflict, "run " + entry.id.text(),
-                  "is on record already; choose another --run-id, or go on with it by `run --resume`");
+      throw Error(
+          ErrorKind::conflict, "run " + entry.id.text(),
+          "is in the record already; choose another --run-id, or continue the run with `combu run --resume`");
     Sql{database,
         "INSERT INTO runs (id, experiment, file, folder, arguments, options, revision, revision_dirty, "
         "address, engine, is_simulated, user, machine, program, evaluated_in, prepared_in, began_at, "

@@ -58,7 +58,7 @@ def test_a_runs_id_is_used_once(combu, failing):
     again = run(combu, failing, "run", "--wait", "--run-id", "mine")
     assert again.returncode == 1
     assert again.stderr.splitlines()[-1] == (
-        "combu: run mine: is on record already; choose another --run-id, or go on with it by `run --resume`")
+        "combu: run mine: is in the record already; choose another --run-id, or continue the run with `combu run --resume`")
 
 
 def test_events_tell_what_happened(combu, failing):
