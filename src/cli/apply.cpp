@@ -38,15 +38,16 @@ int apply(const Invocation& invocation, const ApplyOptions& options, const Backg
 
 void add_apply(CommandLine& line, const Invocation& invocation, Action& action) {
   CliCommand command = line.add_command(
-      "apply", "Take an edited file into a run: new trials join it, removed ones stop, the rest goes on");
+      "apply", "Apply the edited file to a run: add new trials, stop removed ones, continue the others");
   const auto options = std::make_shared<ApplyOptions>();
-  command.add_flag("--failed", options->failed,
-                   "Also start the trials again that failed, were stopped or were blocked, changed or not");
+  command.add_flag(
+      "--failed", options->failed,
+      "Also start trials again that failed, were stopped or were blocked, even if they have not changed");
   command.add_flag("--replace", options->replace,
-                   "Run changed trials again that run or are over: all, or with =TRIALS these "
-                   "names (solver-a-*) or params (lr<0.01)");
+                   "Also start changed trials again that run or have ended: all, or with =TRIALS "
+                   "those with a name (solver-a-*) or condition (lr<0.01)");
   add_detach_option(command, options->detach);
-  command.add_option("RUN", options->run, "Its id; else the newest of the file's that somebody is at work on")
+  command.add_option("RUN", options->run, "The run's id; default: the file's newest run with an owner")
       .type_name("");
   command.footer("Example:\n  combu -f experiment.jsonnet apply");
   command.callback([&invocation, &action, options] {

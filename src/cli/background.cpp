@@ -44,9 +44,9 @@ std::string line_from(int file) {
 int code_of(pid_t process) {
   int status = 0;
   while (waitpid(process, &status, 0) < 0)
-    if (errno != EINTR) throw failed("the process for the background is lost");
+    if (errno != EINTR) throw failed("cannot wait for the background process");
   if (!WIFSIGNALED(status)) return WEXITSTATUS(status);
-  if (WTERMSIG(status) == SIGKILL) (void)put_err("combu: the process for the background was killed\n");
+  if (WTERMSIG(status) == SIGKILL) (void)put_err("combu: the background process was killed\n");
   return 128 + WTERMSIG(status);
 }
 
@@ -83,7 +83,7 @@ class ForkedBackground final : public Background {
 
 int in_background(const std::function<int(const Background*)>& body) {
   std::array<int, 2> files{};
-  if (pipe2(files.data(), O_CLOEXEC) != 0) throw failed("no pipe can be made");
+  if (pipe2(files.data(), O_CLOEXEC) != 0) throw failed("cannot create a pipe");
   sigset_t passed;
   sigset_t before;
   sigemptyset(&passed);
@@ -91,7 +91,7 @@ int in_background(const std::function<int(const Background*)>& body) {
   // Blocks the signals until the handler is set, so that none is lost.
   (void)pthread_sigmask(SIG_BLOCK, &passed, &before);
   passed_to = fork();
-  if (passed_to < 0) throw failed("no process can be made");
+  if (passed_to < 0) throw failed("cannot create the background process");
   if (passed_to == 0) {
     (void)close(files[0]);
     (void)setsid();
@@ -110,7 +110,7 @@ int in_background(const std::function<int(const Background*)>& body) {
 
 void add_detach_option(CliCommand command, bool& detach) {
   command.add_flag("-d,--detach", detach,
-                   "Leave it to a process in the background once nothing can be refused any more");
+                   "After all checks, print the run's id and continue in the background");
 }
 
 }  // namespace combu

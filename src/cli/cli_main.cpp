@@ -33,26 +33,26 @@ void add_global_options(CliCommand program, Invocation& invocation) {
   program.add_option("-f,--file", invocation.file, "The experiment's file; - is standard input")
       .type_name("FILE");
   add_list(program, "-V,--ext-str", invocation.ext_str, "K[=V]",
-           "std.extVar(K), a string; V from the environment without =V");
-  add_list(program, "--ext-code", invocation.ext_code, "K[=CODE]", "std.extVar(K), Jsonnet code");
+           "Value of std.extVar(K), a string; without =V from the environment");
+  add_list(program, "--ext-code", invocation.ext_code, "K[=CODE]", "Value of std.extVar(K), as Jsonnet code");
   add_list(program, "-A,--tla-str", invocation.tla_str, "K[=V]",
-           "The file's function's argument K, a string");
+           "Argument K of a file that is a function, a string");
   add_list(program, "--tla-code", invocation.tla_code, "K[=CODE]",
-           "The file's function's argument K, Jsonnet code");
+           "Argument K of a file that is a function, as Jsonnet code");
   add_list(program, "-J,--jpath", invocation.import_dirs, "FOLDER",
-           "Searched for imports, the last one first; then JSONNET_PATH");
-  program.add_option("--evaluate-memory", invocation.evaluate_memory, "Most memory for the file's evaluation")
+           "A folder for imports; the last one is searched first, then JSONNET_PATH");
+  program.add_option("--evaluate-memory", invocation.evaluate_memory, "Memory limit of the file's evaluation")
       .type_name("BYTES")
       .show_default();
-  program.add_option("--evaluate-time", invocation.evaluate_time, "Most time for it")
+  program.add_option("--evaluate-time", invocation.evaluate_time, "Time limit of the file's evaluation")
       .type_name("TIME")
       .show_default();
   program
-      .add_option(
-          "--engine", invocation.engine,
-          "unix:///path, tcp://host:port or simulated:[?options]; else DOCKER_HOST, or Docker's context")
+      .add_option("--engine", invocation.engine,
+                  "Address of the engine: unix:///path, tcp://host:port or simulated:[?options]; default: "
+                  "DOCKER_HOST, else Docker's context")
       .type_name("ADDRESS");
-  program.add_option("--progress", invocation.progress, "How progress is told, on standard error")
+  program.add_option("--progress", invocation.progress, "Form of the progress output on standard error")
       .one_of({"auto", "tty", "plain", "json", "quiet"})
       .type_name("FORM")
       .show_default();
@@ -68,17 +68,17 @@ std::string command_meant_by(const std::string& word, const std::vector<CommandD
   for (const CommandDescription& command : commands)
     if (!command.is_hidden) names.emplace_back(command.name);
   const auto near = nearest(word, names);
-  return near ? fmt::format("; is {} meant?", *near) : "; see combu --help";
+  return near ? fmt::format("; did you mean {}?", *near) : "; see combu --help";
 }
 
 int parse_and_act(int argc, const char* const* argv);
 
 // Adds `help`: `combu help COMMAND` is the same as `combu COMMAND --help`.
 void add_help(CommandLine& line, Action& action) {
-  CliCommand command = line.add_command("help", "Print how a command is used");
+  CliCommand command = line.add_command("help", "Print the usage of a command");
   command.footer("Example:\n  combu help run");
   const auto name = std::make_shared<std::string>();
-  command.add_option("COMMAND", *name, "Which one; else the program").type_name("");
+  command.add_option("COMMAND", *name, "The command; default: combu itself").type_name("");
   command.callback([&line, &action, name] {
     action = [&line, name] {
       const std::vector<CommandDescription> commands = line.describe_commands();
@@ -133,7 +133,7 @@ std::string option_meant_by(const std::string& word, const CommandDescription& p
       for (const std::string& name : option.names)
         if (name.starts_with("--")) options.emplace_back(name);
   const auto near = nearest(word.substr(0, word.find('=')), options);
-  return near ? fmt::format("; is {} meant?", *near) : "";
+  return near ? fmt::format("; did you mean {}?", *near) : "";
 }
 
 // Returns the message for a word that the parser does not accept. `command`: the given command; nullptr:
@@ -151,7 +151,7 @@ std::string extra_message(const std::string& word, const CommandLine& line,
   if (option)
     return fmt::format("{} has no option {}{}", name, word, option_meant_by(word, program, *command));
   if (word.ends_with("sonnet") || word.ends_with(".json"))
-    return fmt::format("the experiment's file is named before the command: combu -f {} {}", word, name);
+    return fmt::format("the experiment's file must be given with -f: combu -f {} {}", word, name);
   return fmt::format("{} takes no argument {}", name, word);
 }
 
@@ -176,7 +176,7 @@ std::string value_needed(const std::string& name, std::string_view type, const C
   std::vector<std::string> names = short_names(name, program, command);
   names.push_back(name);
   return fmt::format("{} needs a value: {} {}{}", fmt::join(names, ", "), names.front(), type,
-                     names.front() == "-V" ? ", and the version is told by --version" : "");
+                     names.front() == "-V" ? "; --version prints the version" : "");
 }
 
 // Rewords messages of the parser: "--sort: At Most 1 required but received 2", and
@@ -187,7 +187,7 @@ std::string parser_message(std::string_view text, const CommandDescription& prog
   constexpr std::string_view k_required = ": 1 required ";
   constexpr std::string_view k_missing = " missing";
   if (const std::size_t at = text.find(k_too_often); at != std::string_view::npos)
-    return fmt::format("{} is given {} times, and takes one value", text.substr(0, at),
+    return fmt::format("{} must be given once, not {} times", text.substr(0, at),
                        text.substr(at + k_too_often.size()));
   if (const std::size_t at = text.find(k_required);
       at != std::string_view::npos && text.ends_with(k_missing)) {
@@ -207,7 +207,8 @@ std::string usage_message(const CommandLine& line, const std::string& given, con
       std::ranges::find_if(extra, [](const std::string& text) { return !text.starts_with('-'); });
   if (word != extra.end() && command == nullptr) return extra_message(*word, line, command);
   if (!extra.empty()) return extra_message(extra.front(), line, command);
-  if (command == nullptr && misuse.lacks_required) return "no command is given; combu --help shows them all";
+  if (command == nullptr && misuse.lacks_required)
+    return "no command is given; combu --help lists the commands";
   return fmt::format("{}; see combu {}{}--help",
                      parser_message(misuse.what, line.describe_program(), command), given,
                      given.empty() ? "" : " ");
@@ -223,7 +224,8 @@ int parse_and_act(int argc, const char* const* argv) {
       std::string(version_text()));
   line.program().footer(
       "Example:\n  combu -f experiment.jsonnet run\n  combu -f experiment.jsonnet kill\n\n"
-      "These options may stand before or after any command; combu COMMAND --help tells its own.");
+      "These options may precede or follow the command; combu COMMAND --help shows the command's own "
+      "options.");
   add_global_options(line.program(), invocation);
   add_commands(line, invocation, action);
   const Parsed parsed = line.parse(argc, argv);
@@ -239,7 +241,7 @@ int parse_and_act(int argc, const char* const* argv) {
   const std::string& command = parsed.command;
   if (!invocation.file.empty() && std::ranges::find(k_without_file, command) != k_without_file.end())
     throw Error(ErrorKind::invalid, command,
-                fmt::format("has no experiment to read: leave out -f {}", invocation.file));
+                fmt::format("reads no experiment; leave out -f {}", invocation.file));
   return action();
 }
 

@@ -38,20 +38,22 @@ int compare(const Invocation& invocation, const CompareCommand& options) {
 
 void add_compare(CommandLine& line, const Invocation& invocation, Action& action) {
   CliCommand command =
-      line.add_command("compare", "Tell how runs differ, or repeats within one, from the record");
+      line.add_command("compare", "Compare the metrics of runs, or of the repeats within one run");
   const auto options = std::make_shared<CompareCommand>();
-  command.add_option("--metric", options->compare.metrics, "These columns (loss,accuracy.greatest)")
+  command
+      .add_option("--metric", options->compare.metrics,
+                  "Columns to compare (loss,accuracy.greatest); default: all metrics")
       .type_name("NAMES")
       .one_value_each();
-  command.add_option("--over", options->compare.over, "Params in which repeats differ")
+  command.add_option("--over", options->compare.over, "Params in which the repeats of a setting differ")
       .type_name("NAMES")
       .one_value_each()
       .show_default();
-  command.add_option("--where", options->compare.where, "Only trials of which this is so: lr<0.01")
+  command.add_option("--where", options->compare.where, "Only trials that match this condition: lr<0.01")
       .type_name("CONDITION");
   add_limit(command, options->limit);
-  command.add_flag("--json", options->json, "One JSON object a line");
-  command.add_option("RUN", options->compare.runs, "These runs, instead of the file's last one")
+  command.add_flag("--json", options->json, "Print one JSON object per line");
+  command.add_option("RUN", options->compare.runs, "The runs' ids; default: the file's last run")
       .type_name("");
   command.footer("Example:\n  combu compare 3k9x0q2m7abc 0a1b2c3d4e5f --metric loss");
   command.callback([&invocation, &action, command, options] {

@@ -31,12 +31,12 @@ int events(const Invocation& invocation, const EventsOptions& options) {
 }  // namespace
 
 void add_events(CommandLine& line, const Invocation& invocation, Action& action) {
-  CliCommand command = line.add_command("events", "Show what happened in the last run, from the record");
+  CliCommand command = line.add_command("events", "Show the events of a run");
   const auto options = std::make_shared<EventsOptions>();
   add_run_option(command, options->history.run);
   add_limit(command, options->limit);
-  command.add_flag("--json", options->json, "One JSON object a line");
-  command.add_option("TRIAL", options->history.trial, "Of this trial only").type_name("");
+  command.add_flag("--json", options->json, "Print one JSON object per line");
+  command.add_option("TRIAL", options->history.trial, "Only events of this trial").type_name("");
   command.footer("Example:\n  combu -f experiment.jsonnet events solver-a-1");
   command.callback([&invocation, &action, options] {
     action = [&invocation, options] { return events(invocation, *options); };

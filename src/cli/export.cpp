@@ -51,13 +51,13 @@ void expect_sense(const ExportOptions& options) {
   const bool is_text = options.format == "csv" || options.format == "json";
   if (options.points && !is_text)
     throw Error(ErrorKind::invalid, "--points",
-                fmt::format("{} holds all points anyway; it is for csv and json", options.format));
+                fmt::format("must be used with csv or json; {} always has all points", options.format));
   if (options.format == "sqlite" && options.output.empty())
-    throw Error(ErrorKind::invalid, "export sqlite", "into which file? -o FILE says it");
+    throw Error(ErrorKind::invalid, "export sqlite", "an output file must be given; use -o FILE");
   if (options.format == "mlflow" && !options.output.empty())
-    throw Error(ErrorKind::invalid, "-o", "an MLflow server is named by --to URL");
+    throw Error(ErrorKind::invalid, "-o", "cannot be used with mlflow; use --to URL for the MLflow server");
   if (options.format != "mlflow" && !options.to.empty())
-    throw Error(ErrorKind::invalid, "--to", "is for mlflow; a file is named by -o FILE");
+    throw Error(ErrorKind::invalid, "--to", "must be used with mlflow; use -o FILE for an output file");
 }
 
 int export_runs(const Invocation& invocation, const ExportOptions& options) {
@@ -79,23 +79,25 @@ int export_runs(const Invocation& invocation, const ExportOptions& options) {
 }  // namespace
 
 void add_export(CommandLine& line, const Invocation& invocation, Action& action) {
-  CliCommand command = line.add_command(
-      "export", "Write what a run's trials were given and have told for other programs, from the record");
+  CliCommand command =
+      line.add_command("export", "Write the params and metrics of trials for other programs");
   const auto options = std::make_shared<ExportOptions>();
   command
-      .add_option("-o,--output", options->output, "Into this file; csv and json go to standard output else")
+      .add_option("-o,--output", options->output,
+                  "Write to this file; default with csv and json: standard output")
       .type_name("FILE");
-  command.add_flag("--points", options->points, "Of csv and json: a row for each point, not for each trial");
-  command.add_option("--to", options->to, "The MLflow server; else MLFLOW_TRACKING_URI").type_name("URL");
+  command.add_flag("--points", options->points,
+                   "With csv and json: one row for each point of a metric, not for each trial");
+  command.add_option("--to", options->to, "The MLflow server; default: MLFLOW_TRACKING_URI").type_name("URL");
   command
       .add_option("--where", options->chosen.where,
-                  "Only trials of which this is so: lr<0.01 && state=succeeded")
+                  "Only trials that match this condition: lr<0.01 && state=succeeded")
       .type_name("CONDITION");
   command.add_option("FORMAT", options->format, "csv, json (lines), sqlite, or mlflow")
       .required()
       .one_of({"csv", "json", "sqlite", "mlflow"})
       .type_name("");
-  command.add_option("RUN", options->chosen.ids, "These runs, instead of the file's last one").type_name("");
+  command.add_option("RUN", options->chosen.ids, "The runs' ids; default: the file's last run").type_name("");
   command.footer("Example:\n  combu -f experiment.jsonnet export csv -o results.csv");
   command.callback([&invocation, &action, options] {
     action = [&invocation, options] { return export_runs(invocation, *options); };

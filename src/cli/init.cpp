@@ -59,10 +59,9 @@ std::string filled(std::string text, std::string_view name) {
 
 [[noreturn]] void refuse_existing(const std::vector<std::string>& paths) {
   const bool is_one = paths.size() == 1;
-  throw Error(
-      ErrorKind::invalid, fmt::format("{}", fmt::join(paths, ", ")),
-      fmt::format("{} there already, and nothing is overwritten: name another folder, or move {} away",
-                  is_one ? "is" : "are", is_one ? "it" : "them"));
+  throw Error(ErrorKind::invalid, fmt::format("{}", fmt::join(paths, ", ")),
+              fmt::format("{} already, and `init` overwrites nothing; choose another folder, or move {} away",
+                          is_one ? "exists" : "exist", is_one ? "it" : "them"));
 }
 
 // Files and folders that this call created. The destructor removes them unless they are kept.
@@ -88,7 +87,7 @@ void make_folder(const fs::path& path, Made& made) {
   if (path.empty() || fs::exists(path, fault)) return;
   make_folder(path.has_filename() ? path.parent_path() : path.parent_path().parent_path(), made);
   if (fs::create_directory(path, fault)) made.add(path);
-  if (fault) refuse(path, "cannot be made: " + fault.message());
+  if (fault) refuse(path, "cannot be created: " + fault.message());
 }
 
 void write_new(const fs::path& path, std::string_view text, Made& made) {
@@ -97,7 +96,7 @@ void write_new(const fs::path& path, std::string_view text, Made& made) {
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
                         text.starts_with("#!") ? mode_t{0777} : mode_t{0666});
   if (file < 0 && errno == EEXIST) refuse_existing({path.string()});
-  if (file < 0) refuse(path, "cannot be made: " + std::generic_category().message(errno));
+  if (file < 0) refuse(path, "cannot be created: " + std::generic_category().message(errno));
   made.add(path);
   int error = 0;
   while (!text.empty() && error == 0) {
@@ -136,7 +135,7 @@ std::vector<InitFile> to_be_made(const fs::path& folder) {
       std::error_code fault;
       const fs::path path = (folder / within).lexically_normal();
       if (is_there(path) && !fs::is_directory(fs::symlink_status(path, fault)))
-        obstacle = path.string() + " (no folder)";
+        obstacle = path.string() + " (not a folder)";
     }
     if (obstacle.empty()) {
       files.push_back(file);
@@ -158,7 +157,7 @@ std::string ignored_paths(const fs::path& file) {
   }
 }
 
-// Returns "left alone: README.md, .gitignore (add /results/ to it)\n", or "" if no file was left alone.
+// Returns "kept: README.md, .gitignore (add /results/ to it)\n", or "" if no file was kept.
 std::string left_alone(const fs::path& folder, const std::vector<InitFile>& made) {
   std::vector<std::string> names;
   for (const InitFile& file : k_init_files) {
@@ -175,7 +174,7 @@ std::string left_alone(const fs::path& folder, const std::vector<InitFile>& made
       if (!has_results) names.back() += " (add /results/ to it)";
     }
   }
-  return names.empty() ? "" : fmt::format("left alone: {}\n", fmt::join(names, ", "));
+  return names.empty() ? "" : fmt::format("kept: {}\n", fmt::join(names, ", "));
 }
 
 struct Options {
@@ -186,25 +185,26 @@ struct Options {
 int init(const Options& options) {
   const std::string& named = options.folder;
   if (named.empty())
-    throw Error(ErrorKind::invalid, "init", "FOLDER is empty: name one, or none for the current folder");
+    throw Error(ErrorKind::invalid, "init", "FOLDER must not be empty; leave it out for the current folder");
   const fs::path folder = named;
   std::error_code fault;
   const fs::file_status status = fs::status(folder, fault);
   if (fs::exists(status) && !fs::is_directory(status))
-    throw Error(ErrorKind::invalid, named, "is no folder: name one that is to be made, or filled");
+    throw Error(ErrorKind::invalid, named, "must be a folder, or must not exist");
   fs::path whole = fs::absolute(folder, fault).lexically_normal();
   if (!whole.has_filename()) whole = whole.parent_path();
   const std::string name = project_name(options.name.value_or(whole.filename().string()));
   if (!options.name && name.empty())
     throw Error(
         ErrorKind::invalid, named,
-        fmt::format("no name can be made of the folder's, which holds other letters than a to z, or none, or "
-                    "more than {}: name the experiment by --name NAME",
-                    k_name_max));
+        fmt::format(
+            "cannot derive the experiment's name from the folder's name, which must have a letter a to z or "
+            "a digit, only ASCII characters, and at most {} of them; use --name NAME",
+            k_name_max));
   if (options.name && (name.empty() || name != *options.name))
     throw Error(ErrorKind::invalid, fmt::format("--name \"{}\"", shortened(*options.name)),
-                fmt::format("is not what an image may be called: small letters a to z, digits, and - between "
-                            "them, {} at most",
+                fmt::format("must be the name of an image: small letters a to z, digits, and - between them, "
+                            "{} characters at most",
                             k_name_max));
   const std::vector<InitFile> files = to_be_made(folder);
   Made made;
@@ -216,7 +216,7 @@ int init(const Options& options) {
   made.keep();
   const bool here = whole == fs::current_path(fault);
   (void)put_out(fmt::format(
-      "made the experiment {} in {}: {}\n{}next: {}make run-experiment\n", name, whole.string(),
+      "created the experiment {} in {}: {}\n{}next: {}make run-experiment\n", name, whole.string(),
       fmt::join(names, ", "), left_alone(folder, files),
       here ? std::string()
            : fmt::format("cd {} && ", shell_word(named.starts_with('-') ? "./" + named : named))));
@@ -227,12 +227,14 @@ int init(const Options& options) {
 
 void add_init(CommandLine& line, Action& action) {
   CliCommand command =
-      line.add_command("init", "Make a folder for an experiment: Makefile, Dockerfile, experiment.jsonnet");
+      line.add_command("init", "Create an experiment: Makefile, Dockerfile, experiment.jsonnet");
   const auto options = std::make_shared<Options>();
   const auto name = std::make_shared<std::string>();
-  command.add_option("FOLDER", options->folder, "Made where it is missing; else this one").type_name("");
-  command.add_option("--name", *name, "What the experiment is called; else like the folder")
-      .type_name("NAME");
+  command
+      .add_option("FOLDER", options->folder,
+                  "The folder, created if it is missing; default: the current folder")
+      .type_name("");
+  command.add_option("--name", *name, "Name of the experiment; default: the folder's name").type_name("NAME");
   command.footer("Example:\n  combu init lab && cd lab && make run-experiment");
   command.callback([command, &action, options, name] {
     if (command.count("--name") > 0) options->name = *name;

@@ -108,28 +108,31 @@ void expect_no_file(const Invocation& invocation, const LogsArguments& options) 
   for (const std::string& name : options.selection.trials)
     if (options.follow && invocation.file.empty() && name.ends_with("sonnet"))
       throw Error(ErrorKind::invalid, name,
-                  fmt::format("is no trial: after `logs`, -f means to follow; the experiment's -f stands "
-                              "before it: combu -f {} logs",
+                  fmt::format("is not a trial: after `logs`, -f means --follow; put -f FILE before `logs`: "
+                              "combu -f {} logs",
                               name));
 }
 
 }  // namespace
 
 void add_logs(CommandLine& line, const Invocation& invocation, Action& action) {
-  CliCommand command = line.add_command("logs", "Show what trials, or all of a run, have written");
+  CliCommand command = line.add_command("logs", "Print the logs of trials");
   const auto options = std::make_shared<LogsArguments>();
-  command.add_option("TRIAL", options->selection.trials, "Of trials of these names (solver-a-*); else of all")
+  command
+      .add_option("TRIAL", options->selection.trials,
+                  "Only trials with these names (solver-a-*); default: all trials of the run")
       .type_name("");
   add_selection(command, options->selection);
   command.add_flag("-f,--follow", options->follow,
-                   "Go on until it ends (the experiment's -f stands before `logs`)");
-  command.add_option("--tail", options->tail, "Only its last lines").type_name("N").count_of("lines");
-  command.add_option("--since", options->since, "Only what came since then: 10m, or 2026-01-31T12:00:00Z")
+                   "Continue until the trial ends (put -f FILE before `logs`)");
+  command.add_option("--tail", options->tail, "Only the last N lines").type_name("N").count_of("lines");
+  command
+      .add_option("--since", options->since, "Only lines since this time: 10m (ago), or 2026-01-31T12:00:00Z")
       .type_name("TIME");
-  command.add_option("--attempt", options->attempt, "That of this attempt, instead of the last one")
+  command.add_option("--attempt", options->attempt, "The log of attempt N; default: the last attempt")
       .type_name("N")
       .positive();
-  command.add_flag("--json", options->json, "One JSON object for each line of it");
+  command.add_flag("--json", options->json, "Print one JSON object for each line of the log");
   command.footer("Example:\n  combu -f experiment.jsonnet logs -f --tail 100 solver-a-1");
   command.callback([&invocation, &action, options] {
     action = [&invocation, options] {

@@ -5,19 +5,21 @@ namespace combu {
 void add_file_argument(CliCommand command, std::string& file) {
   command
       .add_option("FILE", file,
-                  "The experiment's file, as -f FILE names it; else experiment.jsonnet, or "
+                  "The experiment's file, as with -f; default: experiment.jsonnet, else "
                   "docker/experiment.jsonnet")
       .type_name("");
 }
 
 void add_selection(CliCommand command, SelectionOptions& options) {
-  command.add_option("--experiment", options.experiment, "The experiment of this name, instead of -f FILE's")
+  command
+      .add_option("--experiment", options.experiment,
+                  "The experiment with this name, instead of that of -f FILE")
       .type_name("NAME");
-  command.add_option("--run", options.run, "Only this run of it").type_name("ID");
+  command.add_option("--run", options.run, "Only the run with this id").type_name("ID");
 }
 
 void add_limit(CliCommand command, std::int64_t& limit) {
-  command.add_option("--limit", limit, "So many rows, 0: all; else on a terminal 100, and all elsewhere")
+  command.add_option("--limit", limit, "Print at most N rows, 0: all; default: 100 on a terminal, else all")
       .type_name("N")
       .count_of("rows");
 }
@@ -33,7 +35,7 @@ TableForm json_form(std::int64_t limit) {
 }
 
 void add_run_option(CliCommand command, std::string& run) {
-  command.add_option("--run", run, "This run instead of the file's last one").type_name("ID");
+  command.add_option("--run", run, "The run's id; default: the file's last run").type_name("ID");
 }
 
 }  // namespace combu

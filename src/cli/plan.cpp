@@ -31,7 +31,7 @@ int plan(const Invocation& invocation, const PlanOptions& options) {
 void add_plan(CommandLine& line, const Invocation& invocation, Action& action) {
   CliCommand command = line.add_command("plan", "Show in which order the trials would start; start nothing");
   const auto options = std::make_shared<PlanOptions>();
-  command.add_flag("--json", options->json, "All of it, as one JSON object");
+  command.add_flag("--json", options->json, "Print the whole plan as one JSON object");
   add_file_argument(command, options->file);
   command.footer("Example:\n  combu plan experiment.jsonnet");
   command.callback([&invocation, &action, options] {

@@ -25,7 +25,7 @@ struct PlotOptions {
 std::string write_svg(const Chart& chart, const std::string& path) {
   if (is_file_to_be(path) && std::filesystem::path(path).extension() != ".svg")
     throw Error(ErrorKind::invalid, path,
-                "-o writes SVG: name it *.svg (rsvg-convert makes PDF and PNG of it)");
+                "the name of the output file must end with .svg (rsvg-convert converts SVG to PDF or PNG)");
   std::string note;
   write_file(path, [&](std::ostream& out) { note = print_chart_svg(out, chart); });
   return note;
@@ -58,20 +58,27 @@ int plot(const Invocation& invocation, const PlotOptions& options) {
 }  // namespace
 
 void add_plot(CommandLine& line, const Invocation& invocation, Action& action) {
-  CliCommand command = line.add_command("plot", "Draw a metric of a run's trials, from the record");
+  CliCommand command = line.add_command("plot", "Draw a metric of a run's trials");
   const auto options = std::make_shared<PlotOptions>();
-  command.add_option("--by", options->form.by, "A curve for each value of this, the mean of its trials")
+  command
+      .add_option("--by", options->form.by, "One curve for each value of this column: the mean of its trials")
       .type_name("NAME");
-  command.add_option("--x", options->form.x, "Each trial's last value over this param, field or metric")
+  command
+      .add_option("--x", options->form.x,
+                  "One point for each trial: its last value over this param, field or metric")
       .type_name("NAME");
-  command.add_option("--log", options->log, "Logarithmic scales").one_of({"x", "y", "xy"}).type_name("AXES");
+  command.add_option("--log", options->log, "Axes with a logarithmic scale")
+      .one_of({"x", "y", "xy"})
+      .type_name("AXES");
   command
       .add_option("--where", options->chosen.where,
-                  "Only trials of which this is so: lr<0.01 && state=succeeded")
+                  "Only trials that match this condition: lr<0.01 && state=succeeded")
       .type_name("CONDITION");
   command.add_option("-o,--output", options->output, "Write an SVG to this file").type_name("FILE");
   add_run_option(command, options->chosen.ids.front());
-  command.add_option("METRIC", options->form.metric, "What is drawn").required().type_name("");
+  command.add_option("METRIC", options->form.metric, "The metric to draw; with --x any column")
+      .required()
+      .type_name("");
   command.footer("Example:\n  combu -f experiment.jsonnet plot loss --by lr -o loss.svg");
   command.callback([&invocation, &action, options] {
     action = [&invocation, options] { return plot(invocation, *options); };

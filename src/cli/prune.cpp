@@ -39,7 +39,7 @@ int prune(const Invocation& invocation, const PruneOptions& options) {
 }  // namespace
 
 void add_rm(CommandLine& line, const Invocation& invocation, Action& action) {
-  CliCommand command = line.add_command("rm", "Remove runs that are over from the record");
+  CliCommand command = line.add_command("rm", "Remove runs that have ended from the record");
   const auto ids = std::make_shared<std::vector<std::string>>();
   command.add_option("RUN", *ids, "The runs' ids").required().type_name("");
   command.footer("Example:\n  combu rm 3k9x0q2m7abc");
@@ -48,9 +48,11 @@ void add_rm(CommandLine& line, const Invocation& invocation, Action& action) {
 }
 
 void add_prune(CommandLine& line, const Invocation& invocation, Action& action) {
-  CliCommand command = line.add_command("prune", "Remove all runs that were over long ago from the record");
+  CliCommand command = line.add_command("prune", "Remove all runs that ended long ago from the record");
   const auto options = std::make_shared<PruneOptions>();
-  command.add_option("--before", options->before, "Those that were over then: 30d ago, or 2026-01-31")
+  command
+      .add_option("--before", options->before,
+                  "Remove runs that ended before this time: 30d (ago), or 2026-01-31")
       .type_name("TIME")
       .show_default();
   command.footer("Example:\n  combu prune --before 90d");

@@ -99,16 +99,17 @@ int ps(const Invocation& invocation, const PsOptions& options) {
 
 void add_ps(CommandLine& line, const Invocation& invocation, Action& action) {
   CliCommand command = line.add_command(
-      "ps", "List the trials of a run, the file's last one; without -f and --run list all runs");
+      "ps", "List the trials of the file's last run; without a file, an experiment or a run, list runs");
   const auto options = std::make_shared<PsOptions>();
   add_selection(command, options->selection);
-  command.add_flag("--json", options->json, "One JSON object a line");
+  command.add_flag("--json", options->json, "Print one JSON object per line");
   command.add_flag("--all", options->all,
-                   fmt::format("Of a list of runs all; else the newest {}", k_runs_shown));
+                   fmt::format("In a list of runs: all runs; default: the newest {}", k_runs_shown));
   add_limit(command, options->limit);
-  command.add_option("--where", options->where, "Only those of which this is so: lr<0.01 && state=failed")
+  command
+      .add_option("--where", options->where, "Only rows that match this condition: lr<0.01 && state=failed")
       .type_name("CONDITION");
-  command.add_option("TRIAL", options->selection.trials, "Only trials of these names (solver-a-*)")
+  command.add_option("TRIAL", options->selection.trials, "Only trials with these names (solver-a-*)")
       .type_name("");
   command.footer("Example:\n  combu -f experiment.jsonnet ps --where 'lr<0.01 && state=failed'");
   command.callback([&invocation, &action, options] {

@@ -33,21 +33,23 @@ int results(const Invocation& invocation, const ResultsOptions& options) {
 }  // namespace
 
 void add_results(CommandLine& line, const Invocation& invocation, Action& action) {
-  CliCommand command = line.add_command(
-      "results", "Show what trials of a run were given and what they have told, from the record");
+  CliCommand command = line.add_command("results", "Show the params and metrics of a run's trials");
   const auto options = std::make_shared<ResultsOptions>();
   command
       .add_option("--columns", options->columns,
-                  "These columns: fields, params and metrics, as trial,lr,loss.least")
+                  "Columns to show: fields, params and metrics, such as trial,lr,loss.least")
       .type_name("NAMES")
       .one_value_each();
-  command.add_option("--sort", options->form.sort, "By this column, the least first").type_name("NAME");
-  command.add_flag("--reverse", options->form.reverse, "The other way round: the greatest first");
-  command.add_option("--where", options->chosen.where, "Only those of which this is so: lr<0.01 && loss<0.5")
+  command.add_option("--sort", options->form.sort, "Sort by this column, the least value first")
+      .type_name("NAME");
+  command.add_flag("--reverse", options->form.reverse, "Reverse the order");
+  command
+      .add_option("--where", options->chosen.where,
+                  "Only trials that match this condition: lr<0.01 && loss<0.5")
       .type_name("CONDITION");
   add_limit(command, options->limit);
-  command.add_flag("--json", options->json, "One JSON object a line, with whole numbers");
-  command.add_option("RUN", options->chosen.ids.front(), "This run instead of the file's last one")
+  command.add_flag("--json", options->json, "Print one JSON object per line, with all digits of the numbers");
+  command.add_option("RUN", options->chosen.ids.front(), "The run's id; default: the file's last run")
       .type_name("");
   command.footer("Example:\n  combu -f experiment.jsonnet results --sort loss --where 'lr<0.01'");
   command.callback([&invocation, &action, options] {

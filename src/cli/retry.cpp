@@ -28,18 +28,19 @@ int retry(const Invocation& invocation, const RetryOptions& options, const Backg
 }  // namespace
 
 void add_retry(CommandLine& line, const Invocation& invocation, Action& action) {
-  CliCommand command = line.add_command("retry", "Try trials of the last run again, with what they need");
+  CliCommand command =
+      line.add_command("retry", "Start trials of a run again, with the dependencies that they need");
   const auto options = std::make_shared<RetryCommand>();
   add_run_option(command, options->run);
   command.add_flag("--failed", options->failed,
-                   "All that failed or were stopped; without TRIALs these are meant anyway");
-  command.add_flag("--edited", options->edited, "Use the file as it is now, as `apply` does");
-  command.add_flag("--wait", options->wait, "Stay until every trial is over");
+                   "Also start all trials again that failed or were stopped (the default without TRIAL)");
+  command.add_flag("--edited", options->edited, "Use the edited file, as `apply` does");
+  command.add_flag("--wait", options->wait, "Wait until all trials have ended");
   add_detach_option(command, options->detach);
   command
       .add_option(
           "TRIAL", options->trials,
-          "Names (solver-a-*) or conditions on params (lr<0.01); none: all that failed or were stopped")
+          "Names (solver-a-*) or conditions on params (lr<0.01); default: all that failed or were stopped")
       .type_name("");
   command.footer("Example:\n  combu -f experiment.jsonnet retry --failed");
   command.callback([&invocation, &action, options] {

@@ -34,7 +34,7 @@ std::string_view parallel_value(std::string_view text) {
 std::string parallel_fault(const std::string& text) {
   const std::string_view value = parallel_value(text);
   if (value == "true" || value == "false" || parse_number<std::size_t>(value)) return "";
-  return fmt::format("{} is neither a number nor false", value);
+  return fmt::format("must be a number or false, not {}", value);
 }
 
 // `resumption`: nullopt for a new run.
@@ -56,44 +56,50 @@ int run(const Invocation& invocation, const NewRun& wanted, const std::optional<
 }  // namespace
 
 void add_run(CommandLine& line, const Invocation& invocation, Action& action) {
-  CliCommand command = line.add_command("run", "Start all trials, each when what it depends on is so");
+  CliCommand command = line.add_command("run", "Start every trial as soon as its dependencies are met");
   const auto options = std::make_shared<RunArguments>();
   add_file_argument(command, options->file);
-  command.add_flag("--wait", options->options.wait,
-                   "Stay until every trial is over; the exit code is 1 if one failed, was blocked, or was "
-                   "stopped and is no service");
-  command.add_flag("--replace", options->replace, "Remove what still runs of an earlier run first");
-  command.add_option("--starts-in-flight", options->options.starts_in_flight, "Most starts at the same time")
+  command.add_flag(
+      "--wait", options->options.wait,
+      "Wait until all trials have ended; the exit code is 1 if a trial failed or was blocked, or if "
+      "a trial that is not a service was stopped");
+  command.add_flag("--replace", options->replace,
+                   "First remove the containers of earlier runs that still run");
+  command
+      .add_option("--starts-in-flight", options->options.starts_in_flight, "Limit of starts at the same time")
       .type_name("N")
       .between(1, 1000)
       .show_default();
   command
-      .add_option("-p,--parallel", options->parallel,
-                  "N attempts at the same time, in place of the file's `parallel` (0: no limit); false: one "
-                  "start after another")
+      .add_option(
+          "-p,--parallel", options->parallel,
+          "Limit of attempts at the same time, instead of the file's `parallel` (0: no limit); false: "
+          "one start after another")
       .check(parallel_fault)
       .type_name("N|false");
   command
       .add_option("--only", options->only,
-                  "Only trials of this name (solver-a-*) or these params (lr<0.01), and what they depend on")
+                  "Only trials with this name (solver-a-*) or condition (lr<0.01), and their dependencies")
       .type_name("TRIALS")
       .one_value_each();
   command
       .add_option("--reserve", options->options.reserve,
-                  "CPUs, memory and GPUs (2,4GiB,gpu=0) of the engine's that no trial gets")
+                  "CPUs, memory and GPUs of the engine (2,4GiB,gpu=0) that no trial gets")
       .type_name("SLOTS");
-  command.add_flag("--no-cache", options->no_cache, "Run also what has `cache` and has been done before");
-  command.add_option("--run-id", options->id, "The run's id, and what replaces \"UUID\"; else a random one")
+  command.add_flag("--no-cache", options->no_cache,
+                   "Run trials with `cache` even if an equal trial has succeeded");
+  command
+      .add_option("--run-id", options->id,
+                  "The run's id, which replaces \"UUID\" in the file; default: random")
       .type_name("ID");
   command.footer("Example:\n  combu run --wait experiment.jsonnet");
   add_detach_option(command, options->detach);
-  CliOption resume = command
-                         .add_option("--resume", options->resume,
-                                     "Go on with the file's last run, or this one, from where it was left")
-                         .type_name("[ID]")
-                         .value_may_be_absent();
+  CliOption resume =
+      command.add_option("--resume", options->resume, "Resume the file's last run, or the run ID")
+          .type_name("[ID]")
+          .value_may_be_absent();
   for (const char* other : {"--only", "--replace", "--run-id"}) resume.excludes(other);
-  command.add_flag("--edited", options->edited, "With --resume: use the file as it is now, as `apply` does");
+  command.add_flag("--edited", options->edited, "With --resume: use the edited file, as `apply` does");
   command.callback([&invocation, &action, command, options] {
     const std::string_view parallel = parallel_value(options->parallel);
     if (parallel == "false") options->options.starts_in_flight = 1;
@@ -114,7 +120,7 @@ void add_run(CommandLine& line, const Invocation& invocation, Action& action) {
         if (command.count("--resume") == 0) {
           if (options->edited)
             throw Error(ErrorKind::invalid, "--edited",
-                        "goes with --resume: a new run uses the file as it is now");
+                        "must be used with --resume; a new run always uses the current file");
           return run(meant, *options, std::nullopt, background);
         }
         const Resumption resumption{.run = options->resume, .edited = options->edited, .adjust = adjust};

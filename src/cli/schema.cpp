@@ -6,8 +6,8 @@
 namespace combu {
 
 void add_schema(CommandLine& line, Action& action) {
-  CliCommand command = line.add_command(
-      "schema", "Print JSON Schema of the experiment's file as it is evaluated, for editors");
+  CliCommand command =
+      line.add_command("schema", "Print the JSON Schema of the evaluated experiment file, for editors");
   command.footer("Example:\n  combu schema > experiment.schema.json");
   command.callback([&action] {
     action = [] {

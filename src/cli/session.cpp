@@ -41,7 +41,7 @@ std::ofstream open_trace(const std::string& file) {
 // Called on the signal thread while other threads may hold any lock, so it writes without stdio.
 void leave(Progress& progress, bool as_json) {
   progress.end();
-  constexpr std::string_view k_line = "combu: left at once, at the second signal\n";
+  constexpr std::string_view k_line = "combu: ended at once by the second signal\n";
   if (!as_json) (void)!::write(STDERR_FILENO, k_line.data(), k_line.size());
 }
 
@@ -127,7 +127,7 @@ std::string error_line(const Error& error, std::string_view engine_source) {
   if (error.kind() != ErrorKind::unavailable && error.kind() != ErrorKind::timeout)
     return fmt::format("combu: {}", error.what());
   const std::string source = engine_source.empty() ? "" : fmt::format(" (from {})", engine_source);
-  return fmt::format("combu: no engine at {}{}: {}; --engine or DOCKER_HOST names another one",
+  return fmt::format("combu: no engine at {}{}: {}; choose another engine with --engine or DOCKER_HOST",
                      error.subject(), source, error.message());
 }
 

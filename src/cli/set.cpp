@@ -14,7 +14,7 @@ namespace {
 
 std::size_t whole_number(const std::string& setting, std::string_view text) {
   const auto number = parse_number<std::size_t>(text);
-  if (!number) throw Error(ErrorKind::invalid, setting, "a whole number is meant");
+  if (!number) throw Error(ErrorKind::invalid, setting, "the value must be a whole number");
   return *number;
 }
 
@@ -38,11 +38,11 @@ Wanted wanted_by(const std::vector<std::string>& words) {
     } else if (name == "starts_in_flight" && equals != std::string::npos) {
       wanted.adjust.starts_in_flight_max = whole_number(word, value);
     } else {
-      throw Error(ErrorKind::invalid, word, "is no setting; parallel=N and starts_in_flight=N are");
+      throw Error(ErrorKind::invalid, word, "is not a setting; use parallel=N or starts_in_flight=N");
     }
   }
   if (!wanted.adjust.parallel_max && !wanted.adjust.starts_in_flight_max)
-    throw Error(ErrorKind::invalid, "set", "what? parallel=N and starts_in_flight=N are settings");
+    throw Error(ErrorKind::invalid, "set", "a setting must be given; use parallel=N or starts_in_flight=N");
   return wanted;
 }
 
@@ -58,7 +58,7 @@ int adjust(const Invocation& invocation, const Wanted& wanted, const Line& line)
 
 std::string settings_line(const RunId& /*run*/, const Settings& settings) {
   const std::string parallel =
-      settings.parallel_max == 0 ? "without a limit" : fmt::format("{}", settings.parallel_max);
+      settings.parallel_max == 0 ? "0 (no limit)" : fmt::format("{}", settings.parallel_max);
   return fmt::format("has parallel {}, starts in flight {}{}", parallel, settings.starts_in_flight_max,
                      settings.paused ? ", and is paused" : "");
 }
@@ -72,8 +72,7 @@ std::string pause_line(const RunId& run, const Settings& settings) {
 
 void add_pausing(CliCommand command, const Invocation& invocation, Action& action, bool paused) {
   const auto run = std::make_shared<std::string>();
-  command.add_option("RUN", *run, "Its id; else the newest of the file's that somebody is at work on")
-      .type_name("");
+  command.add_option("RUN", *run, "The run's id; default: the file's newest run with an owner").type_name("");
   command.footer(fmt::format("Example:\n  combu -f experiment.jsonnet {}", command.name()));
   command.callback([&invocation, &action, run, paused] {
     action = [&invocation, run, paused] {
@@ -85,12 +84,13 @@ void add_pausing(CliCommand command, const Invocation& invocation, Action& actio
 }  // namespace
 
 void add_set(CommandLine& line, const Invocation& invocation, Action& action) {
-  CliCommand command = line.add_command("set", "Change a run that a process is at work on");
+  CliCommand command = line.add_command("set", "Change the limits of a run that another combu process owns");
   const auto words = std::make_shared<std::vector<std::string>>();
   command
-      .add_option("SETTING", *words,
-                  "parallel=N (0: no limit) or starts_in_flight=N, several of them; and the run's id, else "
-                  "the newest of the file's that somebody is at work on")
+      .add_option(
+          "SETTING", *words,
+          "parallel=N (0: no limit) or starts_in_flight=N, or both; and the run's id, default: the file's "
+          "newest run with an owner")
       .required()
       .type_name("");
   command.footer("Example:\n  combu -f experiment.jsonnet set parallel=20");
@@ -100,9 +100,9 @@ void add_set(CommandLine& line, const Invocation& invocation, Action& action) {
 }
 
 void add_pause(CommandLine& line, const Invocation& invocation, Action& action) {
-  add_pausing(line.add_command("pause",
-                               "Start no more trials of a run until it is unpaused; running trials continue"),
-              invocation, action, true);
+  add_pausing(
+      line.add_command("pause", "Start no more trials of a run until `unpause`; running trials continue"),
+      invocation, action, true);
 }
 
 void add_unpause(CommandLine& line, const Invocation& invocation, Action& action) {

@@ -28,7 +28,7 @@ struct ShowArguments {
 void expect_one_form(const ShowArguments& options) {
   if (options.json + options.reproduce + options.evaluated + options.source + options.diff > 1)
     throw Error(ErrorKind::invalid, "show",
-                "--json, --reproduce, --evaluated, --source and --diff exclude each other: name one");
+                "at most one of --json, --reproduce, --evaluated, --source and --diff may be given");
 }
 
 ShowWhat what_of(const ShowArguments& arguments) {
@@ -61,17 +61,18 @@ int show_command(const Invocation& invocation, const ShowArguments& arguments) {
 }  // namespace
 
 void add_show(CommandLine& line, const Invocation& invocation, Action& action) {
-  CliCommand command =
-      line.add_command("show", "Show all that is on record of trials, and how to run them again");
+  CliCommand command = line.add_command("show", "Show all data of trials, and how to run them again");
   const auto options = std::make_shared<ShowArguments>();
   add_run_option(command, options->run);
-  command.add_flag("--json", options->json, "One JSON object a line, for each trial");
-  command.add_flag("--reproduce", options->reproduce, "What to type to run them again as they were");
+  command.add_flag("--json", options->json, "Print one JSON object per line, for each trial");
+  command.add_flag("--reproduce", options->reproduce,
+                   "Print the commands that run the trials again as they were");
   command.add_flag("--evaluated", options->evaluated,
-                   "The run's experiment, evaluated, with its images by digest");
-  command.add_flag("--source", options->source, "The run's file as it was");
-  command.add_flag("--diff", options->diff, "How the file's working tree differed from its commit");
-  command.add_option("TRIAL", options->trials, "Trials of these names (solver-a-*)").type_name("");
+                   "Print the run's experiment after evaluation, with images by digest");
+  command.add_flag("--source", options->source, "Print the text of the run's file");
+  command.add_flag("--diff", options->diff,
+                   "Print the difference between the working tree of the file and its commit");
+  command.add_option("TRIAL", options->trials, "Trials with these names (solver-a-*)").type_name("");
   command.footer("Example:\n  combu -f experiment.jsonnet show solver-a-1");
   command.callback([&invocation, &action, options] {
     action = [&invocation, options] { return show_command(invocation, *options); };

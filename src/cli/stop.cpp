@@ -43,14 +43,18 @@ StopOptions stop_options(const StopArguments& command) {
 
 void add_stop(CommandLine& line, const Invocation& invocation, Action& action) {
   CliCommand command =
-      line.add_command("stop", "Ask trials to end, and end them when their grace is over; keep them");
+      line.add_command("stop", "Stop trials, kill them after their grace period, and keep their containers");
   const auto options = std::make_shared<StopArguments>();
-  command.add_option("TRIAL", options->selection.trials, "Only trials of these names (solver-a-*); else all")
+  command
+      .add_option("TRIAL", options->selection.trials,
+                  "Only trials with these names (solver-a-*); default: all")
       .type_name("");
   add_selection(command, options->selection);
-  command.add_option("--grace", options->grace, "From its stop signal to its end: 10s (else the trial's own)")
+  command
+      .add_option("--grace", options->grace,
+                  "Time from the stop signal to the kill, such as 10s; default: the trial's `stop_grace`")
       .type_name("TIME");
-  command.add_flag("--json", options->json, "One JSON object a line");
+  command.add_flag("--json", options->json, "Print one JSON object per line");
   command.footer("Example:\n  combu -f experiment.jsonnet stop --grace 30s 'solver-a-*'");
   command.callback([&invocation, &action, options] {
     action = [&invocation, options] {

@@ -34,12 +34,14 @@ int times(const Invocation& invocation, const TimesOptions& options) {
 }  // namespace
 
 void add_times(CommandLine& line, const Invocation& invocation, Action& action) {
-  CliCommand command = line.add_command("times", "Tell where the last run's time has gone, from the record");
+  CliCommand command = line.add_command("times", "Show how a run spent its time");
   const auto options = std::make_shared<TimesOptions>();
   add_run_option(command, options->history.run);
   add_limit(command, options->limit);
-  command.add_flag("--json", options->json, "Each attempt's times in seconds, one JSON object a line");
-  command.add_option("TRIAL", options->history.trial, "Of this trial's attempts").type_name("");
+  command.add_flag("--json", options->json,
+                   "Print the times of each attempt in seconds, one JSON object per line");
+  command.add_option("TRIAL", options->history.trial, "Show the times of this trial's attempts")
+      .type_name("");
   command.footer("Example:\n  combu -f experiment.jsonnet times");
   command.callback([&invocation, &action, options] {
     action = [&invocation, options] { return times(invocation, *options); };

@@ -10,7 +10,7 @@ namespace combu {
 
 void add_validate(CommandLine& line, const Invocation& invocation, Action& action) {
   CliCommand command =
-      line.add_command("validate", "Check the file: print every error, or the warnings; start nothing");
+      line.add_command("validate", "Check the file and print all its errors or warnings; start nothing");
   const auto file = std::make_shared<std::string>();
   add_file_argument(command, *file);
   command.footer("Example:\n  combu validate experiment.jsonnet");

@@ -17,7 +17,7 @@ void add_version(CommandLine& line, Action& action) {
   CliCommand command = line.add_command("version", "Print the program's version");
   command.footer("Example:\n  combu version --verbose");
   const auto verbose = std::make_shared<bool>(false);
-  command.add_flag("--verbose", *verbose, "And what it was built with: the evaluator of experiments");
+  command.add_flag("--verbose", *verbose, "Also print the evaluator of experiments and its version");
   command.callback([&action, verbose] {
     action = [is_verbose = *verbose] {
       (void)put_out(fmt::format("{}\n", version_text()));

@@ -40,15 +40,15 @@ void print_end(const Observation& seen, const TrialRow& row, bool json) {
 }  // namespace
 
 void add_wait(CommandLine& line, const Invocation& invocation, Action& action) {
-  CliCommand command = line.add_command(
-      "wait", "Stay until the trials are over; the exit code is 1 when one failed or was stopped");
+  CliCommand command =
+      line.add_command("wait", "Wait until trials end; the exit code is 1 if one failed or was stopped");
   const auto options = std::make_shared<WaitOptions>();
   command
       .add_option("TRIAL", options->selection.trials,
-                  "Only trials of these names (solver-a-*); else all but the services")
+                  "Only trials with these names (solver-a-*); default: all except services")
       .type_name("");
   add_selection(command, options->selection);
-  command.add_flag("--json", options->json, "One JSON object a line");
+  command.add_flag("--json", options->json, "Print one JSON object per line");
   command.footer("Example:\n  combu -f experiment.jsonnet wait solver-a-1 'solver-b-*'");
   command.callback([&invocation, &action, options] {
     action = [&invocation, options] {

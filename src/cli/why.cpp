@@ -21,11 +21,12 @@ int why(const Invocation& invocation, const WhyOptions& options) {
 
 void add_why(CommandLine& line, const Invocation& invocation, Action& action) {
   CliCommand command = line.add_command(
-      "why", "Say in one line why a trial is where it is; without a trial, why trials of the run failed");
+      "why", "Explain the state of a trial in one line; without a trial, explain all failures of the run");
   const auto options = std::make_shared<WhyOptions>();
   add_run_option(command, options->run);
   command
-      .add_option("TRIAL", options->trial, "The trial's name; none: all that failed, were stopped or blocked")
+      .add_option("TRIAL", options->trial,
+                  "The trial's name; default: all that failed, were stopped or were blocked")
       .type_name("");
   command.footer("Example:\n  combu -f experiment.jsonnet why solver-a-1");
   command.callback([&invocation, &action, options] {

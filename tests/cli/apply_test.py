@@ -483,7 +483,7 @@ def test_resume_uses_the_runs_text_unless_the_edited_one_is_asked_for(combu, wri
     assert (result.returncode, NOTE.format("run --resume") in result.stderr) == (1, True), result.stderr
     assert states(file)["next"] == ("failed", 1)
     result = combu("-f", file, "--engine", ENGINE, "run", "--edited")
-    assert (result.returncode, "--edited: goes with --resume" in result.stderr) == (2, True), result.stderr
+    assert (result.returncode, "--edited: must be used with --resume" in result.stderr) == (2, True), result.stderr
 
 
 def test_resume_edited_takes_the_file_as_it_is_now(combu, write, interrupted, states):

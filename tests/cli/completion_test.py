@@ -127,7 +127,7 @@ def test_ten_thousand_trials_are_offered_at_once(combu, write):
 
 def test_it_is_no_command_that_anybody_sees(combu):
     assert "complete" not in re.sub("completion", "", combu("--help").stdout)
-    assert combu("completoin").stderr == "combu: there is no command completoin; is completion meant?\n"
+    assert combu("completoin").stderr == "combu: there is no command completoin; did you mean completion?\n"
 
 
 class Terminal:

@@ -20,7 +20,7 @@ def test_it_makes_every_file_of_the_source(combu, tmp_path):
     result = combu("init", "lab")
     assert (result.returncode, result.stderr) == (0, "")
     first, last = result.stdout.splitlines()
-    assert first.startswith(f"made the experiment lab in {tmp_path}/lab: ")
+    assert first.startswith(f"created the experiment lab in {tmp_path}/lab: ")
     assert last == "next: cd lab && make run-experiment"
     assert len(FILES) == 8
     assert there(tmp_path / "lab") == FILES == sorted(first.split(": ")[1].split(", "))
@@ -35,7 +35,7 @@ def test_here_it_takes_the_folder_s_name(combu, tmp_path):
     here = tmp_path / "My Lab, v2"
     here.mkdir()
     result = combu("init", cwd=here)
-    assert result.stdout.startswith(f"made the experiment my-lab-v2 in {here}: ")
+    assert result.stdout.startswith(f"created the experiment my-lab-v2 in {here}: ")
     assert result.stdout.endswith("\nnext: make run-experiment\n")
     assert 'local project = "my-lab-v2";' in (here / "experiment.jsonnet").read_text()
 
@@ -47,7 +47,7 @@ def test_here_it_takes_the_folder_s_name(combu, tmp_path):
 def test_names_are_what_images_may_be_called(combu, tmp_path, folder, name):
     result = combu("init", "--", folder)
     assert result.returncode == 0, result.stderr
-    assert f"made the experiment {name} in " in result.stdout
+    assert f"created the experiment {name} in " in result.stdout
     command = result.stdout.splitlines()[-1].removeprefix("next: ").replace("make run-experiment", "pwd")
     where = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert where.stdout == os.path.realpath(tmp_path / folder) + "\n"
@@ -57,12 +57,12 @@ def test_names_are_what_images_may_be_called(combu, tmp_path, folder, name):
 def test_where_letters_would_be_lost_a_name_is_asked_for(combu, tmp_path, folder):
     result = combu("init", "--", folder)
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == (f"combu: {folder}: no name can be made of the folder's, which holds other letters than a to z, or none, or more than 40: "
-                             "name the experiment by --name NAME\n")
+    assert result.stderr == (f"combu: {folder}: cannot derive the experiment's name from the folder's name, which must have a letter a to z or a digit, "
+                             "only ASCII characters, and at most 40 of them; use --name NAME\n")
     assert not (tmp_path / folder).exists()
     result = combu("init", "--name", "lab-2", "--", folder)
     assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout.startswith(f"made the experiment lab-2 in {tmp_path}/{folder}: ")
+    assert result.stdout.startswith(f"created the experiment lab-2 in {tmp_path}/{folder}: ")
     assert 'local project = "lab-2";' in (tmp_path / folder / "experiment.jsonnet").read_text()
 
 
@@ -70,14 +70,14 @@ def test_where_letters_would_be_lost_a_name_is_asked_for(combu, tmp_path, folder
 def test_a_name_must_be_what_images_may_be_called(combu, tmp_path, name):
     result = combu("init", *([f"--name={name}"] if name else ["--name", ""]), "lab")
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == f"combu: --name \"{name}\": is not what an image may be called: small letters a to z, digits, and - between them, 40 at most\n"
+    assert result.stderr == f"combu: --name \"{name}\": must be the name of an image: small letters a to z, digits, and - between them, 40 characters at most\n"
     assert not (tmp_path / "lab").exists()
 
 
 def test_a_folder_without_a_name_is_refused(combu, tmp_path):
     result = combu("init", "")
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == "combu: init: FOLDER is empty: name one, or none for the current folder\n"
+    assert result.stderr == "combu: init: FOLDER must not be empty; leave it out for the current folder\n"
     assert there(tmp_path) == []
 
 
@@ -88,7 +88,7 @@ def test_nothing_is_overwritten(combu, tmp_path, file):
     (lab / file).symlink_to("nowhere")
     result = combu("init", "lab")
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == f"combu: lab/{file}: is there already, and nothing is overwritten: name another folder, or move it away\n"
+    assert result.stderr == f"combu: lab/{file}: exists already, and `init` overwrites nothing; choose another folder, or move it away\n"
     assert [path for path in lab.rglob("*") if not path.is_dir()] == [lab / file]
 
 
@@ -97,8 +97,8 @@ def test_all_that_is_in_the_way_is_named_at_once(combu, tmp_path):
         (tmp_path / file).write_text("mine\n")
     result = combu("init")
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == ("combu: Makefile, experiment.jsonnet, src (no folder): are there already, and nothing is overwritten: "
-                             "name another folder, or move them away\n")
+    assert result.stderr == ("combu: Makefile, experiment.jsonnet, src (not a folder): exist already, and `init` overwrites nothing; "
+                             "choose another folder, or move them away\n")
     assert there(tmp_path) == sorted([".gitignore", "Makefile", "README.md", "experiment.jsonnet", "src"])
 
 
@@ -111,7 +111,7 @@ def test_a_clone_s_own_files_are_left_alone(combu, tmp_path):
     result = combu("init", "lab")
     assert (result.returncode, result.stderr) == (0, "")
     made, left, then = result.stdout.splitlines()
-    assert left == "left alone: .dockerignore, .gitignore (add /results/ to it), README.md"
+    assert left == "kept: .dockerignore, .gitignore (add /results/ to it), README.md"
     assert then == "next: cd lab && make run-experiment"
     assert sorted(made.split(": ")[1].split(", ")) == sorted(set(FILES) - set(theirs))
     assert there(lab) == sorted({*FILES, *theirs})
@@ -121,7 +121,7 @@ def test_a_clone_s_own_files_are_left_alone(combu, tmp_path):
 @pytest.mark.parametrize("line, hint", [("results", ""), ("/results/", ""), ("results.txt", " (add /results/ to it)")])
 def test_a_gitignore_that_has_results_needs_no_line_more(combu, tmp_path, line, hint):
     (tmp_path / ".gitignore").write_text(f"*.o\n{line}\n")
-    assert combu("init", "--name", "lab").stdout.splitlines()[1] == f"left alone: .gitignore{hint}"
+    assert combu("init", "--name", "lab").stdout.splitlines()[1] == f"kept: .gitignore{hint}"
 
 
 @pytest.mark.parametrize("target", ["elsewhere", "nowhere", None])
@@ -135,7 +135,7 @@ def test_nothing_is_made_through_a_link_or_below_a_file(combu, tmp_path, target)
         (lab / "src").write_text("mine")
     result = combu("init", "lab")
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == "combu: lab/src (no folder): is there already, and nothing is overwritten: name another folder, or move it away\n"
+    assert result.stderr == "combu: lab/src (not a folder): exists already, and `init` overwrites nothing; choose another folder, or move it away\n"
     assert list(lab.iterdir()) == [lab / "src"] and not list((tmp_path / "elsewhere").iterdir())
 
 
@@ -158,17 +158,17 @@ def test_a_second_one_is_refused(combu, tmp_path):
     (tmp_path / "lab/src/train").write_text("mine")
     result = combu("init", "lab")
     assert result.returncode == 2
-    assert result.stderr.startswith("combu: lab/Makefile, lab/Dockerfile, lab/experiment.jsonnet, lab/src/train, lab/src/choose: are there already")
+    assert result.stderr.startswith("combu: lab/Makefile, lab/Dockerfile, lab/experiment.jsonnet, lab/src/train, lab/src/choose: exist already")
     assert (tmp_path / "lab/src/train").read_text() == "mine"
 
 
 def test_what_cannot_be_made_is_told(combu, tmp_path):
     (tmp_path / "file").write_text("")
     result = combu("init", "file")
-    assert (result.returncode, result.stderr) == (2, "combu: file: is no folder: name one that is to be made, or filled\n")
+    assert (result.returncode, result.stderr) == (2, "combu: file: must be a folder, or must not exist\n")
     result = combu("init", "file/lab")
     assert result.returncode == 1
-    assert re.fullmatch(r"combu: file/lab.*: cannot be made: Not a directory\n", result.stderr)
+    assert re.fullmatch(r"combu: file/lab.*: cannot be created: Not a directory\n", result.stderr)
 
 
 def test_its_plan_and_its_make_targets(combu, tmp_path):

@@ -196,7 +196,7 @@ def test_a_run_that_nobody_has_to_stay_for_is_left_running(combu, write, record,
 def test_a_moment_has_a_unit(combu, failing, arguments):
     refused = combu("-f", failing, "--engine", SIMULATED, *arguments)
     assert (refused.returncode, refused.stderr) == (
-        2, f"combu: {arguments[1]}: 30 what? 30d, 30h, 30m or 30s\n")
+        2, f"combu: {arguments[1]}: 30 needs a unit: 30d, 30h, 30m or 30s\n")
 
 
 def test_what_does_not_exist_is_told(combu, failing, record):

@@ -146,7 +146,7 @@ def test_mistakes_in_lists_of_names_are_told(combu, runs):
             (["results", "one", "--columns", "trial,,lr"], "--columns: names stand between commas, and one is empty"),
             (["results", "one", "--columns", "trial,lr,"], "--columns: names stand between commas, and one is empty"),
             (["results", "one", "--columns", "lr,trial", "--columns", "lr"], "--columns: `lr` is named twice"),
-            (["results", "one", "--sort", "lr", "--sort", "loss"], "--sort is given 2 times, and takes one value; see combu results --help"),
+            (["results", "one", "--sort", "lr", "--sort", "loss"], "--sort must be given once, not 2 times; see combu results --help"),
             (["compare", "one", "two", "--metric", "loss,,lr"], "--metric: names stand between commas, and one is empty"),
             (["compare", "one", "two", "--over", "sede"], "--over: no trial has a param `sede`; is `seed` meant?")):
         done = combu(*arguments)
@@ -219,7 +219,7 @@ def test_a_plot_is_written_as_svg(combu, runs, tmp_path):
     assert len(root.findall("{*}circle")) == 8 + 2
     assert {"lr", "loss", "model=resnet", "model=vit"} <= {text.text for text in root.findall("{*}text")}
     wrong = combu("-f", runs, "plot", "loss", "-o", "loss.png")
-    assert wrong.returncode == 2 and "name it *.svg" in wrong.stderr
+    assert wrong.returncode == 2 and "must end with .svg" in wrong.stderr
     nothing = combu("-f", runs, "plot", "loss", "--where", "state=failed")
     assert (nothing.returncode, nothing.stderr) == (
         1, "combu: loss: nothing to draw: no trial of run two has told it\n")

@@ -64,55 +64,55 @@ def test_help_is_a_command(combu):
 
 
 @pytest.mark.parametrize("arguments, message", [
-    ([], "combu: no command is given; combu --help shows them all\n"),
-    (["rnu"], "combu: there is no command rnu; is run meant?\n"),
+    ([], "combu: no command is given; combu --help lists the commands\n"),
+    (["rnu"], "combu: there is no command rnu; did you mean run?\n"),
     (["resume", "r1"], "combu: there is no command resume; `combu unpause` continues a paused run, `combu run --resume` an interrupted one\n"),
     (["frobnicate"], "combu: there is no command frobnicate; see combu --help\n"),
-    (["run", "--wiat"], "combu: run has no option --wiat; is --wait meant?\n"),
+    (["run", "--wiat"], "combu: run has no option --wiat; did you mean --wait?\n"),
     (["schema", "schema"], "combu: schema takes no argument schema\n"),
     (["-f", "x", "plan", "y"], "combu: y: is a second file beside -f x: name one\n"),
     (["--fiel", "x"], "combu: there is no command x; see combu --help\n"),
-    (["--fiel=x"], "combu: there is no option --fiel=x; is --file meant?\n"),
+    (["--fiel=x"], "combu: there is no option --fiel=x; did you mean --file?\n"),
     (["prune", "zero.jsonnet"],
-     "combu: the experiment's file is named before the command: combu -f zero.jsonnet prune\n"),
+     "combu: the experiment's file must be given with -f: combu -f zero.jsonnet prune\n"),
     (["logs", "-f", "lab.jsonnet", "solver-1"],
-     "combu: lab.jsonnet: is no trial: after `logs`, -f means to follow; the experiment's -f stands before it: "
+     "combu: lab.jsonnet: is not a trial: after `logs`, -f means --follow; put -f FILE before `logs`: "
      "combu -f lab.jsonnet logs\n"),
     (["--engine", "simulated:?sped=1", "-f", "x", "ps"], "combu: simulated: `sped=1` must be NAME=VALUE, with one of these names: "),
     (["logs"], "combu: logs: of what? A trial's name, -f FILE or --run ID says it\n"),
     (["run"], "combu: no experiment is given, and no experiment.jsonnet is here: combu -f FILE …\n"),
-    (["kill"], "combu: kill: which experiment? -f FILE or --experiment NAME says it\n"),
-    (["--engine", "simulated:", "stop"], "combu: which experiment? -f FILE or --experiment NAME says it\n"),
+    (["kill"], "combu: kill: an experiment must be given; use -f FILE or --experiment NAME\n"),
+    (["--engine", "simulated:", "stop"], "combu: an experiment must be given; use -f FILE or --experiment NAME\n"),
     (["--engine", "simulated:", "-f", "x", "stop", "--grace", "soon"], "--grace: "),
     (["--engine", "simulated:", "-f", "x", "logs", "--since", "noon", "a"],
-     "combu: --since: 'noon' is neither a duration (10m) nor a time (2026-01-31T12:00:00Z)\n"),
+     "combu: --since: must be a duration (10m) or a time (2026-01-31T12:00:00Z), not 'noon'\n"),
     (["--engine", "carrier-pigeon", "ps"], "carrier-pigeon"),
     (["-f", "x", "plan", "-V", "NOT_SET"],
      "combu: --ext-str: NOT_SET is not in the environment; --ext-str NOT_SET=VALUE gives it\n"),
     (["-f", "x", "plan", "--evaluate-memory", "much"], "combu: --evaluate-memory: "),
     (["-f", "x", "run", "--run-id", "a/b"], "a/b"),
     (["-f", "x", "run", "--starts-in-flight", "0"], "--starts-in-flight"),
-    (["-f", "x", "run", "-p", "maybe"], "combu: --parallel: maybe is neither a number nor false; see combu run --help\n"),
-    (["-f", "x", "run", "--edited"], "combu: --edited: goes with --resume: a new run uses the file as it is now\n"),
+    (["-f", "x", "run", "-p", "maybe"], "combu: --parallel: must be a number or false, not maybe; see combu run --help\n"),
+    (["-f", "x", "run", "--edited"], "combu: --edited: must be used with --resume; a new run always uses the current file\n"),
     (["help", "frobnicate"], "combu: there is no command frobnicate; see combu --help\n"),
-    (["help", "rnu"], "combu: there is no command rnu; is run meant?\n"),
+    (["help", "rnu"], "combu: there is no command rnu; did you mean run?\n"),
     (["run", "-d"], "combu: no experiment is given, and no experiment.jsonnet is here: combu -f FILE …\n"),
     (["attach"], "combu: which run? its id, or -f FILE for the file's last one, says it\n"),
     (["pause"], "combu: which run? its id, or -f FILE for the file's last one, says it\n"),
     (["set"], "combu: SETTING is required; see combu set --help\n"),
-    (["-f", "x", "set", "r1"], "combu: set: what? parallel=N and starts_in_flight=N are settings\n"),
-    (["-f", "x", "set", "parallel=many"], "combu: parallel=many: a whole number is meant\n"),
-    (["-f", "x", "set", "paralel=2"], "combu: paralel=2: is no setting; parallel=N and starts_in_flight=N are\n"),
+    (["-f", "x", "set", "r1"], "combu: set: a setting must be given; use parallel=N or starts_in_flight=N\n"),
+    (["-f", "x", "set", "parallel=many"], "combu: parallel=many: the value must be a whole number\n"),
+    (["-f", "x", "set", "paralel=2"], "combu: paralel=2: is not a setting; use parallel=N or starts_in_flight=N\n"),
     (["--progress", "fancy", "ps"], "--progress"),
-    (["-V"], "combu: -V, --ext-str needs a value: -V K[=V], and the version is told by --version; see combu --help\n"),
+    (["-V"], "combu: -V, --ext-str needs a value: -V K[=V]; --version prints the version; see combu --help\n"),
     (["plan", "--tla-code"], "combu: --tla-code needs a value: --tla-code K[=CODE]; see combu plan --help\n"),
     (["plan", "-f"], "combu: -f, --file needs a value: -f FILE; see combu plan --help\n"),
     (["run", "--only"], "combu: --only needs a value: --only TRIALS; see combu run --help\n"),
-    (["-f", "x", "init", "lab"], "combu: init: has no experiment to read: leave out -f x\n"),
-    (["schema", "-f", "x"], "combu: schema: has no experiment to read: leave out -f x\n"),
-    (["completion", "-f", "x", "bash"], "combu: completion: has no experiment to read: leave out -f x\n"),
-    (["-f", "x", "version"], "combu: version: has no experiment to read: leave out -f x\n"),
-    (["-f", "x", "help"], "combu: help: has no experiment to read: leave out -f x\n"),
+    (["-f", "x", "init", "lab"], "combu: init: reads no experiment; leave out -f x\n"),
+    (["schema", "-f", "x"], "combu: schema: reads no experiment; leave out -f x\n"),
+    (["completion", "-f", "x", "bash"], "combu: completion: reads no experiment; leave out -f x\n"),
+    (["-f", "x", "version"], "combu: version: reads no experiment; leave out -f x\n"),
+    (["-f", "x", "help"], "combu: help: reads no experiment; leave out -f x\n"),
 ])
 def test_usage_errors(combu, arguments, message):
     result = combu(*arguments)
@@ -130,7 +130,7 @@ def test_options_stand_before_or_after_the_command(combu, ladder):
 
 
 def test_logs_f_follows_and_the_file_stands_before(combu):
-    """After `logs`, -f means to follow, and the next word is a trial, not a file."""
+    """After `logs`, -f means --follow, and the next word is a trial, not a file."""
     result = combu("--engine", "simulated:", "-f", "x.jsonnet", "logs", "-f", "solver-1")
     assert result.returncode == 1
     assert result.stderr == "combu: solver-1: nothing of the experiment is on this engine\n"

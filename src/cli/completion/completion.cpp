@@ -24,7 +24,7 @@ bool is_plain(const std::string& text) {
 // Adds the hidden command that the completion scripts call. The command never fails, because an error message
 // would disturb the user's typing.
 void add_complete(CommandLine& line, const Invocation& invocation, Action& action) {
-  CliCommand command = line.add_command("complete", "Print what a word may become, a line each");
+  CliCommand command = line.add_command("complete", "Print the completions of a word, one per line");
   command.hide();
   const auto asked = std::make_shared<Asked>();
   command.add_option("--run", asked->run);
@@ -49,9 +49,9 @@ void add_complete(CommandLine& line, const Invocation& invocation, Action& actio
 
 void add_completion(CommandLine& line, const Invocation& invocation, Action& action) {
   add_complete(line, invocation, action);
-  CliCommand command = line.add_command("completion", "Print a shell's completion for combu");
+  CliCommand command = line.add_command("completion", "Print the completion script of a shell");
   const auto shell = std::make_shared<std::string>();
-  command.add_option("SHELL", *shell, "Whose completion")
+  command.add_option("SHELL", *shell, "The shell")
       .required()
       .one_of({"bash", "zsh", "fish"})
       .type_name("SHELL");
