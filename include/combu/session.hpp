@@ -161,7 +161,7 @@ void note_waits(Record& record, Progress& progress);
 
 // The advice if every run that a command could mean is on the simulated engine.
 inline constexpr std::string_view k_only_simulated =
-    "only runs on the simulated engine are on record; `--engine simulated:` chooses the last one";
+    "the record has only runs on the simulated engine; `--engine simulated:` selects the last one";
 
 // True if --engine names the simulated engine. Only then does "the last run" mean a run on the simulated
 // engine.

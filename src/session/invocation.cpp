@@ -49,7 +49,7 @@ Invocation with_file(Invocation invocation, const std::string& file) {
   if (file.empty()) return invocation;
   if (!invocation.file.empty())
     throw Error(ErrorKind::invalid, file,
-                fmt::format("is a second file beside -f {}: name one", invocation.file));
+                fmt::format("is a second file besides -f {}; give only one file", invocation.file));
   invocation.file = file;
   return invocation;
 }

@@ -48,9 +48,10 @@ Error nothing_meant(const Experiment& experiment, const std::string& wanted,
   std::string message = "matches no trial";
   if (filter) {
     if (const auto unknown = unknown_name(experiment, *filter))
-      message += fmt::format(": none has a param `{}`, and {}", shortened(*unknown),
-                             subject == k_only ? "before a run only params, `trial` and `image` are known"
-                                               : "only params, `trial` and `image` count here");
+      message +=
+          fmt::format(": no trial has a param `{}`; {}", shortened(*unknown),
+                      subject == k_only ? "before a run, conditions can use only params, `trial` and `image`"
+                                        : "conditions can use only params, `trial` and `image` here");
   } else {
     std::vector<std::string_view> names;
     names.reserve(experiment.trials.size());

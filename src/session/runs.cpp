@@ -24,14 +24,15 @@ RunEntry find_run(Record& record, const Invocation& invocation, const std::strin
   if (!id.empty()) return record.run(RunId(id));
   const std::string file = with_default_file(invocation).file;
   if (file.empty())
-    throw Error(ErrorKind::invalid, "", "which run? its id, or -f FILE for the file's last one, says it");
+    throw Error(ErrorKind::invalid, "",
+                "a run must be given; use its id, or -f FILE for the file's last run");
   RunFilter filter{.file = identity_of(file), .simulated = means_simulated(invocation)};
   if (const std::vector<RunEntry> runs = record.runs(filter, 1); !runs.empty()) return runs.front();
   filter.simulated = !means_simulated(invocation);
   throw Error(ErrorKind::not_found, file,
-              record.runs(filter, 1).empty() ? "no run of it is on record"
+              record.runs(filter, 1).empty() ? "the record has no run of this file"
               : *filter.simulated            ? std::string(k_only_simulated)
-                                             : "no run of it on the simulated engine is on record");
+                                             : "the record has no run of this file on the simulated engine");
 }
 
 RunEntry find_owned_run(Record& record, const Invocation& given, const std::string& id) {
@@ -48,8 +49,8 @@ RunEntry find_owned_run(Record& record, const Invocation& given, const std::stri
 Error no_owner(const RunEntry& entry, std::string_view engine) {
   return {ErrorKind::not_found, "run " + entry.id.text(),
           entry.ended_at
-              ? "is over"
-              : fmt::format("nobody is at work on it; `{}` goes on with it", resume_line(entry.id, engine))};
+              ? "has ended"
+              : fmt::format("no combu process owns it; `{}` resumes it", resume_line(entry.id, engine))};
 }
 
 bool means_simulated(const Invocation& invocation) {
@@ -99,7 +100,7 @@ void ask_engine(const OpenSession& open_session, const Invocation& invocation, c
 void expect_its_engine(const Session& session, const RunEntry& entry) {
   if (session.engine_address() == entry.engine.address) return;
   throw Error(ErrorKind::conflict, "run " + entry.id.text(),
-              fmt::format("was begun on the engine {}, and this is {}; without --engine it goes on there",
+              fmt::format("must continue on its engine {}, not on {}; leave out --engine",
                           entry.engine.address, session.engine_address()));
 }
 

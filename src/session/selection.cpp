@@ -48,26 +48,27 @@ std::optional<OnRecord> on_record(const std::string& name, const Invocation& inv
 
 Error unknown_trial(const std::string& name, const std::vector<Observation>& observations,
                     const Invocation& invocation) {
-  const std::string ps = fmt::format("`combu {}ps` shows those there are",
+  const std::string ps = fmt::format("`combu {}ps` lists the trials",
                                      invocation.file.empty() ? "" : fmt::format("-f {} ", invocation.file));
-  if (is_pattern(name))
-    return {ErrorKind::not_found, name, "there is no container of a trial that it matches; " + ps};
+  if (is_pattern(name)) return {ErrorKind::not_found, name, "matches no trial that has a container; " + ps};
   std::vector<std::string_view> known;
   known.reserve(observations.size());
   for (const Observation& observation : observations) known.emplace_back(observation.key.trial);
   const auto near = nearest(name, known);
   return {
       ErrorKind::not_found, name,
-      near ? fmt::format(
-                 "there is no container of it: it was not started or has been removed, or {} is meant", *near)
-           : "there is no container of it, it was not started or has been removed; " + ps};
+      near
+          ? fmt::format(
+                "has no container: it was not started, or its container has been removed; did you mean `{}`?",
+                *near)
+          : "has no container: it was not started, or its container has been removed; " + ps};
 }
 
 }  // namespace
 
 Error of_several_experiments(const std::string& trial, const std::set<std::string>& experiments) {
   return {ErrorKind::invalid, trial,
-          fmt::format("is of several experiments ({}); --experiment NAME says which is meant",
+          fmt::format("matches trials of several experiments ({}); choose one with --experiment NAME",
                       fmt::join(experiments, ", "))};
 }
 
@@ -77,7 +78,7 @@ void expect_run(const Invocation& invocation, const SelectionOptions& options) {
   const std::string folder = state_folder(caller_for(invocation));
   if (Record::exists(folder) && !Record(folder, Record::Use::reading).runs({.id = run}, 1).empty()) return;
   throw Error(ErrorKind::not_found, "run " + run.text(),
-              "nothing of it is on record or on this engine; `combu ps` shows the runs there are");
+              "is neither on record nor on this engine; `combu ps` lists the runs");
 }
 
 std::optional<Error> without_container(const std::string& name, const Invocation& invocation,
@@ -86,19 +87,20 @@ std::optional<Error> without_container(const std::string& name, const Invocation
   if (!found) return std::nullopt;
   const auto& [run, trials] = *found;
   if (trials.size() > 1)
-    return Error(ErrorKind::not_found, name,
-                 fmt::format("there is no container of the {} trials that it matches; `combu ps --run {} {}` "
-                             "shows their states",
-                             trials.size(), run.text(), shell_word(name)));
+    return Error(
+        ErrorKind::not_found, name,
+        fmt::format("the {} trials that it matches have no containers; `combu ps --run {} {}` shows their "
+                    "states",
+                    trials.size(), run.text(), shell_word(name)));
   const TrialEntry& entry = trials.front();
   if (!is_over(entry.state))
     return Error(ErrorKind::not_found, entry.name,
-                 fmt::format("there is no container of it yet: it is {} in run {}; `combu why {} --run "
-                             "{}` says for what",
+                 fmt::format("has no container yet: it is {} in run {}; `combu why {} --run {}` explains "
+                             "why",
                              to_string(entry.state), run.text(), shell_word(entry.name), run.text()));
   return Error(
       ErrorKind::not_found, entry.name,
-      fmt::format("there is no container of it: it is {} in run {}{}", to_string(entry.state), run.text(),
+      fmt::format("has no container: it is {} in run {}{}", to_string(entry.state), run.text(),
                   entry.ran_at ? ", and its container has been removed" : ": " + reason_text(entry)));
 }
 
@@ -173,7 +175,7 @@ std::string others_text(Session& session, const Invocation& invocation, const Se
     for (const Observation& observation :
          list_all(session, selectors_of(session, invocation, any_run), ListDetail::basic))
       runs.insert(observation.key.run.text());
-    if (!runs.empty()) return fmt::format("runs of it: {}", fmt::join(runs, ", "));
+    if (!runs.empty()) return fmt::format("runs of this experiment: {}", fmt::join(runs, ", "));
   }
   constexpr std::size_t k_shown = 5;
   std::map<std::string, std::size_t> experiments;
@@ -191,7 +193,7 @@ std::string others_text(Session& session, const Invocation& invocation, const Se
     shown.push_back(fmt::format("{} ({})", name, number_of(count, "container")));
   }
   if (shown.empty()) return {};
-  return fmt::format("other experiments here: {}; --experiment NAME means one of them",
+  return fmt::format("other experiments on this engine: {}; choose one with --experiment NAME",
                      fmt::join(shown, ", "));
 }
 
@@ -204,7 +206,7 @@ std::string with_others(const std::string& text, Session& session, const Invocat
 Chosen choose_attempts(Session& session, const Invocation& invocation, const SelectionOptions& options) {
   const bool anywhere = invocation.file.empty() && options.experiment.empty();
   if (anywhere && options.trials.empty())
-    throw Error(ErrorKind::invalid, "", "which experiment? -f FILE or --experiment NAME says it");
+    throw Error(ErrorKind::invalid, "", "an experiment must be given; use -f FILE or --experiment NAME");
   std::vector<Observation> all =
       list_all(session, selectors_of(session, invocation, options), ListDetail::basic);
   if (options.trials.empty()) return {.attempts = std::move(all), .missing = {}};
@@ -223,7 +225,7 @@ Chosen choose_attempts(Session& session, const Invocation& invocation, const Sel
     } else if (all.empty()) {
       if (!nothing) {
         expect_run(invocation, options);
-        nothing = with_others("nothing of the experiment is on this engine", session, invocation, options);
+        nothing = with_others("this engine has no container of the experiment", session, invocation, options);
       }
       chosen.missing.emplace_back(ErrorKind::not_found, name, *nothing);
     } else {

@@ -161,7 +161,7 @@ def test_a_run_in_the_foreground_is_followed_and_changed_too(combu, write, tmp_p
         run.communicate()
     result = combu("-f", file, "set", "parallel=4")
     assert result.returncode == 1
-    assert result.stderr == "combu: run r1: nobody is at work on it; `combu run --resume r1` goes on with it\n"
+    assert result.stderr == "combu: run r1: no combu process owns it; `combu run --resume r1` resumes it\n"
     result = combu("attach", "r1")
     assert result.returncode == 1
     assert re.fullmatch("nobody is at work on run r1: .*3 running; `combu run --resume r1` goes on with it\n", result.stderr)
@@ -186,7 +186,7 @@ def test_attach_without_a_process_tells_what_is_on_record(combu, write):
     result = combu("-f", file, "attach")
     assert (result.returncode, result.stderr) == (1, "run r1 is over: 1 succeeded, 1 failed\n")
     result = combu("unpause", "r1")
-    assert (result.returncode, result.stderr) == (1, "combu: run r1: is over\n")
+    assert (result.returncode, result.stderr) == (1, "combu: run r1: has ended\n")
     assert combu("attach", "r2").returncode == 1
 
 

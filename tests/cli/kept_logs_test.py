@@ -22,7 +22,7 @@ def test_kept_logs_are_found_without_the_file(combu, write):
     write(ECHO.replace("WORD", "other"), "other/experiment.jsonnet")
     run(combu, "other/experiment.jsonnet", "run", "--wait", "--run-id", "r3")
     several = combu("--engine", SIMULATED, "logs", "one")
-    assert several.returncode == 2 and "one: is of several experiments (" in several.stderr, several.stderr
+    assert several.returncode == 2 and "one: matches trials of several experiments (" in several.stderr, several.stderr
     assert combu("--engine", SIMULATED, "logs", "nosuch").returncode == 1
 
 
@@ -70,9 +70,9 @@ def test_stop_names_each_pattern_that_matches_no_container(combu, write):
     told = run(combu, file, "stop", "talk-*", "other*", "no-*")
     assert (told.returncode, told.stdout) == (1, "")
     assert told.stderr.splitlines() == [
-        "combu: talk-*: there is no container of the 3 trials that it matches; `combu ps --run mine 'talk-*'` shows their states",
-        "combu: other: there is no container of it: it is succeeded in run mine, and its container has been removed",
-        "combu: no-*: nothing of the experiment is on this engine"]
+        "combu: talk-*: the 3 trials that it matches have no containers; `combu ps --run mine 'talk-*'` shows their states",
+        "combu: other: has no container: it is succeeded in run mine, and its container has been removed",
+        "combu: no-*: this engine has no container of the experiment"]
 
 
 def test_logs_of_a_run_that_there_is_not(combu, write):
@@ -80,5 +80,5 @@ def test_logs_of_a_run_that_there_is_not(combu, write):
     for trial in ([], ["one"]):
         log = combu("--engine", SIMULATED, "logs", "--run", "nope", *trial)
         assert (log.returncode, log.stdout) == (1, "")
-        assert log.stderr.startswith("combu: run nope: nothing of it is on record or on this engine"), log.stderr
+        assert log.stderr.startswith("combu: run nope: is neither on record nor on this engine"), log.stderr
         assert "mine" not in log.stderr

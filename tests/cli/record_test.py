@@ -45,12 +45,12 @@ def test_what_is_over_is_not_gone_on_with(combu, failing):
 
 def test_no_run_to_go_on_with(combu, failing):
     nothing = run(combu, failing, "run", "--resume")
-    assert (nothing.returncode, nothing.stderr) == (1, f"combu: {failing}: no run of it is on record\n")
+    assert (nothing.returncode, nothing.stderr) == (1, f"combu: {failing}: the record has no run of this file\n")
     other = run(combu, failing, "run", "--resume", "other")
     assert other.returncode == 1
     assert other.stderr.startswith("combu: run other: is not in the record ")
     without = combu("run", "--resume")
-    assert (without.returncode, without.stderr) == (1, "combu: experiment.jsonnet: no run of it is on record\n")
+    assert (without.returncode, without.stderr) == (1, "combu: experiment.jsonnet: the record has no run of this file\n")
 
 
 def test_a_runs_id_is_used_once(combu, failing):

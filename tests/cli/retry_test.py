@@ -27,7 +27,7 @@ def test_retry_of_a_trial_that_there_is_not(combu, failing):
     assert (wrong.returncode, wrong.stderr) == (2, "combu: retry goood: matches no trial: did you mean `good`?\n")
     wrong = run(combu, failing, "retry", "state=failed")
     assert (wrong.returncode, wrong.stderr) == (
-        2, "combu: retry state=failed: matches no trial: none has a param `state`, and only params, `trial` and `image` count here\n")
+        2, "combu: retry state=failed: matches no trial: no trial has a param `state`; conditions can use only params, `trial` and `image` here\n")
 
 
 def test_a_retry_that_is_refused_leaves_the_record_as_it_is(combu, write, record, tmp_path):
@@ -119,5 +119,5 @@ def test_another_engine_is_not_gone_on_with(combu, failing):
     run(combu, failing, "run", "--wait", "--run-id", "mine")
     other = combu("-f", failing, "--engine", SIMULATED + "&seed=2", "retry")
     assert other.returncode == 1
-    assert other.stderr == (f"combu: run mine: was begun on the engine {SIMULATED}, and this is {SIMULATED}&seed=2; "
-                            "without --engine it goes on there\n")
+    assert other.stderr == (f"combu: run mine: must continue on its engine {SIMULATED}, not on {SIMULATED}&seed=2; "
+                            "leave out --engine\n")

@@ -278,7 +278,7 @@ def test_outputs_are_named_where_they_are(combu, write, tmp_path):
 
 
 def test_mistakes(combu, repository):
-    assert "no run of it is on record" in combu("-f", repository, "show", "aa").stderr
+    assert "the record has no run of this file" in combu("-f", repository, "show", "aa").stderr
     run(combu, repository, "run", "--wait")
     assert "did you mean `learn-1`?" in combu("-f", repository, "show", "learn-2").stderr
     nameless = combu("-f", repository, "show")

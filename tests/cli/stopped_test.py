@@ -89,7 +89,7 @@ def test_a_simulated_run_is_marked_and_is_the_last_one_only_if_asked_for(combu, 
         asked = combu("-f", file, *command.split(), as_typed=True)
         assert asked.returncode == 1, command
         assert asked.stderr.endswith(
-            "only runs on the simulated engine are on record; `--engine simulated:` chooses the last one\n")
+            "the record has only runs on the simulated engine; `--engine simulated:` selects the last one\n")
     for command in ("results", "ps"):
         [row] = map(json.loads, combu("-f", file, "--engine", FAST, command, "--json").stdout.splitlines())
         assert row["simulated"] is True

@@ -410,8 +410,8 @@ def test_a_part_of_an_experiment_with_what_it_depends_on(combu, write, only, sta
         ("fitt-2", "--only fitt-2: matches no trial: did you mean `fit-2`?"),
         ("lr<", "\"lr<\" is no condition: NAME=VALUE"),
         ("lr=7", "--only lr=7: matches no trial\n"),
-        ("state=failed", "--only state=failed: matches no trial: none has a param `state`, and before a run only params, `trial` and `image` are known\n"),
-        ("lr>0 && seconds>1", "none has a param `seconds`"),
+        ("state=failed", "--only state=failed: matches no trial: no trial has a param `state`; before a run, conditions can use only params, `trial` and `image`\n"),
+        ("lr>0 && seconds>1", "no trial has a param `seconds`"),
     ],
 )
 def test_a_part_that_there_is_not(combu, write, only, words):

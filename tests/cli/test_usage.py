@@ -70,7 +70,7 @@ def test_help_is_a_command(combu):
     (["frobnicate"], "combu: there is no command frobnicate; see combu --help\n"),
     (["run", "--wiat"], "combu: run has no option --wiat; did you mean --wait?\n"),
     (["schema", "schema"], "combu: schema takes no argument schema\n"),
-    (["-f", "x", "plan", "y"], "combu: y: is a second file beside -f x: name one\n"),
+    (["-f", "x", "plan", "y"], "combu: y: is a second file besides -f x; give only one file\n"),
     (["--fiel", "x"], "combu: there is no command x; see combu --help\n"),
     (["--fiel=x"], "combu: there is no option --fiel=x; did you mean --file?\n"),
     (["prune", "zero.jsonnet"],
@@ -97,8 +97,8 @@ def test_help_is_a_command(combu):
     (["help", "frobnicate"], "combu: there is no command frobnicate; see combu --help\n"),
     (["help", "rnu"], "combu: there is no command rnu; did you mean run?\n"),
     (["run", "-d"], "combu: no experiment is given, and no experiment.jsonnet is here: combu -f FILE …\n"),
-    (["attach"], "combu: which run? its id, or -f FILE for the file's last one, says it\n"),
-    (["pause"], "combu: which run? its id, or -f FILE for the file's last one, says it\n"),
+    (["attach"], "combu: a run must be given; use its id, or -f FILE for the file's last run\n"),
+    (["pause"], "combu: a run must be given; use its id, or -f FILE for the file's last run\n"),
     (["set"], "combu: SETTING is required; see combu set --help\n"),
     (["-f", "x", "set", "r1"], "combu: set: a setting must be given; use parallel=N or starts_in_flight=N\n"),
     (["-f", "x", "set", "parallel=many"], "combu: parallel=many: the value must be a whole number\n"),
@@ -133,7 +133,7 @@ def test_logs_f_follows_and_the_file_stands_before(combu):
     """After `logs`, -f means --follow, and the next word is a trial, not a file."""
     result = combu("--engine", "simulated:", "-f", "x.jsonnet", "logs", "-f", "solver-1")
     assert result.returncode == 1
-    assert result.stderr == "combu: solver-1: nothing of the experiment is on this engine\n"
+    assert result.stderr == "combu: solver-1: this engine has no container of the experiment\n"
     result = combu("--engine", "simulated:", "logs", "-f", "x.jsonnet", "solver-1")
     assert result.returncode == 2
     assert "combu -f x.jsonnet logs" in result.stderr
@@ -142,7 +142,7 @@ def test_logs_f_follows_and_the_file_stands_before(combu):
 def test_a_trial_may_be_called_like_a_command(combu):
     result = combu("--engine", "simulated:", "-f", "x.jsonnet", "logs", "stop")
     assert result.returncode == 1
-    assert result.stderr.startswith("combu: stop: nothing of the experiment is on this engine")
+    assert result.stderr.startswith("combu: stop: this engine has no container of the experiment")
 
 
 def test_a_full_disk_is_told(combu, ladder):

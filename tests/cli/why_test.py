@@ -95,7 +95,7 @@ def test_a_trial_that_waits_is_told_as_such(combu, failing, write, record):
     for verb in ("logs", "stop", "wait"):
         told = run(combu, failing, verb, waiting)
         assert told.returncode == 1
-        assert f"there is no container of it yet: it is waiting in run mine; `combu why {waiting} --run mine` says for what" in told.stderr
+        assert f"has no container yet: it is waiting in run mine; `combu why {waiting} --run mine` explains why" in told.stderr
     [over, *_] = [name for name, in record("SELECT name FROM states WHERE state = 'failed'")]
     assert "it is failed in run mine, and its container has been removed" in run(combu, failing, "stop", over).stderr
 

@@ -329,7 +329,7 @@ def test_a_run_that_is_over_is_not_resumed(combu, engine, lab, code):
 def test_resume_and_retry_refuse_a_run_that_is_not_in_the_record(combu, engine, lab):
     combu.write([lab.trial("one")])
     for command in (("run", "--resume"), ("retry",)):
-        assert "no run of it is on record" in combu(*command, code=1).stderr
+        assert "the record has no run of this file" in combu(*command, code=1).stderr
     combu("run", "--wait", "--run-id", "first")
     before = ids(engine)
     for command in (("run", "--resume", "second"), ("retry", "--run", "second")):

@@ -358,7 +358,7 @@ def test_stop_accepts_patterns_and_ps_shows_resource_usage(combu, engine):
     wait_until(lambda: shown.search(combu("ps", "a-1").stdout), "its use in the table")
     stopped = combu("stop", "--grace", "0s", "a-*", "no-*", code=1)
     assert "stopped 2 of 2\n" in stopped.stderr
-    assert "combu: no-*: there is no container of a trial that it matches; " in stopped.stderr
+    assert "combu: no-*: matches no trial that has a container; " in stopped.stderr
     wait_until(lambda: engine.running() == {"b-1"}, "the end of those that match")
 
 

@@ -173,8 +173,9 @@ TEST_F(ApplyTest, AnotherEngineIsRefused) {
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
   address = "unix:///another.sock";
   EXPECT_EQ(apply(file_text(trial_text("two"))), Result::failed);
-  EXPECT_THAT(told.of("error"), ElementsAre(AllOf(HasSubstr("was begun on the engine unix:///run/lab.sock"),
-                                                  HasSubstr("this is unix:///another.sock"))));
+  EXPECT_THAT(told.of("error"),
+              ElementsAre(AllOf(HasSubstr("must continue on its engine unix:///run/lab.sock"),
+                                HasSubstr("not on unix:///another.sock"))));
 }
 
 TEST_F(ApplyTest, AnIdChoosesTheRun) {

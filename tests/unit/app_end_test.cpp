@@ -89,9 +89,10 @@ TEST_F(KillTest, KillWithoutContainersRemovesNothing) {
   EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
   invocation = invocation_of("other.jsonnet");
   EXPECT_EQ(kill(), Result::succeeded);
-  EXPECT_THAT(told.of("note"),
-              ElementsAre("nothing to remove",
-                          "other experiments here: lab (1 container); --experiment NAME means one of them"));
+  EXPECT_THAT(
+      told.of("note"),
+      ElementsAre("nothing to remove",
+                  "other experiments on this engine: lab (1 container); choose one with --experiment NAME"));
 }
 
 TEST_F(KillTest, KillOfARunKeepsOtherRuns) {
@@ -103,7 +104,7 @@ TEST_F(KillTest, KillOfARunKeepsOtherRuns) {
   EXPECT_EQ(kill(options), Result::succeeded);
   EXPECT_THAT(containers(), ElementsAre("two"));
   EXPECT_EQ(kill(options), Result::succeeded);
-  EXPECT_THAT(told.of("note"), ElementsAre("nothing to remove", "runs of it: r2"));
+  EXPECT_THAT(told.of("note"), ElementsAre("nothing to remove", "runs of this experiment: r2"));
 }
 
 TEST_F(KillTest, KillRemovesAllRunsOfTheFilesExperiment) {
@@ -373,7 +374,7 @@ TEST_F(StopTest, ATrialWithoutAContainerIsAnError) {
   EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
   EXPECT_EQ(stop_trials({"go*", "nobody"}), Result::failed);
   EXPECT_THAT(stopped, ElementsAre(Pair("goes", "stopped")));
-  EXPECT_THAT(told.of("error"), ElementsAre(HasSubstr("combu: nobody: there is no container of it")));
+  EXPECT_THAT(told.of("error"), ElementsAre(HasSubstr("combu: nobody: has no container")));
 }
 
 TEST_F(StopTest, ATrialThatTheEngineCannotStopIsAnError) {

@@ -178,10 +178,10 @@ TEST_F(ResumeTest, WithoutAnIdAndAFileNoRunIsFound) {
   invocation.file = "";
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(folder.path());
-  EXPECT_THAT(error_in([&] { (void)resume(); }).message(), HasSubstr("which run?"));
+  EXPECT_THAT(error_in([&] { (void)resume(); }).message(), HasSubstr("a run must be given"));
   std::filesystem::current_path(before);
   invocation = invocation_of("experiment.jsonnet");
-  EXPECT_EQ(error_in([&] { (void)resume(); }).message(), "no run of it is on record");
+  EXPECT_EQ(error_in([&] { (void)resume(); }).message(), "the record has no run of this file");
 }
 
 TEST_F(ResumeTest, RunsOnTheSimulatedEngineNeedItsName) {
@@ -199,7 +199,8 @@ TEST_F(ResumeTest, RunsOnTheSimulatedEngineNeedItsName) {
   address = "unix:///run/lab.sock";
   engine = &kept_engine;
   EXPECT_EQ(start(waiting_run("r1")), Result::succeeded);
-  EXPECT_EQ(error_in([&] { (void)resume(); }).message(), "no run of it on the simulated engine is on record");
+  EXPECT_EQ(error_in([&] { (void)resume(); }).message(),
+            "the record has no run of this file on the simulated engine");
 }
 
 // ---- retry

@@ -51,18 +51,19 @@ TEST_F(SelectionTest, WithoutAFileTrialsOfSeveralExperimentsAreRefused) {
   invocation.file.clear();
   EXPECT_THAT(chosen({.trials = {"three"}}), ElementsAre("three"));
   EXPECT_THAT(chosen({.trials = {"t*"}}), IsEmpty());
-  EXPECT_THAT(told.of("error"), ElementsAre("t*: is of several experiments (lab, other); --experiment NAME "
-                                            "says which is meant"));
+  EXPECT_THAT(told.of("error"),
+              ElementsAre("t*: matches trials of several experiments (lab, other); choose one "
+                          "with --experiment NAME"));
   EXPECT_THAT(chosen({}), IsEmpty());
-  EXPECT_THAT(told.of("error").back(), HasSubstr("which experiment?"));
+  EXPECT_THAT(told.of("error").back(), HasSubstr("an experiment must be given"));
 }
 
 TEST_F(SelectionTest, NamesWithoutAContainerAreErrors) {
   run_both();
   EXPECT_THAT(chosen({.trials = {"one", "twoo", "zzzzzz", "z*"}}), ElementsAre("one"));
-  EXPECT_THAT(missing, ElementsAre(HasSubstr("or has been removed, or two is meant"),
+  EXPECT_THAT(missing, ElementsAre(HasSubstr("its container has been removed; did you mean `two`?"),
                                    AllOf(HasSubstr("zzzzzz"), HasSubstr("`combu -f ")),
-                                   HasSubstr("no container of a trial that it matches")));
+                                   HasSubstr("matches no trial that has a container")));
   with_session([&](Session& session) {
     EXPECT_EQ(error_in([&] { (void)chosen_attempts(session, invocation, {.trials = {"twoo"}}); }).subject(),
               "twoo");
@@ -79,19 +80,19 @@ TEST_F(SelectionTest, AnErrorShowsTheStateOfATrialWithoutAContainer) {
       Result::failed);
   remove_container("r1", "done");
   EXPECT_THAT(chosen({.trials = {"done", "next-1", "next-*"}}), IsEmpty());
-  EXPECT_THAT(missing,
-              ElementsAre("done: there is no container of it: it is succeeded in run r1, and its container "
-                          "has been removed",
-                          HasSubstr("next-1: there is no container of it: it is blocked in run r1: "),
-                          HasSubstr("there is no container of the 2 trials that it matches")));
+  EXPECT_THAT(
+      missing,
+      ElementsAre("done: has no container: it is succeeded in run r1, and its container has been removed",
+                  HasSubstr("next-1: has no container: it is blocked in run r1: "),
+                  HasSubstr("the 2 trials that it matches have no containers")));
   RunEntry waiting = entry("r1");
   waiting.id = RunId("r2");
   Experiment experiment;
   experiment.trials.emplace_back().name = "done";
   record().begin(waiting, experiment);
   EXPECT_THAT(chosen({.run = "r2", .trials = {"done"}}), IsEmpty());
-  EXPECT_THAT(missing, ElementsAre("done: there is no container of it yet: it is waiting in run r2; `combu "
-                                   "why done --run r2` says for what"));
+  EXPECT_THAT(missing, ElementsAre("done: has no container yet: it is waiting in run r2; `combu "
+                                   "why done --run r2` explains why"));
 }
 
 TEST_F(SelectionTest, SkippedTrialsAreFoundOnRecord) {
@@ -121,12 +122,13 @@ TEST_F(SelectionTest, AnErrorNamesOtherExperimentsOnTheEngine) {
   EXPECT_THAT(chosen({.trials = {"one", "two"}}), IsEmpty());
   ASSERT_THAT(missing, SizeIs(2));
   EXPECT_EQ(missing[0],
-            "one: nothing of the experiment is on this engine; other experiments here: lab (2 containers), "
-            "other (1 container); --experiment NAME means one of them");
+            "one: this engine has no container of the experiment; other experiments on this engine: lab (2 "
+            "containers), other (1 container); choose one with --experiment NAME");
   with_session([&](Session& session) {
     EXPECT_EQ(with_others("nothing", session, invocation_of("experiment.jsonnet"), {.experiment = "other"}),
               "nothing");
-    EXPECT_EQ(others_text(session, invocation_of("experiment.jsonnet"), {.run = "r9"}), "runs of it: r1");
+    EXPECT_EQ(others_text(session, invocation_of("experiment.jsonnet"), {.run = "r9"}),
+              "runs of this experiment: r1");
   });
 }
 

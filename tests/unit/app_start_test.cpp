@@ -364,7 +364,7 @@ TEST_F(Only, AnArgumentThatMatchesNoTrialIsRefused) {
   EXPECT_EQ(fault({"solvr-1"}).subject(), "--only solvr-1");
   EXPECT_EQ(fault({"solvr-1"}).message(), "matches no trial: did you mean `solver-1`?");
   EXPECT_THAT(fault({"state=failed"}).message(),
-              HasSubstr("none has a param `state`, and before a run only"));
+              HasSubstr("no trial has a param `state`; before a run, conditions"));
   EXPECT_EQ(fault({"image=y"}).message(), "matches no trial");
   const Experiment none;
   EXPECT_THAT(error_in([&] { (void)trials_meant(none, RunId("r1"), "a=1", "retry"); }).message(),

@@ -287,7 +287,7 @@ TEST_F(StatusTest, ANoteSaysThatOnlySimulatedRunsExist) {
   engine = &faulty;
   query.address.clear();
   EXPECT_EQ(show(), Result::succeeded);
-  EXPECT_THAT(told.of("note"), Contains(HasSubstr("only runs on the simulated engine")));
+  EXPECT_THAT(told.of("note"), Contains(HasSubstr("the record has only runs on the simulated engine")));
 }
 
 TEST_F(StatusTest, RunsAreListedWithTheNewestFirst) {
