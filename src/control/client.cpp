@@ -19,7 +19,7 @@ constexpr std::chrono::seconds k_answer_max{10};
 constexpr std::size_t k_line_max = std::size_t{16} << 20U;  // a server buffers half as much for a client
 
 Error gone() {
-  return {ErrorKind::not_found, "", "the process at work on the run has ended"};
+  return {ErrorKind::not_found, "", "the combu process that owns the run has ended"};
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ struct ControlClient::Impl {
       in.append(piece.data(), static_cast<std::size_t>(size));
       if (in.size() > k_line_max)
         throw Error(ErrorKind::refused, "",
-                    fmt::format("the process at work on the run sends a line of more than {} MiB",
+                    fmt::format("the combu process that owns the run sent a line of more than {} MiB",
                                 k_line_max >> 20U));
     }
   }
@@ -68,7 +68,8 @@ struct ControlClient::Impl {
     int patience = -1;
     if (until) {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(*until - Steady::now()).count();
-      if (left <= 0) throw Error(ErrorKind::refused, "", "the process at work on the run does not answer");
+      if (left <= 0)
+        throw Error(ErrorKind::refused, "", "the combu process that owns the run does not answer");
       patience = static_cast<int>(left);
     }
     return poll(polled.data(), polled.size(), patience) > 0 && polled[0].revents != 0;
@@ -91,7 +92,9 @@ auto understood(const Read& read) {
   try {
     return read();
   } catch (const nlohmann::json::exception& error) {
-    throw Error(ErrorKind::refused, "", std::string("the run's process is not understood: ") + error.what());
+    throw Error(
+        ErrorKind::refused, "",
+        std::string("cannot read the answer of the combu process that owns the run: ") + error.what());
   }
 }
 
@@ -126,7 +129,8 @@ void ControlClient::take_over(const std::stop_token& stop) {
 void ControlClient::expect_the_run() const {
   char next = 0;
   if (recv(impl_->socket.number(), &next, sizeof(next), MSG_PEEK | MSG_DONTWAIT) != 0) return;
-  throw Error(ErrorKind::conflict, "", "its process has ended, or has waited too long and gone on");
+  throw Error(ErrorKind::conflict, "",
+              "its owner has ended, or has waited too long and continues without the change");
 }
 
 std::optional<int> ControlClient::follow(Progress& progress, Run& run, const std::stop_token& stop) {

@@ -25,12 +25,12 @@ std::optional<std::size_t> number_of(const json& request, const char* name, std:
   const auto found = request.find(name);
   if (found == request.end()) return std::nullopt;
   if (!found->is_number_unsigned() || *found < least || *found > most)
-    throw Error(ErrorKind::invalid, name, fmt::format("is a whole number from {} to {}", least, most));
+    throw Error(ErrorKind::invalid, name, fmt::format("must be a whole number from {} to {}", least, most));
   return found->get<std::size_t>();
 }
 
 std::string text_of(const json& value, const char* name) {
-  if (!value.is_string()) throw Error(ErrorKind::invalid, name, "is a text, or several");
+  if (!value.is_string()) throw Error(ErrorKind::invalid, name, "must be a string, or an array of strings");
   return value.get<std::string>();
 }
 
@@ -76,12 +76,12 @@ std::string done_line(int exit_code) {
 
 Ask ask_of(const json& request) {
   if (!request.is_object() || !request.contains("ask"))
-    throw Error(ErrorKind::invalid, "", "a request is a JSON object with `ask`");
+    throw Error(ErrorKind::invalid, "", "a request must be a JSON object with `ask`");
   const json& ask = request["ask"];
   if (ask == "follow") return Ask::follow;
   if (ask == "adjust") return Ask::adjust;
   if (ask == "hand_over") return Ask::hand_over;
-  throw Error(ErrorKind::invalid, "ask", "is `follow`, `adjust` or `hand_over`");
+  throw Error(ErrorKind::invalid, "ask", "must be `follow`, `adjust` or `hand_over`");
 }
 
 Adjust adjust_of(const json& request) {
@@ -89,11 +89,12 @@ Adjust adjust_of(const json& request) {
                 .starts_in_flight_max = number_of(request, "starts_in_flight", 1, k_starts_max),
                 .paused = std::nullopt};
   if (const auto paused = request.find("paused"); paused != request.end()) {
-    if (!paused->is_boolean()) throw Error(ErrorKind::invalid, "paused", "is true or false");
+    if (!paused->is_boolean()) throw Error(ErrorKind::invalid, "paused", "must be true or false");
     adjust.paused = paused->get<bool>();
   }
   if (const auto stopping = request.find("stopping"); stopping != request.end()) {
-    if (!stopping->is_array()) throw Error(ErrorKind::invalid, "stopping", "is an array of trials' names");
+    if (!stopping->is_array())
+      throw Error(ErrorKind::invalid, "stopping", "must be an array of names of trials");
     for (const json& name : *stopping) adjust.stopping.push_back(text_of(name, "stopping"));
   }
   if (const auto stopper = request.find("stopper"); stopper != request.end())
@@ -103,7 +104,7 @@ Adjust adjust_of(const json& request) {
   for (const auto& [name, value] : request.items())
     if (name != "ask" && name != "parallel" && name != "starts_in_flight" && name != "paused" &&
         name != "stopping" && name != "stopper" && name != "interrupter")
-      throw Error(ErrorKind::invalid, name, "is nothing that can be adjusted");
+      throw Error(ErrorKind::invalid, name, "is not a field of this request");
   return adjust;
 }
 

@@ -29,7 +29,7 @@ template <class Word>
 Word word_of(std::string_view text, std::size_t count) {
   if (const auto word = parse_enum<Word>(text, count)) return *word;
   throw Error(ErrorKind::refused, "",
-              "the run's process uses a word that is not known here: " + shortened(text));
+              "the combu process that owns the run sent an unknown word: " + shortened(text));
 }
 
 Slots slots_of(const json& object) {
@@ -37,7 +37,8 @@ Slots slots_of(const json& object) {
   constexpr double k_cpus_max = 1e9;
   const double cpus = object.at("cpus").get<double>();
   if (!(cpus >= 0 && cpus <= k_cpus_max))
-    throw Error(ErrorKind::refused, "", "the run's process sends a number of CPUs that cannot be");
+    throw Error(ErrorKind::refused, "",
+                "the combu process that owns the run sent an impossible number of CPUs");
   return {.cpus = {std::llround(cpus * k_nano)},
           .memory = {integer_of(object.at("memory"), 0, k_number_max)},
           .gpus = object.at("gpus").get<std::vector<std::string>>()};
@@ -94,8 +95,9 @@ void Replay::begin(const json& line) {
   run_.experiment.file = line.at("file");
   const auto trials = count_of(line.at("trials"));
   if (trials > k_trials_max || trials < by_name_.size())
-    throw Error(ErrorKind::refused, "",
-                fmt::format("the run's process says that the run has {} trials, which cannot be", trials));
+    throw Error(
+        ErrorKind::refused, "",
+        fmt::format("the combu process that owns the run sent an impossible number of trials: {}", trials));
   run_.experiment.trials.resize(trials);
   progress_.begin(run_);
 }
@@ -104,7 +106,8 @@ TrialIndex Replay::trial(const std::string& name) {
   const auto [found, is_new] = by_name_.try_emplace(name, by_name_.size());
   if (!is_new) return found->second;
   if (found->second >= run_.experiment.trials.size())
-    throw Error(ErrorKind::refused, shortened(name), "is of more trials than the run has");
+    throw Error(ErrorKind::refused, shortened(name),
+                "the combu process that owns the run sent more names of trials than the run has trials");
   run_.experiment.trials[found->second].name = name;
   return found->second;
 }

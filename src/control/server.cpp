@@ -166,7 +166,8 @@ struct ControlServer::Impl {
     if (clients.size() < k_clients_max) {
       clients[next_client++].socket = std::move(socket);
     } else {
-      const std::string line = control::error_line("too many are connected to the run already");
+      const std::string line =
+          control::error_line("too many clients are connected to the run; try again later");
       (void)::send(socket.number(), line.data(), line.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     }
   }
@@ -212,13 +213,13 @@ struct ControlServer::Impl {
   void leave_to(std::uint64_t number) {
     {
       const std::scoped_lock lock(mutex);
-      if (taker) throw Error(ErrorKind::conflict, "", "somebody else is about to change the run");
+      if (taker) throw Error(ErrorKind::conflict, "", "another process is about to change the run");
       taker = number;
     }
     if (leave()) return;
     const std::scoped_lock lock(mutex);
     taker.reset();
-    throw Error(ErrorKind::conflict, "", "the run is not under way");
+    throw Error(ErrorKind::conflict, "", "the run starts or ends at this moment; try again");
   }
 
   bool hand_over(const std::stop_token& stop, std::chrono::milliseconds patience) {

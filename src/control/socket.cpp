@@ -61,7 +61,7 @@ Descriptor listen_at(const std::string& path) {
   // The file gets the mode that the socket has at bind().
   if (!at.is_there() || made.number() < 0 || fchmod(made.number(), k_mode) != 0 ||
       bind(made.number(), at.address(), ShortPath::k_size) != 0 || listen(made.number(), k_waiting_max) != 0)
-    throw Error(ErrorKind::refused, path, "no socket can be made there: " + why());
+    throw Error(ErrorKind::refused, path, "cannot create a socket: " + why());
   return made;
 }
 
@@ -76,12 +76,12 @@ Descriptor connect_to(const std::string& path) {
   const timeval patience{.tv_sec = k_patience_s, .tv_usec = 0};
   (void)setsockopt(made.number(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
   if (!at.is_there() || made.number() < 0 || connect(made.number(), at.address(), ShortPath::k_size) != 0)
-    throw Error(ErrorKind::not_found, path, "nobody answers there: " + why());
+    throw Error(ErrorKind::not_found, path, "no process answers at this socket: " + why());
   return made;
 }
 
 Bell::Bell() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (event_.number() < 0) throw Error(ErrorKind::refused, "", "no eventfd can be made: " + why());
+  if (event_.number() < 0) throw Error(ErrorKind::refused, "", "cannot create an eventfd: " + why());
 }
 
 void Bell::ring() const {

@@ -241,7 +241,7 @@ def test_a_process_that_dies_while_it_waits_is_told(write, start, tmp_path, requ
     database.execute("COMMIT")
     _, told = apply.communicate(timeout=60)
     assert apply.returncode == 1
-    assert "run r1: its process has ended, or has waited too long and gone on; nothing was changed: the same command tries again" in told
+    assert "run r1: its owner has ended, or has waited too long and continues without the change; nothing was changed: the same command tries again" in told
     assert database.execute("SELECT name, leaving FROM attempts JOIN trials USING (run, trial)").fetchall() == [
         ("t0", None), ("t1", None)]
 
@@ -259,7 +259,7 @@ def test_one_that_is_suspended_does_not_hold_the_run(write, start, request):
     assert any("an `apply` took too long, and was given up" in line for line in run.stderr)
     apply.send_signal(signal.SIGCONT)
     _, told = apply.communicate(timeout=60)
-    assert (apply.returncode, "has waited too long and gone on; nothing was changed: the same command tries again" in told) == (1, True), told
+    assert (apply.returncode, "has waited too long and continues without the change; nothing was changed: the same command tries again" in told) == (1, True), told
     assert database.execute("SELECT name FROM trials").fetchall() == [("t0",), ("t1",)]
     assert run.poll() is None
 

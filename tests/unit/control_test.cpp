@@ -355,7 +355,7 @@ TEST_F(ControlTest, ANumberOutOfRangeIsRefused) {
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::invalid);
-    EXPECT_STREQ(error.what(), "starts_in_flight: is a whole number from 1 to 1000");
+    EXPECT_STREQ(error.what(), "starts_in_flight: must be a whole number from 1 to 1000");
   }
 }
 
@@ -375,7 +375,8 @@ TEST_F(ControlTest, AClientKeepsTheRunUntilItIsDestroyed) {
     ControlClient client(path_);
     client.take_over({});
     EXPECT_FALSE(is_back);
-    EXPECT_THAT(error_of([&] { ControlClient(path_).take_over({}); }), HasSubstr("somebody else"));
+    EXPECT_THAT(error_of([&] { ControlClient(path_).take_over({}); }),
+                HasSubstr("another process is about to change"));
     EXPECT_FALSE(is_back);
   }
   process.join();
@@ -403,7 +404,7 @@ TEST_F(ControlTest, ARunIsTakenBackFromASlowClient) {
 
 TEST_F(ControlTest, ARunThatIsNotDrivenCannotBeTakenOver) {
   open();
-  EXPECT_THAT(error_of([&] { ControlClient(path_).take_over({}); }), HasSubstr("not under way"));
+  EXPECT_THAT(error_of([&] { ControlClient(path_).take_over({}); }), HasSubstr("starts or ends"));
 }
 
 TEST_F(ControlTest, AnAdjustmentIsRefusedAfterTheEndOfTheRun) {
@@ -500,15 +501,15 @@ TEST_F(ControlTest, AnInvalidLineOfTheServerIsAnError) {
     return R"({"event":"fact","trial":")" + trial + R"(","state":"running","attempt":1})" + "\n";
   };
   EXPECT_THAT(error_of_following(path_, begin("1000000000000")),
-              HasSubstr("the run's process says that the run has 1000000000000 trials, which cannot be"));
+              HasSubstr("sent an impossible number of trials: 1000000000000"));
   EXPECT_THAT(error_of_following(path_, begin("2") + fact("a") + fact("b") + begin("1") + fact("b")),
-              HasSubstr("the run's process says that the run has 1 trials, which cannot be"));
+              HasSubstr("sent an impossible number of trials: 1"));
   EXPECT_THAT(error_of_following(path_, R"({"event":"done","exit_code":1e300})" + std::string("\n")),
               HasSubstr("must be a whole number"));
   EXPECT_THAT(error_of_following(path_, std::string(500'000, '[') + "\n"),
               HasSubstr("nested deeper than 512 levels"));
   EXPECT_THAT(error_of_following(path_, std::string(64 << 10, 'x'), /*endless=*/true),
-              HasSubstr("the process at work on the run sends a line of more than 16 MiB"));
+              HasSubstr("the combu process that owns the run sent a line of more than 16 MiB"));
 }
 
 TEST_F(ControlTest, ASocketOfADeadProcessIsReplaced) {
