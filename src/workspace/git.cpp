@@ -120,11 +120,11 @@ fs::path repository_above(const fs::path& folder) {
 void make_subfolder(const fs::path& path) {
   constexpr mode_t k_mode = 0755;
   // chmod(), because the umask may deny access to the calling user.
-  if (::mkdir(path.c_str(), k_mode) != 0 || ::chmod(path.c_str(), k_mode) != 0) throw refusal(path, "make");
+  if (::mkdir(path.c_str(), k_mode) != 0 || ::chmod(path.c_str(), k_mode) != 0) throw refusal(path, "create");
 }
 
 void make_link(const fs::path& target, const fs::path& path) {
-  if (::symlink(target.c_str(), path.c_str()) != 0) throw refusal(path, "make");
+  if (::symlink(target.c_str(), path.c_str()) != 0) throw refusal(path, "create");
 }
 
 }  // namespace
@@ -171,7 +171,7 @@ void Git::find(const std::string& folder) {
     const fs::path near = repository_above(folder);
     if (!end.problem.empty() && !near.empty()) throw refusal("git " + end.problem);
     if (!near.empty())
-      throw refusal(fmt::format("git does not accept {}; `git -C {} status` says why", near.string(),
+      throw refusal(fmt::format("git does not accept {}; `git -C {} status` shows the reason", near.string(),
                                 shell_word(folder)));
   };
   if (found.exit_code != 0 || lines.size() != 3) return refuse(found);
@@ -200,8 +200,9 @@ void Git::find(const std::string& folder) {
 void Git::read_settings() {
   const ProgramEnd end = git(top_, {"config", "--list", "-z"}, k_output_max);
   if (!end.problem.empty() || end.exit_code != 0 || end.output_cut)
-    throw refusal(fmt::format("git cannot read the settings of {}; `git -C {} config --list` says why",
-                              repository_.string(), shell_word(top_)));
+    throw refusal(
+        fmt::format("git cannot read the settings of {}; `git -C {} config --list` shows the reason",
+                    repository_.string(), shell_word(top_)));
   for (const std::string& entry : split_at('\0', end.output)) {
     const std::size_t at = entry.find('\n');
     const std::string name = entry.substr(0, at);
@@ -220,7 +221,7 @@ void Git::make_folder() {
   if (fault)
     throw refusal(fmt::format("cannot use the folder for temporary files: {}; set TMPDIR", fault.message()));
   std::string path = fs::absolute(above) / "combu-git-XXXXXX";
-  if (::mkdtemp(path.data()) == nullptr) throw refusal(path, "make");
+  if (::mkdtemp(path.data()) == nullptr) throw refusal(path, "create");
   folder_ = path;
   constexpr mode_t k_mode_to_enter = 0711;
   if (user_ && ::chmod(path.c_str(), k_mode_to_enter) != 0) throw refusal(path, "open");
@@ -244,7 +245,7 @@ void Git::copy_index() {
   const fs::path index = repository_ / "index";
   struct stat status {};
   if (::stat(index.c_str(), &status) != 0 && errno == ENOENT) return;
-  if (!S_ISREG(status.st_mode)) throw refusal(fmt::format("{} must be a file", index.string()));
+  if (!S_ISREG(status.st_mode)) throw refusal(fmt::format("{} must be a regular file", index.string()));
   ProgramEnd copied = run({"cat", "--", index.string()}, k_index_max);
   if (copied.output_cut)
     throw refusal(fmt::format("{} is larger than {} MiB", index.string(), k_index_max >> 20U));
@@ -272,7 +273,8 @@ void Git::write(const fs::path& name, const std::string& text, const timespec* m
     if (count > 0) written += static_cast<std::size_t>(count);
   }
   if (!file.is_open() || written < text.size()) throw refusal(path, "write");
-  if (user_ && ::fchown(file.number(), user_->uid, user_->gid) != 0) throw refusal(path, "give away");
+  if (user_ && ::fchown(file.number(), user_->uid, user_->gid) != 0)
+    throw refusal(path, "change the owner of");
   if (modified_at == nullptr) return;
   const std::array<timespec, 2> times{*modified_at, *modified_at};
   if (::futimens(file.number(), times.data()) != 0) throw refusal(path, "set the time of");

@@ -19,7 +19,7 @@ std::string home_folder() {
 std::filesystem::path absolute(const std::string& file) {
   std::error_code failed;
   auto path = std::filesystem::absolute(file, failed);
-  if (failed) throw Error(ErrorKind::invalid, file, "the current folder is not there: " + failed.message());
+  if (failed) throw Error(ErrorKind::invalid, file, "the current folder does not exist: " + failed.message());
   return path;
 }
 
@@ -34,9 +34,9 @@ std::string identity_of(const std::string& file) {
   }
   const std::string quoted = json_text(nlohmann::json(path.string()));
   if (parse_json(quoted) != path.string())
-    throw Error(
-        ErrorKind::invalid, quoted,
-        "its path is not UTF-8, and no label of a container can hold it; rename the folder or the file");
+    throw Error(ErrorKind::invalid, quoted,
+                "the path must be UTF-8, because combu stores it in labels of containers; rename the folder "
+                "or the file");
   return path.string();
 }
 

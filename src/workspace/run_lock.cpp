@@ -57,11 +57,12 @@ std::string path_of(LockScope scope, const Run& run, const std::string& engine, 
 
 std::string held_text(LockScope scope, int process, const std::string& run) {
   if (scope == LockScope::run)
-    return fmt::format("another combu (process {}) is at work on it; end that first, or let it go on",
+    return fmt::format("another combu (process {}) owns it; end that process first, or let it continue",
                        process);
   return fmt::format(
-      "another combu (process {}) still starts the trials of its run {}; wait until it has, or end it with "
-      "`combu … kill`",
+      "another combu (process {}) still starts the trials of its run {}; wait until it has started them, or "
+      "end it "
+      "with `combu … kill`",
       process, run);
 }
 
@@ -163,15 +164,16 @@ std::optional<Interrupted> interrupt(const std::string& path, const Selector& se
   const bool is_new = asked.insert(holder.process).second;
   if (is_new) announce(RunId(holder.run));
   if (is_new && ::kill(holder.process, SIGINT) != 0 && errno != ESRCH)
-    throw Error(ErrorKind::refused, holder.experiment,
-                fmt::format("process {} is at work on its run {} and cannot be interrupted: {}",
-                            holder.process, holder.run, why()));
+    throw Error(
+        ErrorKind::refused, holder.experiment,
+        fmt::format("cannot interrupt process {}, which owns run {}: {}", holder.process, holder.run, why()));
   if (lock(file.number(), k_starts_end, stop))
     return is_new ? std::optional(Interrupted{holder.process, holder.run}) : std::nullopt;
   throw Error(
       ErrorKind::conflict, holder.experiment,
-      fmt::format("process {} goes on with its run {} although it was interrupted; end it and kill again",
-                  holder.process, holder.run));
+      fmt::format(
+          "process {} continues its run {} although it was interrupted; end the process, and repeat `kill`",
+          holder.process, holder.run));
 }
 
 }  // namespace

@@ -544,7 +544,7 @@ def test_comparing_changes_nothing_in_the_repository(combu, repository, tmp_path
 def test_why_git_gives_no_version_is_on_record(combu, repository, tmp_path):
     (tmp_path / ".git/HEAD").unlink()
     done = run(combu, repository, "run", "--wait")
-    reason = f"git does not accept {tmp_path}/.git; `git -C {tmp_path} status` says why"
+    reason = f"git does not accept {tmp_path}/.git; `git -C {tmp_path} status` shows the reason"
     assert f"{tmp_path}: the folder's version is not recorded, or not all of it: {reason}\n" in done.stderr
     shutil.rmtree(tmp_path / ".git")
     reproduce = run(combu, repository, "show", "--reproduce", "one").stdout
@@ -646,7 +646,7 @@ def test_under_sudo_git_runs_as_the_caller(place, spied):  # noqa: F811
 def test_under_sudo_a_repository_of_another_user_is_not_accepted(place, spied):  # noqa: F811
     as_root("mkdir", "-m", "700", place / "root")
     sudo = run_in(place, place / "root", f"SUDO_UID={USER}", f"SUDO_GID={GROUP}")
-    reason = f"git does not accept {place}/.git; `git -C {place} status` says why\n"
+    reason = f"git does not accept {place}/.git; `git -C {place} status` shows the reason\n"
     assert reason in sudo("run", "--wait").stderr
     assert reason in sudo("show", "--reproduce", "tt").stdout
 

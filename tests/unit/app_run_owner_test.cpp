@@ -103,8 +103,8 @@ TEST_F(RunOwnerTest, ASecondProcessThatStartsTrialsIsRefused) {
   EXPECT_EQ(owner_pid(RunId("r1"), caller()), child.process());
   write(file_text(k_sleeps));
   EXPECT_EQ(start(new_run("r1")), Result::failed);
-  EXPECT_THAT(told.of("error"), ElementsAre(AllOf(HasSubstr("run r1: another combu (process "),
-                                                  HasSubstr("is at work on it"))));
+  EXPECT_THAT(told.of("error"),
+              ElementsAre(AllOf(HasSubstr("run r1: another combu (process "), HasSubstr("owns it"))));
   EXPECT_EQ(start(new_run("r2")), Result::failed);
   EXPECT_THAT(told.of("error").at(1), HasSubstr("still starts the trials of its run r1"));
   EXPECT_THAT(containers(), IsEmpty());
