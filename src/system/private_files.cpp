@@ -29,12 +29,12 @@ std::string why() {
 
 Error cannot_be_made(const std::string& path) {
   return {ErrorKind::refused, path,
-          fmt::format("cannot be made: {}; COMBU_HOME names another folder", why())};
+          fmt::format("cannot be created: {}; choose another folder with COMBU_HOME", why())};
 }
 
 Error cannot_be_opened(const std::string& path) {
   return {ErrorKind::refused, path,
-          fmt::format("cannot be written: {}; COMBU_HOME names another folder", why())};
+          fmt::format("cannot be written: {}; choose another folder with COMBU_HOME", why())};
 }
 
 bool is_trusted(uid_t owner) {
@@ -132,16 +132,17 @@ Descriptor make_folder(const Descriptor& above, const std::string& name, const s
 void check_file(const Descriptor& file, const std::string& path) {
   const struct stat status = status_of(file, path);
   if (!S_ISREG(status.st_mode))
-    throw Error(ErrorKind::invalid, path,
-                "cannot hold combu's state: it must be a regular file, no link or device; remove it, or name "
-                "another folder with COMBU_HOME");
+    throw Error(
+        ErrorKind::invalid, path,
+        "cannot hold combu's state: it must be a regular file, not a link or device; remove it, or name "
+        "another folder with COMBU_HOME");
   if (!is_trusted(status.st_uid)) throw foreign(path, status.st_uid);
   if (status.st_nlink > 1)
     throw Error(
         ErrorKind::invalid, path,
         fmt::format(
-            "cannot hold combu's state: it must be a file of one name, and has {} (hard links); while "
-            "no combu runs, replace it by a copy: `cp -p {} {}.new && mv {}.new {}`, or name "
+            "cannot hold combu's state: it must be a file with one name, but has {} (hard links); while "
+            "no combu process runs, replace it with a copy: `cp -p {} {}.new && mv {}.new {}`, or name "
             "another folder with COMBU_HOME",
             status.st_nlink, path, path, path, path));
   take_writing_from_others(file, path, status.st_mode);

@@ -61,8 +61,7 @@ std::string held_text(LockScope scope, int process, const std::string& run) {
                        process);
   return fmt::format(
       "another combu (process {}) still starts the trials of its run {}; wait until it has started them, or "
-      "end it "
-      "with `combu … kill`",
+      "end it with `combu … kill`",
       process, run);
 }
 

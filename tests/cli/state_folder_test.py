@@ -245,8 +245,8 @@ def test_a_file_of_two_names_is_usable_after_what_its_error_says(run, combu, fil
     as_root("cp", "-al", state, tmp_path / "backup")
     for part in (state / "record.sqlite", state / "telemetry/mine.sqlite"):
         command = f"`cp -p {part} {part}.new && mv {part}.new {part}`"
-        assert f"{part}: cannot hold combu's state: it must be a file of one name, and has 2 (hard links); while no combu runs, " \
-            f"replace it by a copy: {command}, or name another folder with COMBU_HOME\n" in combu("-f", file, "results").stderr
+        assert f"{part}: cannot hold combu's state: it must be a file with one name, but has 2 (hard links); while no combu process runs, " \
+            f"replace it with a copy: {command}, or name another folder with COMBU_HOME\n" in combu("-f", file, "results").stderr
         subprocess.run(command.strip("`"), shell=True, check=True)
     done = combu("-f", file, "results")
     assert done.returncode == 0 and "succeeded" in done.stdout and done.stderr == ""

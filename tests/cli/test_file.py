@@ -187,7 +187,7 @@ def test_a_path_that_no_label_can_hold_is_refused(combu, write, tmp_path):
     for command in ("validate", "run", "kill", "ps"):
         result = combu("--engine", "simulated:", "-f", f"{folder}/experiment.jsonnet", command)
         assert result.returncode == 2
-        assert "is not UTF-8" in result.stderr and result.stderr.count("\n") == 1
+        assert "the path must be UTF-8" in result.stderr and result.stderr.count("\n") == 1
 
 
 def test_a_missing_argument_is_named_with_its_option(combu, write):

@@ -272,8 +272,9 @@ TEST_F(PrivateFiles, ALinkToAFolderIsFollowedButALinkToAFileIsRefused) {
   make_private_folder(path("state"));
   const std::string victim = write("victim", "precious");
   fs::create_symlink(victim, path("state/lock"));
-  EXPECT_THAT(message_of([&] { (void)open_private_file(path("state/lock"), O_RDWR | O_CREAT); }),
-              HasSubstr("it must be a regular file, no link or device; remove it, or name another folder"));
+  EXPECT_THAT(
+      message_of([&] { (void)open_private_file(path("state/lock"), O_RDWR | O_CREAT); }),
+      HasSubstr("it must be a regular file, not a link or device; remove it, or name another folder"));
   EXPECT_THAT(message_of([&] { (void)is_private_file(path("state/lock")); }), HasSubstr("regular file"));
   EXPECT_EQ(text_of(victim), "precious");
 }
@@ -289,11 +290,11 @@ TEST_F(PrivateFiles, ADanglingLinkIsRefusedAndItsTargetNotCreated) {
 TEST_F(PrivateFiles, AFileWithTwoHardLinksIsRefused) {
   const std::string victim = write("victim", "precious");
   fs::create_hard_link(victim, path("lock"));
-  EXPECT_THAT(
-      message_of([&] { (void)open_private_file(path("lock"), O_RDWR | O_CREAT); }),
-      HasSubstr(fmt::format("it must be a file of one name, and has 2 (hard links); while no combu runs, "
-                            "replace it by a copy: `cp -p {0} {0}.new && mv {0}.new {0}`, or name",
-                            path("lock"))));
+  EXPECT_THAT(message_of([&] { (void)open_private_file(path("lock"), O_RDWR | O_CREAT); }),
+              HasSubstr(fmt::format(
+                  "it must be a file with one name, but has 2 (hard links); while no combu process runs, "
+                  "replace it with a copy: `cp -p {0} {0}.new && mv {0}.new {0}`, or name",
+                  path("lock"))));
 }
 
 TEST_F(PrivateFiles, AFifoIsRefusedAndDoesNotBlock) {
