@@ -153,7 +153,8 @@ void report_cycles(const Plan& plan, const Experiment& experiment, std::vector<E
     const auto cycle = shortest_cycle(plan, components, at, came_from);
     errors.emplace_back(
         ErrorKind::invalid, path_of_edge(experiment, at, cycle.size() > 1 ? cycle[1] : at),
-        fmt::format("a cycle, so that none of its trials can be first: {}", cycle_text(cycle, experiment)));
+        fmt::format("the dependencies form a cycle, so none of its trials can start first: {}",
+                    cycle_text(cycle, experiment)));
   }
 }
 

@@ -39,7 +39,7 @@ void report_inputs(const Experiment& experiment, const Names& names, std::vector
       if (!found || leaves(experiment.trials[*found], input.from)) continue;
       errors.emplace_back(
           ErrorKind::invalid, input.path,
-          fmt::format("`{}` leaves no {}: {} (trial `{}`)", shortened(input.trial), shortened(input.from),
+          fmt::format("`{}` has no output {}: {} (trial `{}`)", shortened(input.trial), shortened(input.from),
                       outputs_text(experiment.trials[*found]), shortened(trial.name)));
     }
   }

@@ -43,7 +43,7 @@ Names::Names(const Experiment& experiment, std::vector<Error>& errors) {
   for (const auto& [first, second, more] : repeated) {
     const std::string others = more == 0 ? "" : fmt::format(" (and of {} more)", more);
     errors.emplace_back(ErrorKind::invalid, path_of(trials[second], second) + ".name",
-                        fmt::format("`{}` is the name of {}, too{}; every trial needs a name of its own",
+                        fmt::format("`{}` is also the name of {}{}; every trial must have its own name",
                                     shortened(trials[first].name), path_of(trials[first], first), others));
   }
 }

@@ -40,9 +40,9 @@ void join(Plan& plan, const Experiment& experiment, const plan::Names& names, pl
       if (waits_for_ever(experiment.trials[*found], depend.condition)) {
         errors.emplace_back(
             ErrorKind::invalid, depend.path,
-            fmt::format("waits for ever: `{}` is a service, which is stopped only when nothing "
-                        "that depends on it is left{} (trial `{}`)",
-                        depend.trial, plan::is_of_input(trial, depend) ? "" : "; let it be `healthy`",
+            fmt::format("would wait forever: `{}` is a service, which combu stops only after every trial "
+                        "that depends on it has ended{} (trial `{}`)",
+                        depend.trial, plan::is_of_input(trial, depend) ? "" : "; use the condition `healthy`",
                         trial.name));
         continue;
       }

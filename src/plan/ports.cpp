@@ -88,7 +88,7 @@ Error error_of(const Claim& claim, const Experiment& experiment) {
                         port_text(*claim.port), more)};
   }
   return {ErrorKind::invalid, subject,
-          fmt::format("`{}` wants the host's port {}, but `{}` ({}) has {}{}; give each its own",
+          fmt::format("`{}` publishes the host's port {}, but `{}` ({}) publishes {}{}; use different ports",
                       shortened(second.name), port_text(*claim.second_port), shortened(first.name),
                       path_of(first, claim.trial), port_text(*claim.port), more)};
 }

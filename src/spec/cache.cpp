@@ -25,8 +25,9 @@ constexpr auto k_parts = std::to_array<std::string_view>(
 
 std::string unknown_part(const std::string& part) {
   const auto near = nearest(part, {k_parts.begin(), k_parts.end()});
-  return near ? fmt::format(R"("{}" is no field that can count: did you mean "{}"?)", shortened(part), *near)
-              : fmt::format("\"{}\" is no field that can count; known here: {}", shortened(part),
+  return near ? fmt::format(R"("{}" cannot be part of the cache key: did you mean "{}"?)", shortened(part),
+                            *near)
+              : fmt::format("\"{}\" cannot be part of the cache key; known fields: {}", shortened(part),
                             fmt::join(k_parts, ", "));
 }
 
@@ -41,10 +42,11 @@ void read_part(const Json& value, const Place& place, Report& report, Cache& cac
   if (std::ranges::find(k_parts, known) == k_parts.end()) {
     report.add(place, unknown_part(name));
   } else if (has_path && known != "params" && known != "env") {
-    report.add(place, fmt::format("of `{}` all counts or nothing: \"{}\"", known, known));
+    report.add(place, fmt::format("only the whole field `{}` can be part of the cache key: write \"{}\"",
+                                  known, known));
   } else if (has_path && name.size() + 1 == text->size()) {
-    report.add(place,
-               fmt::format(R"("{}" names none of them: write {}NAME, or "{}" for all)", *text, *text, known));
+    report.add(place, fmt::format(R"("{}" needs a name after the dot: write {}NAME, or "{}" for all)", *text,
+                                  *text, known));
   } else {
     cache.key.push_back(known + text->substr(name.size()));
   }
@@ -64,9 +66,12 @@ Cache read_cache(const Json& value, const Place& place, Report& report) {
       read_list(*key, "fields", place.key("key"), report,
                 [&](const Json& element, const Place& here) { read_part(element, here, report, cache); });
       if (key->is_array() && key->empty())
-        report.add(place.key("key"), "names no field, so that all trials of an image would be equal");
+        report.add(place.key("key"),
+                   "must name at least one field; otherwise all trials with the same image would be equal");
     } else if (section.lacks("key")) {
-      report.add(place.key("key"), "missing: the fields that count; `cache: true` takes all that matter");
+      report.add(
+          place.key("key"),
+          "missing: the fields of the cache key; `cache: true` uses every field that can affect the result");
     }
   }
   return cache;

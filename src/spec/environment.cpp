@@ -73,14 +73,14 @@ class PairReader {
 std::optional<std::string> fault_of_variable(std::string_view name) {
   if (name.empty()) return "a variable's name is empty";
   if (name.find_first_of(std::string_view("=\0", 2)) == std::string_view::npos) return std::nullopt;
-  return fmt::format("\"{}\" is not a variable's name: it may hold neither `=` nor NUL", shortened(name));
+  return fmt::format("\"{}\" is not the name of a variable: it must not contain `=` or NUL", shortened(name));
 }
 
 std::optional<std::string> fault_of_label(std::string_view name) {
   if (name.empty()) return "a label's name is empty";
-  if (name.find('\0') != std::string_view::npos) return "a label's name holds a NUL character";
+  if (name.find('\0') != std::string_view::npos) return "a label's name must not contain a NUL character";
   if (!name.starts_with("combu.")) return std::nullopt;
-  return fmt::format("labels that begin with `combu.` are combu's own; name `{}` otherwise", shortened(name));
+  return fmt::format("labels that begin with `combu.` are reserved for combu; rename `{}`", shortened(name));
 }
 
 constexpr Bytes k_env_file_max{std::int64_t{16} << 20U};
@@ -108,10 +108,10 @@ std::string put_line(std::string_view line, const Caller& caller, PairMap& pairs
   if (line.empty() || line.starts_with('#')) return "";
   const std::size_t equals = line.find('=');
   const std::string name(line.substr(0, equals));
-  if (name.empty()) return "no variable's name before `=`";
-  if (line.find('\0') != std::string_view::npos) return "holds a NUL character";
+  if (name.empty()) return "a variable's name is missing before `=`";
+  if (line.find('\0') != std::string_view::npos) return "must not contain a NUL character";
   if (name.find_first_of(" \t\v\f") != std::string::npos) {
-    return fmt::format("the variable's name \"{}\" holds a blank", shortened(name));
+    return fmt::format("the variable's name \"{}\" must not contain a blank", shortened(name));
   }
   if (equals != std::string_view::npos) {
     pairs.put(name, std::string(line.substr(equals + 1)));
@@ -213,8 +213,8 @@ void check_params(const Json& params, const Json& told, const Place& place, Repo
     const auto [same, is_new] = variables.emplace(param_variable(name), &name);
     if (is_new || (told.contains(name) && told.contains(*same->second))) continue;
     report.add(place.key(name),
-               fmt::format("`{}` and `{}` are both {} in the container; rename one", shortened(name),
-                           shortened(*same->second), shortened(same->first)));
+               fmt::format("`{}` and `{}` both set the variable {} in the container; rename one",
+                           shortened(name), shortened(*same->second), shortened(same->first)));
   }
 }
 

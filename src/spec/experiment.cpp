@@ -102,9 +102,10 @@ class ExperimentReader final : public DocumentSink {
   }
 
   void not_a_document(const Json& value) override {
-    report_.add(root_,
-                fmt::format("the file must give an array of trials, or an object with `trials`, not {}",
-                            shown(value)));
+    report_.add(
+        root_,
+        fmt::format("the file must evaluate to an array of trials, or to an object with `trials`, not {}",
+                    shown(value)));
   }
 
   // Must be called before trial(), which merges each trial with the defaults.
@@ -136,7 +137,7 @@ class ExperimentReader final : public DocumentSink {
       report_.forget();
       report_.add(root_, "this is one trial: put it into an array, [{…}]");
     } else if (end.form == DocumentForm::object && !trials_given_) {
-      report_.add(root_.key(k_trials), "missing: the array of the trials");
+      report_.add(root_.key(k_trials), "missing: the array of trials");
     } else if (trials_begun_ && trials_seen_ == 0) {
       report_.add(*trials_, "no trials: the array is empty");
     }
@@ -206,7 +207,7 @@ class ExperimentReader final : public DocumentSink {
       const Place place = trials_->index(use.index);
       const Place cache = place.key(field_name(Field::cache));
       report_.add(cache.key("key"),
-                  fmt::format("no trial has `{}`, so that it would tell none from another{}", shortened(part),
+                  fmt::format("no trial has `{}`, so it cannot be part of the cache key{}", shortened(part),
                               near ? fmt::format(": did you mean `{}`?", *near) : ""));
     }
     report_.enter("");

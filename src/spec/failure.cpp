@@ -89,10 +89,10 @@ std::bitset<k_cause_count> read_causes(const Json& value, const Place& place, Re
       return;
     }
     const auto meant = nearest(*word, words);
-    report.add(
-        here,
-        meant ? fmt::format(R"(unknown cause "{}": did you mean "{}"?)", shortened(*word), *meant)
-              : fmt::format("unknown cause \"{}\"; there are {}", shortened(*word), fmt::join(words, ", ")));
+    report.add(here, meant
+                         ? fmt::format(R"(unknown cause "{}": did you mean "{}"?)", shortened(*word), *meant)
+                         : fmt::format("unknown cause \"{}\"; known causes: {}", shortened(*word),
+                                       fmt::join(words, ", ")));
   });
   return causes;
 }
@@ -126,8 +126,8 @@ void read_backoff(const Json& value, const Place& place, Report& report, Retries
   }
   retries.pause_max = read_duration(*most, place.key("max"), report).value_or(retries.pause_max);
   if (section->find("initial") != nullptr && retries.pause_max < retries.pause)
-    report.add(place.key("max"), fmt::format("{} is less than `initial`, {}: the pause could never grow",
-                                             to_string(retries.pause_max), to_string(retries.pause)));
+    report.add(place.key("max"), fmt::format("must be at least `initial`, {}, not {}",
+                                             to_string(retries.pause), to_string(retries.pause_max)));
 }
 
 }  // namespace
@@ -144,15 +144,14 @@ Retries read_retries(const Json& value, const Place& place, Report& report) {
   if (const Json* most = section->find("max")) {
     retries.max = static_cast<int>(read_count(*most, place.key("max"), report).value_or(0));
   } else if (section->lacks("max")) {
-    report.add(place.key("max"), "missing: how many times it is tried again");
+    report.add(place.key("max"), "missing: the number of retries");
   }
   if (const Json* backoff = section->find("backoff"))
     read_backoff(*backoff, place.key("backoff"), report, retries);
   if (const Json* on = section->find("on")) {
     retries.on = read_causes(*on, place.key("on"), report);
     if (on->is_array() && on->empty())
-      report.add(place.key("on"),
-                 "names no cause, so that nothing would be tried again; leave it out for all");
+      report.add(place.key("on"), "must name at least one cause; leave it out to retry after every cause");
   }
   if (const Json* grow = section->find("grow")) {
     const Place here = place.key("grow");
@@ -160,15 +159,14 @@ Retries read_retries(const Json& value, const Place& place, Report& report) {
     const Json* memory = grown ? grown->find("memory") : nullptr;
     if (memory != nullptr) retries.grow_memory = read_factor(*memory, here.key("memory"), report);
     if (retries.on.any() && !retries.on.test(static_cast<std::size_t>(Cause::oom)))
-      report.add(here, "would never grow: `on` does not name \"oom\"");
+      report.add(here, "has no effect: `on` must include \"oom\"");
   }
   return retries;
 }
 
 Seconds read_limit(const Json& value, const Place& place, Report& report) {
   const auto limit = read_duration(value, place, report);
-  if (limit && limit->count() == 0)
-    report.add(place, "0 would leave no time at all; leave it out for no limit");
+  if (limit && limit->count() == 0) report.add(place, "must be more than 0; leave it out for no limit");
   return limit.value_or(Seconds(0));
 }
 
@@ -184,7 +182,8 @@ MaxFailures read_max_failures(const Json& value, const Place& place, Report& rep
     const auto percent =
         text.ends_with('%') ? parse_number<double>({text.data(), text.size() - 1}) : std::nullopt;
     if (percent && *percent > 0 && *percent <= 100) return {.percent = *percent};
-    report.add(place, fmt::format(R"("{}" is not a share of the trials such as "10%")", shortened(text)));
+    report.add(place, fmt::format(R"(must be a number of trials or a percentage such as "10%", not "{}")",
+                                  shortened(text)));
     return {};
   }
   most.trials = read_limit_count(value, place, report).value_or(0);

@@ -138,7 +138,7 @@ Section::Section(const Json& object, std::span<const Spelling> known, const Plac
       if (meant) misspelt_.push_back(std::ranges::find(known, *meant, &Spelling::spelling)->name);
       report.add(place.key(key),
                  unknown_field(key, meant) +
-                     (meant ? "" : fmt::format("; known here: {}", fmt::join(spellings, ", "))));
+                     (meant ? "" : fmt::format("; known fields: {}", fmt::join(spellings, ", "))));
       continue;
     }
     const auto same = std::ranges::find(given_, found->name, [](const Given& one) { return one.field.name; });

@@ -25,7 +25,7 @@ constexpr std::string_view k_blanks = " \t\n";
 constexpr std::string_view k_ends_name = " \t\n\"'=!<>&|";
 // Without `!`, because a pattern such as [!0] may contain it.
 constexpr std::string_view k_ends_value = " \t\n\"'=<>&|";
-constexpr std::string_view k_form = "NAME=VALUE, or with != < <= > >=, several joined by &&";
+constexpr std::string_view k_form = "write NAME=VALUE (or != < <= > >=), and join several by &&";
 
 bool holds(std::partial_ordering order, Filter::Relation relation) {
   switch (relation) {
@@ -63,7 +63,7 @@ bool holds(const std::string& name, const std::string& value, Filter::Relation r
   if (left && right) return holds(*left <=> *right, relation);
   if (left && is_order(relation))
     throw Error(ErrorKind::invalid, "",
-                fmt::format("`{}` is {}, a number, and cannot be compared with \"{}\", which is none",
+                fmt::format("`{}` is {}, a number, and cannot be compared with \"{}\", which is not a number",
                             shortened(name), value, shortened(wanted)));
   const bool equal = fnmatch(wanted.c_str(), value.c_str(), 0) == 0;
   if (relation == Filter::Relation::equal) return equal;
@@ -73,9 +73,9 @@ bool holds(const std::string& name, const std::string& value, Filter::Relation r
 
 // Returns a hint about an unknown operator.
 std::string_view operator_hint(std::string_view text) {
-  if (text.starts_with("=<")) return "at most is <=";
-  if (text.starts_with("=>")) return "at least is >=";
-  if (text.starts_with("<>")) return "unequal is !=";
+  if (text.starts_with("=<")) return "write <= for \"at most\"";
+  if (text.starts_with("=>")) return "write >= for \"at least\"";
+  if (text.starts_with("<>")) return "write != for \"not equal\"";
   return k_form;
 }
 
@@ -83,16 +83,16 @@ std::string_view operator_hint(std::string_view text) {
 std::string_view relation_hint(std::string_view text) {
   const std::size_t at = text.find_first_of("=<>");
   const bool is_name = at != std::string_view::npos && text.find_first_of("!&|") >= at;
-  return is_name ? "a name with blanks or operators stands in quotes" : k_form;
+  return is_name ? "a name with blanks or operators must be in quotes" : k_form;
 }
 
 // Returns a hint about text between a value and the next term.
 std::string_view joint_hint(std::string_view text) {
   const std::string_view word = text.substr(0, text.find_first_of(k_blanks));
-  if (text.starts_with('|') || word == "or") return "only && joins conditions, there is no `or`";
+  if (text.starts_with('|') || word == "or") return "conditions can be joined only by &&; there is no `or`";
   if (text.starts_with('&') || word == "and" || text.find_first_of("=<>") != std::string_view::npos)
-    return "conditions are joined by &&";
-  return "a value with blanks or operators stands in quotes";
+    return "conditions must be joined by &&";
+  return "a value with blanks or operators must be in quotes";
 }
 
 // Reads a condition from left to right.
@@ -148,7 +148,7 @@ class TermReader {
 
   std::string quoted() {
     const std::size_t end = rest_.find(rest_.front(), 1);
-    if (end == std::string_view::npos) fail("its quote has no end");
+    if (end == std::string_view::npos) fail("a quote is not closed");
     std::string value(rest_.substr(1, end - 1));
     rest_.remove_prefix(end + 1);
     return value;
@@ -156,7 +156,7 @@ class TermReader {
 
   [[noreturn]] void fail(std::string_view hint) const {
     throw Error(ErrorKind::invalid, "",
-                fmt::format("\"{}\" is no condition: {}", shortened(trimmed(term_)), hint));
+                fmt::format("\"{}\" is not a condition: {}", shortened(trimmed(term_)), hint));
   }
 
   std::string_view rest_;

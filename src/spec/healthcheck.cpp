@@ -39,7 +39,7 @@ std::optional<std::vector<std::string>> read_test(const Json& value, const Place
   const bool command = (first == "CMD" || first == "CMD-SHELL") && words->size() > 1;
   if (command || *words == no_check()) return words;
   report.add(place,
-             "must begin with \"CMD\", \"CMD-SHELL\" and the command after it, or be [\"NONE\"]; "
+             "must be \"CMD\" or \"CMD-SHELL\" with a command after it, or [\"NONE\"]; "
              "a string is run by the container's shell");
   return std::nullopt;
 }

@@ -37,7 +37,7 @@ std::string make_folders(const std::string& path, const Caller& caller) {
     const int failed = mkdir(folder.c_str(), k_mode) == 0 ? 0 : errno;
     if (failed == 0) {
       if (for_another && lchown(folder.c_str(), caller.uid, caller.gid) != 0) {
-        return fmt::format("cannot give {} to its owner: {}", folder, reason(errno));
+        return fmt::format("cannot change the owner of {}: {}", folder, reason(errno));
       }
     } else if (failed != EEXIST || is_file(folder)) {
       return is_file(folder) ? fmt::format("{} is a file", folder)
@@ -103,16 +103,17 @@ std::string fault_of_making(const std::string& path) {
   do {
     above.resize(std::max<std::size_t>(above.rfind('/'), 1));
   } while (stat(above.c_str(), &status) != 0 && above != "/");
-  if (!S_ISDIR(status.st_mode)) return fmt::format("is absent and cannot be made: {} is a file", above);
+  if (!S_ISDIR(status.st_mode))
+    return fmt::format("does not exist and cannot be created: {} is a file", above);
   if (access(above.c_str(), W_OK | X_OK) == 0) return "";
-  return fmt::format("is absent and cannot be made: {}: {}", above, reason(errno));
+  return fmt::format("does not exist and cannot be created: {}: {}", above, reason(errno));
 }
 
 // Returns why outputs cannot be copied to `path`, or an empty string.
 std::string fault_of_results(const std::string& path) {
   struct stat status {};
   if (stat(path.c_str(), &status) != 0) return fault_of_making(path);
-  if (!S_ISDIR(status.st_mode)) return "is a file, and outputs want a folder";
+  if (!S_ISDIR(status.st_mode)) return "must be a folder for outputs, but is a file";
   return access(path.c_str(), W_OK | X_OK) == 0 ? "" : "cannot be written: " + reason(errno);
 }
 
@@ -145,7 +146,7 @@ Error error_of(const HostPath& path, const std::string& fault) {
 std::string fault_of_input(const std::string& path) {
   struct stat status {};
   if (stat(path.c_str(), &status) == 0) return fault_of_existing(path, status.st_mode, false);
-  return errno == ENOENT || errno == ENOTDIR ? "is not there" : "cannot be read: " + reason(errno);
+  return errno == ENOENT || errno == ENOTDIR ? "does not exist" : "cannot be read: " + reason(errno);
 }
 
 void check_inputs(const Experiment& experiment, std::vector<Error>& errors) {
@@ -172,8 +173,8 @@ std::vector<Error> check_host_paths(const Experiment& experiment, EngineHost hos
     if (is_absent && host == EngineHost::this_machine && path.read_only &&
         !may_be_filled(path, experiment, paths))
       fault =
-          "is not there, and is mounted read-only: the trial would find an empty folder; correct the path, "
-          "or make the folder";
+          "does not exist, and is mounted read-only: the trial would find an empty folder; correct the path, "
+          "or create the folder";
     if (!fault.empty()) errors.push_back(error_of(path, fault));
   }
   check_inputs(experiment, errors);
@@ -192,7 +193,7 @@ HostFolders make_host_folders(const Experiment& experiment, const Caller& caller
       if (fault.empty()) {
         result.made.push_back(path.volume->source);
       } else {
-        fault.insert(0, "is absent and cannot be made: ");
+        fault.insert(0, "does not exist and cannot be created: ");
       }
     }
     if (!fault.empty()) result.errors.push_back(error_of(path, fault));

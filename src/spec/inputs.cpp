@@ -35,16 +35,16 @@ class InputReader {
     if (colon == std::string::npos || text->compare(colon, 3, "://") == 0) {
       report_.add(
           place_,
-          fmt::format(R"("{}" is no input: write "FROM:TO", TO being an absolute path in the container)",
-                      shortened(*text)));
+          fmt::format(
+              R"("{}" is not an input: write "FROM:TO", where TO is an absolute path in the container)",
+              shortened(*text)));
       return std::nullopt;
     }
     const std::string to = text->substr(colon + 1);
     if (to.find(':') != std::string::npos) {
-      report_.add(place_,
-                  fmt::format("\"{}\": nothing stands behind the path in the container: what is put there is "
-                              "the trial's own copy",
-                              shortened(*text)));
+      report_.add(place_, fmt::format("\"{}\": nothing must follow the path in the container; an input has "
+                                      "no mode, because the trial gets its own copy",
+                                      shortened(*text)));
       return std::nullopt;
     }
     return make(text->substr(0, colon), place_, to, place_);
@@ -79,7 +79,7 @@ class InputReader {
     const std::string name = to.ends_with('/') ? std::filesystem::path(input.from).filename().string() : "";
     input.to = normalised(to + name);
     if (input.to != "/") return input;
-    report_.add(to_place, "would be all that there is in the container; name a place in it");
+    report_.add(to_place, "must not be the root of the container; name a path in it");
     return std::nullopt;
   }
 
@@ -92,7 +92,8 @@ class InputReader {
       return false;
     }
     if (slash == std::string::npos) {
-      report_.add(place, fmt::format("names none of its outputs: write trial:{}/PATH", shortened(text)));
+      report_.add(place,
+                  fmt::format("must name an output of the trial: write trial:{}/PATH", shortened(text)));
       return false;
     }
     input.from = normalised(text.substr(slash));
@@ -106,7 +107,9 @@ class InputReader {
       report_.add(place, fmt::format("\"{}\" is not supported yet: name a file, a folder or a trial's output",
                                      shortened(text)));
     } else if (text.starts_with('~') && text != "~" && !text.starts_with("~/")) {
-      report_.add(place, fmt::format("\"{}\": only the caller's own home, `~/`, is known", shortened(text)));
+      report_.add(place,
+                  fmt::format("\"{}\": only your own home folder, `~/`, is supported; write an absolute path",
+                              shortened(text)));
     } else {
       input.from = absolute_path(text, caller_);
       return true;
@@ -130,12 +133,13 @@ class Places {
     const auto below = taken_.lower_bound(path + '/');
     if (below != taken_.end() && holds_path(path, *below)) return within(*below, path);
     if (taken_.insert(path).second) return std::nullopt;
-    return fmt::format("two inputs at the same place in the container, {}", shortened(path));
+    return fmt::format("two inputs have the same path in the container, {}", shortened(path));
   }
 
  private:
   static std::string within(const std::string& path, const std::string& above) {
-    return fmt::format("{} is within {}, where another input is put", shortened(path), shortened(above));
+    return fmt::format("{} is within {}, which is the path of another input", shortened(path),
+                       shortened(above));
   }
 
   std::set<std::string> taken_;

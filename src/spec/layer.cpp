@@ -71,7 +71,7 @@ void LayerReader::read_unknown(const std::string& spelling, const Json& value, c
     return;
   }
   if (top_field(spelling)) {
-    report_.add(place, fmt::format("`{}` stands at the top of the file, not in a trial", spelling));
+    report_.add(place, fmt::format("`{}` belongs at the top level of the file, not in a trial", spelling));
     return;
   }
   if (const std::string instead = written_instead(spelling); !instead.empty()) {
@@ -262,7 +262,8 @@ void LayerReader::lay_deploy(const Place& place) {
   const auto take = [&](Field field, const auto& from, auto& to) {
     if (!from) return;
     if (layer_.given.test(bit(field))) {
-      report_.add(place, fmt::format("`{}` is given twice, here and by itself; keep one", field_name(field)));
+      report_.add(place, fmt::format("`{}` is given twice, here and as a field of the trial; keep one",
+                                     field_name(field)));
     }
     layer_.given.set(bit(field));
     to = *from;
@@ -357,7 +358,7 @@ Trial combine(Layer&& own, const Layer& defaults, const Place& place, Report& re
   }
   if (own.trial.service && std::exchange(own.trial.cache, {}).on && own.given.test(bit(Field::cache)))
     report.add(place.key(field_name(Field::cache)),
-               "a service has no result that could be kept: take `cache` out, or `service`");
+               "a service has no result to cache; remove `cache` or `service`");
   check_params(own.params, defaults.params, place.key(field_name(Field::params)), report);
 
   PairMap env;
@@ -368,7 +369,8 @@ Trial combine(Layer&& own, const Layer& defaults, const Place& place, Report& re
   const bool labels = !own.cleared.test(bit(Field::labels));
   Trial trial = std::move(own.trial);
   if (trial.retries.grow_memory > 1 && trial.slots.memory.count == 0)
-    report.add(place.key(field_name(Field::retries)).key("grow"), "there is no `memory` that could grow");
+    report.add(place.key(field_name(Field::retries)).key("grow"),
+               "needs the trial's `memory`, which is missing");
   add_depends(trial);
   trial.process.env = env.take();
   trial.process.env.shrink_to_fit();  // an experiment may have 100,000 trials

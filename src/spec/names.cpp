@@ -34,8 +34,9 @@ std::optional<std::string> fault_of_token(std::string_view text, std::size_t lea
     return std::nullopt;
   }
   return fmt::format(
-      "\"{}\" is not a name that Docker takes: a letter or digit, then {} letters, digits, `_`, `.` or `-`",
-      shortened(text), least > 1 ? "at least one more of" : "any number of");
+      "\"{}\" is not a name that Docker accepts: it must be a letter or digit, then {} letters, digits, `_`, "
+      "`.` or `-`",
+      shortened(text), least > 1 ? "one or more" : "any number of");
 }
 
 // True if the text consists of lower-case letters and digits, joined by `.`, `_`, `__` or dashes
@@ -110,19 +111,19 @@ std::optional<std::string> fault_of_image(std::string_view reference) {
     return fmt::format("\"{}\" is not an image: {}", shortened(reference), why);
   };
   if (std::ranges::any_of(reference, [](unsigned char c) { return c <= ' ' || c == 0x7F; })) {
-    return wrong("it holds a blank");
+    return wrong("it must not contain a blank");
   }
   std::string_view rest = reference;
   if (const std::size_t at = rest.find('@'); at != std::string_view::npos) {
     if (!valid_digest(rest.substr(at + 1)))
-      return wrong("after `@` stands a digest, such as sha256:… with 64 digits");
+      return wrong("a digest, such as sha256:… with 64 digits, must follow the `@`");
     rest = rest.substr(0, at);
   }
   std::string_view repository = without_registry(rest);
   if (const std::size_t colon = repository.find(':'); colon != std::string_view::npos) {
     if (!valid_tag(repository.substr(colon + 1))) {
       return wrong(
-          "a tag has 1 to 128 letters, digits, `_`, `.` or `-`, and begins with neither `.` nor `-`");
+          "a tag must have 1 to 128 letters, digits, `_`, `.` or `-`, and must not begin with `.` or `-`");
     }
     repository = repository.substr(0, colon);
   }
@@ -130,7 +131,8 @@ std::optional<std::string> fault_of_image(std::string_view reference) {
   for (std::size_t start = 0; start <= repository.size();) {
     const std::size_t slash = std::min(repository.find('/', start), repository.size());
     if (!path_component(repository.substr(start, slash - start))) {
-      return wrong("between slashes stand lower-case letters and digits, joined by `.`, `_` or `-`");
+      return wrong(
+          "each part between slashes must be lower-case letters and digits, joined by `.`, `_` or `-`");
     }
     start = slash + 1;
   }
@@ -164,7 +166,8 @@ std::optional<std::string> fault_of_user(std::string_view user) {
                      std::ranges::count(user, ':') <= 1 &&
                      std::ranges::none_of(user, [](unsigned char c) { return c <= ' ' || c == 0x7F; });
   if (whole) return std::nullopt;
-  return fmt::format(R"("{}" is not a user: "1000", "1000:1000", a name, or "caller")", shortened(user));
+  return fmt::format(R"("{}" is not a user: write "1000", "1000:1000", a name, or "caller")",
+                     shortened(user));
 }
 
 }  // namespace combu::spec

@@ -30,13 +30,15 @@ void read_path(const Json& value, const Place& place, Report& report, Output& ou
     report.add(place,
                fmt::format("the path in the container, \"{}\", must begin with `/`", shortened(*text)));
   } else if (path == "/") {
-    report.add(place, "would be all that there is in the container; name a folder in it");
+    report.add(place, "must not be the root of the container; name a folder in it");
   } else if (path == "/manifest.sha256" || path == "/manifest.entries") {
-    report.add(place, "would be where the list of the trial's outputs stands; name another file");
+    report.add(place, "is reserved for the list of the trial's outputs; name another file");
   } else if (path.find(":/") != std::string::npos) {
-    report.add(place,
-               fmt::format("\"{}\": only the path in the container; where it comes home to is `collect.to`",
-                           shortened(*text)));
+    report.add(
+        place,
+        fmt::format(
+            "\"{}\": must be only the path in the container; `collect.to` names where outputs are collected",
+            shortened(*text)));
   } else if (expect_no_pattern(path, place, report)) {
     output.path = std::move(path);
   }
@@ -52,7 +54,7 @@ Output read_output(const Json& value, const Place& place, Report& report) {
   if (const Json* path = section.find("path")) {
     read_path(*path, place.key("path"), report, output);
   } else if (section.lacks("path")) {
-    report.add(place.key("path"), "missing: where in the container it is");
+    report.add(place.key("path"), "missing: the output's path in the container");
   }
   if (const Json* required = section.find("required"))
     output.required = read_flag(*required, place.key("required"), report).value_or(true);
@@ -60,7 +62,7 @@ Output read_output(const Json& value, const Place& place, Report& report) {
     output.size_max = read_unit(*most, "a size such as \"2g\"", parse_bytes, place.key("max_size"), report)
                           .value_or(Bytes{1});
     if (output.size_max.count == 0)
-      report.add(place.key("max_size"), "0 would leave no room at all; leave it out for no limit");
+      report.add(place.key("max_size"), "must be more than 0; leave it out for no limit");
   }
   return output;
 }
@@ -77,7 +79,8 @@ std::optional<std::string> read_bucket(const std::string& text, const Place& pla
     if (bucket.empty()) {
       bucket = part;
     } else if (part == "." || part == "..") {
-      report.add(place, fmt::format("\"{}\": `{}` leads nowhere in a bucket", shortened(text), part));
+      report.add(place,
+                 fmt::format("\"{}\": a path in a bucket must not contain `{}`", shortened(text), part));
       return std::nullopt;
     }
     if (!part.empty()) normal += (normal == k_scheme ? "" : "/") + part;
@@ -89,10 +92,9 @@ std::optional<std::string> read_bucket(const std::string& text, const Place& pla
   constexpr std::size_t k_least = 3;
   constexpr std::size_t k_most = 63;
   if (bucket.size() < k_least || bucket.size() > k_most || !std::ranges::all_of(bucket, is_inner)) {
-    report.add(place,
-               fmt::format("\"{}\" must be s3://BUCKET or s3://BUCKET/PREFIX; a bucket's name has 3 to "
-                           "63 of a-z, 0-9, `.` and `-`",
-                           shortened(text)));
+    report.add(place, fmt::format("\"{}\" must be s3://BUCKET or s3://BUCKET/PREFIX; a bucket's name must "
+                                  "have 3 to 63 characters from a-z, 0-9, `.` and `-`",
+                                  shortened(text)));
     return std::nullopt;
   }
   return normal;
@@ -104,9 +106,10 @@ bool expect_no_pattern(const std::string& path, const Place& place, Report& repo
   const std::size_t at = path.find_first_of("*?[");
   if (at == std::string::npos) return true;
   const std::string folder = path.substr(0, path.rfind('/', at));
-  report.add(place,
-             fmt::format("\"{}\": `{}` stands for itself only; name {}", shortened(path), path[at],
-                         folder.empty() ? "what is there" : fmt::format("the folder {}", shortened(folder))));
+  report.add(
+      place,
+      fmt::format("\"{}\": patterns such as `{}` are not supported; name {}", shortened(path), path[at],
+                  folder.empty() ? "each file or folder" : fmt::format("the folder {}", shortened(folder))));
   return false;
 }
 
@@ -125,7 +128,7 @@ std::vector<Output> read_outputs(const Json& value, const Place& place, Report& 
     } else {
       const bool is_within = holds_path(other->path, output.path);
       report.add(here,
-                 fmt::format("{} is within {}, which is taken as a whole",
+                 fmt::format("{} is within {}, which is collected as a whole",
                              is_within ? output.path : other->path, is_within ? other->path : output.path));
     }
   };
@@ -154,11 +157,13 @@ Collect read_collect(const Json& value, const Caller& caller, const Place& place
     } else if (text && text->empty()) {
       report.add(place.key("to"), "the folder's path is empty");
     } else if (text && text->starts_with('$')) {
-      report.add(place.key("to"), fmt::format("\"{}\": variables are not filled in; write ~/… for your home",
-                                              shortened(*text)));
+      report.add(place.key("to"),
+                 fmt::format("\"{}\": variables are not expanded; write ~/… for your home folder",
+                             shortened(*text)));
     } else if (text && text->starts_with('~') && *text != "~" && !text->starts_with("~/")) {
       report.add(place.key("to"),
-                 fmt::format("\"{}\": only the caller's own home, `~/`, is known", shortened(*text)));
+                 fmt::format("\"{}\": only your own home folder, `~/`, is supported; write an absolute path",
+                             shortened(*text)));
     } else if (text) {
       collect.to = absolute_path(*text, caller);
     }
@@ -171,7 +176,7 @@ Collect read_collect(const Json& value, const Caller& caller, const Place& place
     collect.every = read_duration(*every, place.key("every"), report).value_or(k_every_min);
     if (collect.every < k_every_min)
       report.add(place.key("every"),
-                 fmt::format("must be at least {:g}s; leave it out to take outputs home at the end only",
+                 fmt::format("must be at least {:g}s; leave it out to collect outputs only at the end",
                              k_every_min.count()));
   }
   return collect;

@@ -77,7 +77,7 @@ class PortText {
         result.protocol += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
       }
       if (result.protocol != "tcp" && result.protocol != "udp" && result.protocol != "sctp") {
-        wrong("the protocol is tcp, udp or sctp");
+        wrong("the protocol must be tcp, udp or sctp");
         return std::nullopt;
       }
       text = text.substr(0, slash);
@@ -87,7 +87,7 @@ class PortText {
       result.ip = text.substr(0, ip_end);
       if (result.ip.starts_with('[') && result.ip.ends_with(']')) result.ip = result.ip.substr(1, ip_end - 2);
       if (!valid_ip(result.ip)) {
-        wrong("before the port stands an IP address, such as 127.0.0.1 or [::1]");
+        wrong("the part before the port must be an IP address, such as 127.0.0.1 or [::1]");
         return std::nullopt;
       }
       text = text.substr(ip_end + 1);
@@ -113,7 +113,8 @@ class PortText {
     if (value && text.size() <= k_digits_max && *value >= 1 && *value <= k_port_max)
       return static_cast<std::uint16_t>(*value);
     const bool range = text.find('-') != std::string_view::npos && !text.starts_with('-');
-    wrong(range ? "write each port of a range by itself" : "a port is a number from 1 to 65535");
+    wrong(range ? "ranges are not supported; write each port separately"
+                : "a port must be a number from 1 to 65535");
     return std::nullopt;
   }
   void wrong(std::string_view why) {

@@ -102,7 +102,7 @@ void read_gpu_count(const Json& value, const Place& place, Report& report, GpuWi
   if (value.is_string()) {
     report.add(place, fmt::format("must be a number of GPUs or \"all\", not {}", shown(value)));
   } else if (const auto count = read_count(value, place, report); count > k_gpus_max) {
-    report.add(place, fmt::format("{} GPUs are more than any machine has", *count));
+    report.add(place, fmt::format("must be at most {}, not {}", k_gpus_max, *count));
   } else {
     wish.count = count.value_or(0);
   }
@@ -131,7 +131,8 @@ void settle_gpu_count(const Json* count, const Place& place, Report& report, Gpu
     read_gpu_count(*count, place, report, wish);
   }
   if (!wish.ids.empty() && wish.count > wish.ids.size())
-    report.add(place, fmt::format("{} GPUs of {} that are named", wish.count, wish.ids.size()));
+    report.add(place, fmt::format("must be at most {}, the number of named GPUs, not {}", wish.ids.size(),
+                                  wish.count));
   if (wish.empty()) wish = {};  // a request for no GPU has no other attributes
 }
 
@@ -149,9 +150,9 @@ GpuWish read_devices(const Json& value, const Place& place, Report& report) {
   if (capabilities != nullptr && capabilities->is_array())
     is_gpu = std::ranges::find(*capabilities, Json("gpu")) != capabilities->end();
   if (!is_gpu && !device.lacks("capabilities"))
-    report.add(here.key("capabilities"), "must be [\"gpu\"]: there are no other devices");
+    report.add(here.key("capabilities"), "must be [\"gpu\"]: other devices are not supported");
   if (!is_gpu && device.lacks("capabilities"))
-    report.add(here, "`capabilities: [\"gpu\"]` is missing: there are no other devices");
+    report.add(here, "`capabilities: [\"gpu\"]` is missing: other devices are not supported");
   if (const Json* ids = device.find("device_ids")) read_gpu_ids(*ids, here.key("device_ids"), report, wish);
   // Compose's default is all GPUs.
   const Json all = "all";
@@ -165,8 +166,8 @@ GpuWish read_devices(const Json& value, const Place& place, Report& report) {
 std::optional<Cpus> read_cpus(const Json& value, const Place& place, Report& report) {
   const auto cpus = read_unit<Cpus>(value, "a number of CPUs", parse_cpus, place, report);
   if (!cpus || *cpus >= k_cpus_least || is_zero(value)) return cpus;
-  report.add(place, fmt::format("{} is too little: an engine gives no container less than {} CPUs",
-                                shown(value), to_string(k_cpus_least)));
+  report.add(place, fmt::format("must be at least {} CPUs, the minimum of an engine, not {}",
+                                to_string(k_cpus_least), shown(value)));
   return std::nullopt;
 }
 
@@ -174,15 +175,15 @@ std::optional<Bytes> read_bytes(const Json& value, const Place& place, Report& r
   const auto bytes =
       read_unit<Bytes>(value, "a size such as \"512m\" or a number of bytes", parse_bytes, place, report);
   if (!bytes || bytes->count > 0 || is_zero(value)) return bytes;
-  report.add(place, fmt::format("{} is less than a byte", shown(value)));
+  report.add(place, fmt::format("must be at least one byte, not {}", shown(value)));
   return std::nullopt;
 }
 
 std::optional<Bytes> read_memory(const Json& value, const Place& place, Report& report) {
   const auto memory = read_bytes(value, place, report);
   if (!memory || memory->count == 0 || *memory >= k_memory_least) return memory;
-  report.add(place, fmt::format("{} is too little: an engine gives no container less than {}",
-                                to_string(*memory), to_string(k_memory_least)));
+  report.add(place, fmt::format("must be at least {}, the minimum of an engine, not {}",
+                                to_string(k_memory_least), to_string(*memory)));
   return std::nullopt;
 }
 

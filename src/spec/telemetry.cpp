@@ -46,11 +46,11 @@ void read_stdout(const Json& value, const Place& place, Report& report, Metrics&
   const re2::RE2 pattern(*text, re2::RE2::Quiet);
   if (!pattern.ok()) {
     report.add(place,
-               fmt::format(R"(must be "json" or a regular expression, and "{}" is none: {} (RE2's syntax; )"
-                           "a group is named by (?P<loss>…))",
+               fmt::format(R"(must be "json" or a valid regular expression, not "{}": {} (RE2's syntax; )"
+                           "(?P<loss>…) names a group)",
                            shortened(*text), pattern.error()));
   } else if (names_no_metric(pattern, metrics.step)) {
-    report.add(place, fmt::format(R"("{}" names no metric: a group is named by (?P<loss>…); "json" takes )"
+    report.add(place, fmt::format(R"("{}" names no metric: name a group by (?P<loss>…), or write "json" for )"
                                   "lines of JSON",
                                   shortened(*text)));
   } else {
@@ -103,7 +103,7 @@ Bytes read_log_size(const Json& value, const Place& place, Report& report) {
     size =
         read_unit(*most, "a size such as \"64m\"", parse_bytes, place.key("max_size"), report).value_or(size);
     if (size.count == 0)
-      report.add(place.key("max_size"), "0 would keep nothing of a log; name a size such as \"1m\"");
+      report.add(place.key("max_size"), "must be more than 0; write a size such as \"1m\"");
   }
   return size;
 }

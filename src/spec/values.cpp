@@ -15,7 +15,7 @@ namespace {
 // Arguments, variables and paths of a process cannot contain NUL.
 bool free_of_nul(std::string_view text, const Place& place, Report& report) {
   if (text.find('\0') == std::string_view::npos) return true;
-  report.add(place, "holds a NUL character, which no process can be given");
+  report.add(place, "must not contain a NUL character");
   return false;
 }
 
@@ -78,7 +78,7 @@ std::optional<std::uint32_t> read_count(const Json& value, const Place& place, R
 
 std::optional<std::uint32_t> read_limit_count(const Json& value, const Place& place, Report& report) {
   if (value != 0) return read_count_from(1, value, place, report);
-  report.add(place, "0 would start nothing; leave it out for no limit");
+  report.add(place, "must be at least 1; leave it out for no limit");
   return std::nullopt;
 }
 

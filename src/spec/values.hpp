@@ -43,7 +43,7 @@ template <typename Value>
     return std::nullopt;
   }
   if (is_out_of_bounds(value)) {
-    report.add(place, "must be " + std::string(wanted) + ", and " + shown(value) + " is out of all bounds");
+    report.add(place, "must be " + std::string(wanted) + ", and " + shown(value) + " is out of range");
     return std::nullopt;
   }
   try {

@@ -45,7 +45,7 @@ class VolumeReader {
     const bool has_mode = second != std::string::npos;
     const std::string mode = has_mode ? text->substr(second + 1) : "rw";
     if (mode != "rw" && mode != "ro") {
-      report_.add(place_, fmt::format("the mode \"{}\" is neither rw nor ro", shortened(mode)));
+      report_.add(place_, fmt::format("the mode must be rw or ro, not \"{}\"", shortened(mode)));
       return std::nullopt;
     }
     const std::string target = text->substr(first + 1, has_mode ? second - first - 1 : std::string::npos);
@@ -111,7 +111,7 @@ class VolumeReader {
     volume.source_is_path = is_path(source);
     if (!volume.source_is_path) {
       if (const auto fault = fault_of_named_volume(source)) {
-        report_.add(place, *fault + "; a path begins with `/`, `./` or `~/`");
+        report_.add(place, *fault + "; a path must begin with `/`, `./` or `~/`");
         return std::nullopt;
       }
       volume.source = source;
@@ -119,7 +119,8 @@ class VolumeReader {
     }
     if (source.starts_with('~') && source != "~" && !source.starts_with("~/")) {
       report_.add(place,
-                  fmt::format("\"{}\": only the caller's own home, `~/`, is known", shortened(source)));
+                  fmt::format("\"{}\": only your own home folder, `~/`, is supported; write an absolute path",
+                              shortened(source)));
       return std::nullopt;
     }
     volume.folder_meant = source.ends_with('/');
@@ -169,8 +170,8 @@ std::vector<Volume> read_volumes(const Json& value, const Caller& caller, const 
     }
     if (!volume) continue;
     if (!targets.insert(volume->target).second) {
-      report.add(
-          here, fmt::format("two volumes at the same place in the container, {}", shortened(volume->target)));
+      report.add(here, fmt::format("two volumes have the same path in the container, {}",
+                                   shortened(volume->target)));
       continue;
     }
     volumes.push_back(std::move(*volume));

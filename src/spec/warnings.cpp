@@ -73,10 +73,9 @@ bool uses_shell(const Trial& trial) {
 void warn_of_identifier(const Json& value, const Place& place, Report& report) {
   const std::string where = place_of_identifier(value, {}, place);
   if (where.empty()) return;
-  report.warn(
-      Warning::identifier, where,
-      "the text UUID stays, since only the value of a `local` in the experiment's own file becomes the "
-      "run's id; write local uuid = \"UUID\"; and use uuid");
+  report.warn(Warning::identifier, where,
+              "the text UUID is not replaced by the run's id, because it must be the value of a `local` in "
+              "the experiment's own file; write local uuid = \"UUID\"; and use uuid");
 }
 
 void warn_of_trial(const Trial& trial, const std::string& shell_syntax, Report& report) {

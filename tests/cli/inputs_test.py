@@ -38,7 +38,7 @@ def test_an_input_that_is_not_there_is_told_before_the_first_start(combu, write,
     write(FILE)
     done = combu("-f", "experiment.jsonnet", "--engine", SIMULATED, "run", "--wait")
     assert done.returncode == 2
-    assert f"[0].inputs[0]: {tmp_path}/data is not there (trial `preprocess`)" in done.stderr
+    assert f"[0].inputs[0]: {tmp_path}/data does not exist (trial `preprocess`)" in done.stderr
     assert not (tmp_path / "results").exists()
 
 

@@ -236,7 +236,7 @@ def test_a_condition_that_is_none_is_refused(combu, failing):
     run(combu, failing, "run", "--wait")
     refused = combu("-f", failing, "ps", "--where", "attempt=1 and state=failed")
     assert (refused.returncode, refused.stderr) == (
-        2, 'combu: "attempt=1 and state=failed" is no condition: conditions are joined by &&\n')
+        2, 'combu: "attempt=1 and state=failed" is not a condition: conditions must be joined by &&\n')
 
 
 def test_the_list_of_runs_takes_in_what_has_ended(combu, write):

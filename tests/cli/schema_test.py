@@ -116,7 +116,7 @@ def objects_at(schema, name):
 def test_a_small_object_has_the_reader_s_fields(combu, write, schema, validator, name):
     """The reader's error message for an unknown field lists the known fields."""
     write(json.dumps(document(name, {"qqqqqqqqqqqqqqqq": 1})))
-    told = re.findall(r"unknown field `q+`; known here: (.*?)(?: \(trial `.*)?$", combu(*QUIET, "-f", "experiment.jsonnet", "validate").stderr, re.M)
+    told = re.findall(r"unknown field `q+`; known fields: (.*?)(?: \(trial `.*)?$", combu(*QUIET, "-f", "experiment.jsonnet", "validate").stderr, re.M)
     assert len(told) == 1, "the reader tells what it knows"
     (properties,) = objects_at(schema, name)
     assert sorted(properties) == sorted(told[0].split(", "))

@@ -69,7 +69,7 @@ def test_what_is_legal_and_rarely_meant_is_a_warning(combu, write, command):
     warnings = [line for line in result.stderr.splitlines() if ": warning: " in line]
     assert warnings[0] == ('experiment.jsonnet: warning: solver-1 and 2 more: cmd: contains `&&`, but no shell is used; '
                            'write ["sh", "-c", "..."]')
-    assert warnings[1].startswith("experiment.jsonnet: warning: named: env.RUN: the text UUID stays")
+    assert warnings[1].startswith("experiment.jsonnet: warning: named: env.RUN: the text UUID is not replaced")
     assert warnings[2].startswith("experiment.jsonnet: warning: kept: cache: the content of ")
     assert len(warnings) == 3
     quiet = combu("-f", "experiment.jsonnet", "--engine", "simulated:?speed=0", "--progress", "quiet", "validate")

@@ -148,7 +148,7 @@ def test_a_folder_that_can_only_be_read_must_be_there(combu, write, tmp_path):
     write('[{ name: "aa", image: "x", volumes: ["./data:/data:ro"] }]')
     result = combu("-f", "experiment.jsonnet", "--engine", SIMULATED, "run")
     assert result.returncode == 2
-    assert f"[0].volumes[0]: {tmp_path}/data is not there, and is mounted read-only: " in result.stderr
+    assert f"[0].volumes[0]: {tmp_path}/data does not exist, and is mounted read-only: " in result.stderr
     assert result.stderr.endswith("nothing was started\n")
     assert not (tmp_path / "data").exists()
 
@@ -408,7 +408,7 @@ def test_a_part_of_an_experiment_with_what_it_depends_on(combu, write, only, sta
     "only, words",
     [
         ("fitt-2", "--only fitt-2: matches no trial: did you mean `fit-2`?"),
-        ("lr<", "\"lr<\" is no condition: NAME=VALUE"),
+        ("lr<", "\"lr<\" is not a condition: write NAME=VALUE"),
         ("lr=7", "--only lr=7: matches no trial\n"),
         ("state=failed", "--only state=failed: matches no trial: no trial has a param `state`; before a run, conditions can use only params, `trial` and `image`\n"),
         ("lr>0 && seconds>1", "no trial has a param `seconds`"),

@@ -133,8 +133,8 @@ def test_missing_inputs_are_reported_before_the_first_start(combu, engine):
         trial("two", "true", inputs=[{"from": "./neither", "to": "/in"}, "./none:/other"]),
     ])
     refused = combu("run", code=2)
-    assert f"[0].inputs[0]: {combu.home}/none is not there (trial `one`)" in refused.stderr
-    assert f"[1].inputs[0].from: {combu.home}/neither is not there (trial `two`)" in refused.stderr
+    assert f"[0].inputs[0]: {combu.home}/none does not exist (trial `one`)" in refused.stderr
+    assert f"[1].inputs[0].from: {combu.home}/neither does not exist (trial `two`)" in refused.stderr
     assert engine.containers() == {}
 
 

@@ -321,7 +321,7 @@ def test_ps_filters_rows_and_shows_current_states(combu, engine):
     rows = combu("ps", "--json", "--where", "state=ended && exit_code!=0").stdout.splitlines()
     assert [json.loads(row)["trial"] for row in rows] == ["two"]
     assert combu("ps", "--json", "--where", "trial=o*").stdout.count("\n") == 1
-    assert "is no condition" in combu("ps", "--where", "state", code=2).stderr
+    assert "is not a condition" in combu("ps", "--where", "state", code=2).stderr
     # The run has no owner: ps asks the engine which trials have ended.
     rows = combu.ps()
     assert (rows["two"]["state"], rows["two"]["exit_code"], rows["two"]["reason"]) == ("failed", 3, "exit code 3")

@@ -32,7 +32,7 @@ def test_the_smallest_share_of_a_cpu_can_be_started(combu, engine):
     combu.write([{"name": "one", "image": "combu-test", "cmd": "true", "cpus": 0.01}])
     combu("run", "--wait")
     combu.write([{"name": "one", "image": "combu-test", "cmd": "true", "cpus": 0.009}])
-    assert "[0].cpus: 0.009 is too little" in combu("run", code=2).stderr
+    assert "[0].cpus: must be at least 0.01 CPUs" in combu("run", code=2).stderr
 
 
 def test_trials_that_need_more_cpus_than_the_machine_has_take_turns(combu, engine):

@@ -143,7 +143,7 @@ TEST(MakePlan, TheErrorOfADuplicateNameNamesBothTrials) {
   experiment.trials[0].path = "trials[0]";
   experiment.trials[2].path = "trials[2]";
   EXPECT_THAT(messages(make_plan(experiment)),
-              ElementsAre(StartsWith("trials[2].name: `aa` is the name of trials[0], too")));
+              ElementsAre(StartsWith("trials[2].name: `aa` is also the name of trials[0]")));
 }
 
 TEST(MakePlan, TheErrorOfAnUnknownNameSuggestsTheNearestName) {
@@ -210,9 +210,10 @@ TEST(SharedPorts, TheErrorNamesBothTrialsAndThePort) {
   Experiment experiment;
   experiment.trials = {with_ports("aa", {{"", 8080, 80, "tcp"}}),
                        with_ports("bb", {{"127.0.0.1", 8080, 80, "tcp"}})};
-  EXPECT_THAT(messages(make_plan(experiment)),
-              ElementsAre("[1].ports: `bb` wants the host's port 127.0.0.1:8080/tcp, but `aa` ([0]) has "
-                          "8080/tcp; give each its own"));
+  EXPECT_THAT(
+      messages(make_plan(experiment)),
+      ElementsAre("[1].ports: `bb` publishes the host's port 127.0.0.1:8080/tcp, but `aa` ([0]) publishes "
+                  "8080/tcp; use different ports"));
 }
 
 TEST(SharedPorts, APortThatManyTrialsPublishIsOneError) {

@@ -170,8 +170,9 @@ TEST(Warnings, AnUnreplacedUuidCausesAWarning) {
            {R"("volumes": ["./results/UUID/:/results"])", "volumes[0]"},
            {R"("params": {"run": {"id": "UUID"}})", "params.run.id"},
            {R"("docker": {"Hostname": "UUID"})", "docker.Hostname"}}) {
-    EXPECT_THAT(warnings_of_trial(fields),
-                ElementsAre(testing::StartsWith(fmt::format("solver: {}: the text UUID stays", where))))
+    EXPECT_THAT(
+        warnings_of_trial(fields),
+        ElementsAre(testing::StartsWith(fmt::format("solver: {}: the text UUID is not replaced", where))))
         << fields;
   }
   for (const std::string_view fine :
@@ -181,7 +182,7 @@ TEST(Warnings, AnUnreplacedUuidCausesAWarning) {
   }
   EXPECT_THAT(warnings_of(R"({"collect": {"to": "results/UUID"}, "defaults": {"env": {"U": "UUID"}},
                               "trials": [{"name": "one", "image": "i"}]})"),
-              ElementsAre(testing::StartsWith("collect.to and 1 more: the text UUID stays")));
+              ElementsAre(testing::StartsWith("collect.to and 1 more: the text UUID is not replaced")));
 }
 
 TEST(Warnings, ACacheWithAMountedFolderCausesAWarning) {
@@ -239,12 +240,15 @@ TEST(ReadExperiment, OutputsAreCollectedInAFolderOrABucket) {
   EXPECT_EQ(place("s3://lab"), "s3://lab");
   EXPECT_EQ(place("s3://lab.example-1/"), "s3://lab.example-1");
   EXPECT_EQ(place("s3://lab//a b/ü/"), "s3://lab/a b/ü");
-  EXPECT_EQ(place("s3://lab/a/../b"), "collect.to: \"s3://lab/a/../b\": `..` leads nowhere in a bucket");
+  EXPECT_EQ(place("s3://lab/a/../b"),
+            "collect.to: \"s3://lab/a/../b\": a path in a bucket must not contain `..`");
   EXPECT_EQ(place("s3:/lab/a"),
             "collect.to: \"s3:/lab/a\" is not supported: name a folder, or s3://BUCKET/PREFIX");
   EXPECT_EQ(place("$HOME/lab"),
-            "collect.to: \"$HOME/lab\": variables are not filled in; write ~/… for your home");
-  EXPECT_EQ(place("~bob/lab"), "collect.to: \"~bob/lab\": only the caller's own home, `~/`, is known");
+            "collect.to: \"$HOME/lab\": variables are not expanded; write ~/… for your home folder");
+  EXPECT_EQ(
+      place("~bob/lab"),
+      "collect.to: \"~bob/lab\": only your own home folder, `~/`, is supported; write an absolute path");
   for (const std::string wrong : {"s3://", "s3:///a", "s3://My_Lab/a", "s3://ab", "s3://me:pass@lab/a"})
     EXPECT_THAT(place(wrong), HasSubstr("must be s3://BUCKET or s3://BUCKET/PREFIX")) << wrong;
 }
@@ -446,7 +450,8 @@ TEST(MakeHostFolders, ReportsAFolderThatCannotBeCreated) {
   // Nobody can create a folder in /proc, not even root.
   const HostFolders result = make("/lab", R"("/proc/combu-test/x:/x", "/proc/combu-test/x:/again")");
   ASSERT_THAT(result.errors, SizeIs(1));
-  EXPECT_THAT(result.errors[0].message(), HasSubstr("/proc/combu-test/x is absent and cannot be made: "));
+  EXPECT_THAT(result.errors[0].message(),
+              HasSubstr("/proc/combu-test/x does not exist and cannot be created: "));
   EXPECT_THAT(result.made, IsEmpty());
 }
 
@@ -465,7 +470,7 @@ TEST(CheckHostPaths, ReportsAResultsFolderThatIsAFile) {
     return text;
   };
   EXPECT_EQ(faults("results"),
-            fmt::format("collect.to: {}/results is a file, and outputs want a folder", folder.path()));
+            fmt::format("collect.to: {}/results must be a folder for outputs, but is a file", folder.path()));
   EXPECT_THAT(faults("results/more"), HasSubstr("results is a file"));
   EXPECT_EQ(faults("other/folder"), "");
   EXPECT_EQ(faults("."), "");
@@ -484,7 +489,7 @@ TEST(CheckHostPaths, RefusesAnAbsentReadOnlyFolder) {
     EXPECT_THAT(reading.errors, IsEmpty());
     std::vector<std::string> paths;
     for (const Error& error : check_host_paths(reading.experiment, host)) {
-      EXPECT_THAT(error.what(), HasSubstr("is not there, and is mounted read-only"));
+      EXPECT_THAT(error.what(), HasSubstr("does not exist, and is mounted read-only"));
       paths.push_back(error.subject());
     }
     return paths;
@@ -549,7 +554,8 @@ TEST(Filter, RefusesAnOrderBetweenANumberAndText) {
   try {
     (void)fulfils(values, "lr<1e");
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "`lr` is 0.01, a number, and cannot be compared with \"1e\", which is none");
+    EXPECT_STREQ(error.what(),
+                 "`lr` is 0.01, a number, and cannot be compared with \"1e\", which is not a number");
   }
 }
 
@@ -594,23 +600,23 @@ std::string refusal(const std::string& condition) {
 }
 
 TEST(Filter, ErrorsHintAtTheIntendedSyntax) {
-  constexpr std::string_view k_joint = "conditions are joined by &&";
-  constexpr std::string_view k_no_or = "only && joins conditions, there is no `or`";
+  constexpr std::string_view k_joint = "conditions must be joined by &&";
+  constexpr std::string_view k_no_or = "conditions can be joined only by &&; there is no `or`";
   const std::vector<std::pair<std::string, std::string_view>> hints = {
       {"lr<0.01 and state=running", k_joint},
       {"a=1 & b=2", k_joint},
       {"a=1, b=2", k_joint},
       {"a=1 || b=2", k_no_or},
       {"a=1 or b=2", k_no_or},
-      {"lr=<1", "at most is <="},
-      {"lr=>1", "at least is >="},
-      {"lr<>1", "unequal is !="},
-      {"v loss>1", "a name with blanks or operators stands in quotes"},
-      {"lr<<3", "NAME=VALUE, or with != < <= > >=, several joined by &&"},
-      {"reason=exit code 3", "a value with blanks or operators stands in quotes"}};
+      {"lr=<1", "write <= for \"at most\""},
+      {"lr=>1", "write >= for \"at least\""},
+      {"lr<>1", "write != for \"not equal\""},
+      {"v loss>1", "a name with blanks or operators must be in quotes"},
+      {"lr<<3", "write NAME=VALUE (or != < <= > >=), and join several by &&"},
+      {"reason=exit code 3", "a value with blanks or operators must be in quotes"}};
   for (const auto& [text, hint] : hints)
-    EXPECT_EQ(refusal(text), "\"" + text + "\" is no condition: " + std::string(hint));
-  EXPECT_EQ(refusal("a=1 && lr=<1"), "\"lr=<1\" is no condition: at most is <=");
+    EXPECT_EQ(refusal(text), "\"" + text + "\" is not a condition: " + std::string(hint));
+  EXPECT_EQ(refusal("a=1 && lr=<1"), "\"lr=<1\" is not a condition: write <= for \"at most\"");
 }
 
 }  // namespace
