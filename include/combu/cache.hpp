@@ -29,7 +29,7 @@ struct CacheKey {
 [[nodiscard]] CacheKey cache_key(const Trial& trial, const RunId& run, std::string_view digest,
                                  const std::vector<std::string>& inputs);
 
-// Returns the differences for users, each like "params.lr is 0.2, and was 0.1"; empty if equal. Both
+// Returns the differences for users, each like "params.lr is 0.2, but was 0.1"; empty if equal. Both
 // arguments are CacheKey::parts.
 [[nodiscard]] std::vector<std::string> differences(std::string_view now, std::string_view before);
 

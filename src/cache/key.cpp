@@ -158,8 +158,8 @@ void compare(const std::string& path, const Json& now, const Json& before, std::
   const bool goes_down = (now.is_object() || now.is_null()) && (before.is_object() || before.is_null());
   if (!goes_down) {
     found.push_back(is_hash(now) && is_hash(before)
-                        ? fmt::format("{} is another", path)
-                        : fmt::format("{} is {}, and was {}", path, is_hash(now) ? "given" : shown(now),
+                        ? fmt::format("{} differs", path)
+                        : fmt::format("{} is {}, but was {}", path, is_hash(now) ? "given" : shown(now),
                                       is_hash(before) ? "given" : shown(before)));
     return;
   }

@@ -60,7 +60,7 @@ def test_only_what_differs_is_run(combu, learn, states):
     assert states("bbbbbbbbbbbb") == {"other-2": "skipped", "other-3": "skipped", "other-4": "succeeded"}
     why = combu("-f", learn, "why", "other-4").stdout
     assert why.startswith("other-4 has succeeded; it differs from `learn-")
-    assert "params.seed is 4, and was " in why and "cmd is sh -c" in why
+    assert "params.seed is 4, but was " in why and "cmd is sh -c" in why
 
 
 def test_another_experiment_knows_of_it(combu, learn, write, states):

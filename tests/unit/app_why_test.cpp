@@ -431,7 +431,7 @@ TEST_F(WhyTest, TheDifferenceFromTheMostSimilarTrialIsShown) {
                   waiting_run("r2")),
             Result::succeeded);
   EXPECT_THAT(why("one", "r2"), StartsWith("one has succeeded; it differs from `one` of run r1: "));
-  EXPECT_THAT(why("one", "r2"), HasSubstr("params.seed is 2, and was 1"));
+  EXPECT_THAT(why("one", "r2"), HasSubstr("params.seed is 2, but was 1"));
 }
 
 TEST_F(WhyTest, TheReasonWhyAnEqualTrialRanIsShown) {

@@ -140,8 +140,8 @@ TEST(CacheKey, DifferencesNameTheFieldsAsInTheFile) {
     it.process.user = "1000";
   });
   EXPECT_THAT(differences(now.parts, before.parts),
-              ElementsAre("cmd is solve --lr 0.2, and was solve --lr 0.1", "env.SEED is another",
-                          "params.lr is 0.2, and was 0.1", "user is 1000, and was not given"));
+              ElementsAre("cmd is solve --lr 0.2, but was solve --lr 0.1", "env.SEED differs",
+                          "params.lr is 0.2, but was 0.1", "user is 1000, but was not given"));
 }
 
 }  // namespace
