@@ -16,7 +16,8 @@ namespace {
 int parse_port(std::string_view whole, std::string_view text) {
   const auto port = parse_number<int>(text);
   if (!port || *port < 1 || *port > 65535) {
-    refuse(whole, fmt::format("\"{}\" is no port; give tcp://HOST:PORT with a port from 1 to 65535", text));
+    refuse(whole,
+           fmt::format("\"{}\" is not a port; give tcp://HOST:PORT with a port from 1 to 65535", text));
   }
   return *port;
 }
@@ -64,7 +65,7 @@ Address parse_address(std::string_view text) {
              fmt::format("{} addresses are not supported yet; use unix:///PATH or tcp://HOST:PORT", scheme));
     }
   }
-  refuse(text, "is no address; use unix:///PATH or tcp://HOST:PORT");
+  refuse(text, "is not an address; use unix:///PATH or tcp://HOST:PORT");
 }
 
 std::string percent_encode(std::string_view text) {

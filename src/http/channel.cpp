@@ -64,13 +64,13 @@ std::string why_no_connection(const Address& address, httplib::Error error) {
   }
   if (::stat(address.path.c_str(), &status) != 0) {
     const int why = errno;
-    return fmt::format("no socket there: {}; is the engine running?", words_of(why));
+    return fmt::format("the socket cannot be found: {}; is the engine running?", words_of(why));
   }
-  if (!S_ISSOCK(status.st_mode)) return "it is not a socket";
+  if (!S_ISSOCK(status.st_mode)) return "the path must be a socket";
   if (::access(address.path.c_str(), W_OK) != 0 && errno == EACCES) {
-    return "permission denied; are you in the group that may use it (docker)?";
+    return "permission denied; you must be in the socket's group (usually docker)";
   }
-  return "connection refused: the socket is there, but nobody listens; is the engine running?";
+  return "connection refused: no process listens on the socket; is the engine running?";
 }
 
 void prepare_client(httplib::ClientImpl& client, const Address& address) {
@@ -444,7 +444,7 @@ std::string words_of(const HttpRequest& request) {
 
 void Channel::Impl::explain(const Call& call, httplib::Error error) {
   if (stop.stop_requested()) fail(ErrorKind::cancelled, "cancelled");
-  if (call.sink_refused) fail(ErrorKind::cancelled, "the reader of the answer wanted no more");
+  if (call.sink_refused) fail(ErrorKind::cancelled, "the caller stopped reading the answer");
   if (call.is_too_large) {
     fail(ErrorKind::corrupt, fmt::format("the answer to {} is larger than {}", words_of(call.request),
                                          to_string(Bytes{static_cast<std::int64_t>(call.request.body_max)})));

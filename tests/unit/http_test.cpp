@@ -318,10 +318,10 @@ TEST_P(ChannelTest, TheCallersOwnErrorsPassThrough) {
 TEST(Channel, AnAddressWithoutServerIsUnavailable) {
   const Error absent = failure("unix:///nonexistent/docker.sock", get("/"));
   EXPECT_EQ(absent.kind(), ErrorKind::unavailable);
-  EXPECT_EQ(
-      std::string(absent.what()),
-      "unix:///nonexistent/docker.sock: no socket there: No such file or directory; is the engine running?");
-  EXPECT_THAT(failure("unix:///etc/passwd", get("/")).message(), HasSubstr("not a socket"));
+  EXPECT_EQ(std::string(absent.what()),
+            "unix:///nonexistent/docker.sock: the socket cannot be found: No such file or directory; is the "
+            "engine running?");
+  EXPECT_THAT(failure("unix:///etc/passwd", get("/")).message(), HasSubstr("must be a socket"));
   EXPECT_THAT(failure("unix:///" + std::string(200, 'x'), get("/")).message(), HasSubstr("longer than"));
   EXPECT_EQ(failure("tcp://127.0.0.1:1", get("/")).kind(), ErrorKind::unavailable);
 }
