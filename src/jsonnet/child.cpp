@@ -312,9 +312,7 @@ ChildEnd end_by_signal(int number) {
     return {ChildEnd::Kind::interrupted, {}, {}};
   }
   if (number == SIGKILL) {
-    return {ChildEnd::Kind::died,
-            {},
-            "it was killed from outside, as happens when the machine has no memory left"};
+    return {ChildEnd::Kind::died, {}, "it was killed, possibly because the machine is out of memory"};
   }
   return {ChildEnd::Kind::died, {}, fmt::format("signal {}", number)};
 }
@@ -337,7 +335,7 @@ struct Pipe {
 
 [[noreturn]] void fail_to_start(int fault) {
   throw Error(ErrorKind::unavailable, "",
-              "no process can be made for the evaluator: " + std::generic_category().message(fault));
+              "cannot create a process for the evaluator: " + std::generic_category().message(fault));
 }
 
 Pipe open_pipe() {

@@ -96,7 +96,7 @@ local flag(call, name, range, field) =
   else refuse(call, name + '.' + field + ' must be true or false, not ' + shown(value));
 
 local bound(call, name, range, field) =
-  if !std.objectHas(range, field) then refuse(call, name + ' needs min and max, or is an array of values')
+  if !std.objectHas(range, field) then refuse(call, name + ' must be an array of values or have min and max')
   else if kind(range[field]) == 'number' then range[field]
   else refuse(call, name + '.' + field + ' must be a number, not ' + shown(range[field]));
 
@@ -155,7 +155,7 @@ local draw(call, name, space) =
       local turn = floor(index / strides[i + 1]);
       values[i][turn - sizes[i] * floor(turn / sizes[i])];
     local fields = std.range(0, std.length(names) - 1);
-    if count > place_max then refuse(call, 'has ' + count + ' points; ' + place_max + ' is the most')
+    if count > place_max then refuse(call, 'has ' + count + ' points, but must have at most ' + place_max)
     else std.makeArray(count, function(index) { [names[i]]: pick(i, index) for i in fields }),
 
   sample(n, space, seed)::

@@ -29,7 +29,7 @@ std::string read_source(const Evaluation& evaluation, const std::string& name) {
   auto source = evaluation.must_be_regular ? read_regular_file(evaluation.file, k_file_max)
                                            : read_file(evaluation.file, name);
   if (source) return *std::move(source);
-  throw Error(ErrorKind::not_found, name, "no such file; -f names the experiment's file");
+  throw Error(ErrorKind::not_found, name, "no such file; name the experiment's file with -f");
 }
 
 std::string place_in(const std::string& name, std::string_view source, std::size_t offset) {
@@ -42,7 +42,8 @@ std::string place_in(const std::string& name, std::string_view source, std::size
 // The evaluator takes a C string, and silently replaces bytes that are not UTF-8.
 void check_source(const std::string& name, std::string_view source) {
   if (const auto nul = source.find('\0'); nul != std::string_view::npos) {
-    throw Error(ErrorKind::invalid, place_in(name, source, nul), "a NUL byte; the file must be UTF-8 text");
+    throw Error(ErrorKind::invalid, place_in(name, source, nul),
+                "must not contain a NUL byte; the file must be UTF-8 text");
   }
   if (const auto bad = find_bad_utf8(source)) {
     throw Error(ErrorKind::invalid, place_in(name, source, *bad),
@@ -61,7 +62,7 @@ void check_size(const std::string& name, std::string_view json, Bytes memory_max
   if (size <= most) return;
   throw Error(ErrorKind::invalid, name,
               fmt::format("its result is {} long, more than {}, an eighth of --evaluate-memory; look for a "
-                          "text or an array that is larger than you meant",
+                          "string or an array that is larger than intended",
                           to_string(size), to_string(most)));
 }
 
@@ -77,8 +78,7 @@ void check_output(const std::string& name, std::string_view json) {
   near.remove_prefix(std::min(near.find_first_not_of(' '), near.size()));
   throw Error(
       ErrorKind::invalid, name,
-      fmt::format("its result is not UTF-8 after `{}`; std.char of a surrogate (55296 to 57343) makes no "
-                  "character",
+      fmt::format("its result is not UTF-8 after `{}`; std.char must not get a surrogate (55296 to 57343)",
                   near));
 }
 
@@ -117,39 +117,37 @@ std::string gave_up(std::string_view said) {
   const bool reads_text = why.find("json") != std::string::npos || why.find("JSON") != std::string::npos ||
                           why.find("yml") != std::string::npos;
   const bool is_rsjsonnet = evaluator().starts_with("rsjsonnet");
-  return fmt::format("{} gave up on it: {}; {}take {}, which has another evaluator", evaluator(), why,
-                     reads_text ? "look at what std.parseJson and std.parseYaml are given, or " : "",
+  return fmt::format("{} cannot evaluate it: {}; {}use {}, which has another evaluator", evaluator(), why,
+                     reads_text ? "check the arguments of std.parseJson and std.parseYaml, or " : "",
                      is_rsjsonnet ? "a build with -DCOMBU_JSONNET=system" : "the released binary");
 }
 
 [[noreturn]] void refuse(const Evaluation& evaluation, const std::string& name, const ChildEnd& end) {
   constexpr const char* k_nesting =
-      "it is nested too deeply (brackets, or a sum of very many terms); build long lists and texts with an "
-      "array "
-      "comprehension, std.join or std.foldl";
+      "it is nested too deeply (brackets, or a sum of very many terms); build long arrays and strings with "
+      "an array comprehension, std.join or std.foldl";
   const std::string memory = fmt::format(
-      "more than {} of memory; look for an array, a text or a recursion that grows without end, or "
-      "raise --evaluate-memory",
+      "more than {} of memory; look for an array, a string or a recursion that grows without end, or raise "
+      "--evaluate-memory",
       to_string(evaluation.memory_max));
   switch (end.kind) {
     case ChildEnd::Kind::interrupted:
-      throw Error(ErrorKind::cancelled, name, "interrupted while it was being evaluated");
+      throw Error(ErrorKind::cancelled, name, "interrupted during its evaluation");
     case ChildEnd::Kind::timed_out:
-      throw Error(
-          ErrorKind::invalid, name,
-          fmt::format("evaluating it takes longer than its limit of {}; look for a recursion without an "
-                      "end, or raise --evaluate-time",
-                      to_string(evaluation.time_max)));
+      throw Error(ErrorKind::invalid, name,
+                  fmt::format("its evaluation takes longer than the limit of {}; look for an endless "
+                              "recursion, or raise --evaluate-time",
+                              to_string(evaluation.time_max)));
     case ChildEnd::Kind::out_of_memory:
-      throw Error(ErrorKind::invalid, name, "evaluating it needs " + memory);
+      throw Error(ErrorKind::invalid, name, "its evaluation needs " + memory);
     case ChildEnd::Kind::crashed:
-      throw Error(ErrorKind::invalid, name, fmt::format("the evaluator crashed on it: {}", k_nesting));
+      throw Error(ErrorKind::invalid, name, fmt::format("the evaluator crashed: {}", k_nesting));
     case ChildEnd::Kind::gave_up:
       throw Error(ErrorKind::invalid, name, gave_up(end.account));
     default:
-      throw Error(
-          ErrorKind::invalid, name,
-          fmt::format("the evaluator died on it ({}): it needs {}; or {}", end.account, memory, k_nesting));
+      throw Error(ErrorKind::invalid, name,
+                  fmt::format("the evaluator died ({}): either its evaluation needs {}; or {}", end.account,
+                              memory, k_nesting));
   }
 }
 

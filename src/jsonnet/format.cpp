@@ -64,7 +64,7 @@ struct Value {
   [[nodiscard]] double number() const {
     double result = 0;
     std::from_chars(json.data(), json.data() + json.size(), result);
-    if (!std::isfinite(result)) refuse(fmt::format("{} is no number", json));
+    if (!std::isfinite(result)) refuse(fmt::format("{} is not a number", json));
     return result;
   }
 };

@@ -47,7 +47,7 @@ Importer::Found Importer::find_file(const std::string& base, const std::string& 
   }
   if (wanted == k_embedded_name) return {k_embedded_path, k_combu_libsonnet};
   throw Error(ErrorKind::not_found, "",
-              fmt::format("no such file in {}; -J or JSONNET_PATH add folders", searched));
+              fmt::format("no such file in {}; add folders with -J or JSONNET_PATH", searched));
 }
 
 }  // namespace combu

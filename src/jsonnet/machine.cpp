@@ -40,7 +40,7 @@ struct ImportContext {
 // libjsonnet returns an error report as a C string, so a NUL byte in the message ends the report. Such a
 // report lacks its final newline and its stack.
 [[maybe_unused]] constexpr std::string_view k_cut =
-    "… (the message has a NUL byte, beyond which libjsonnet tells nothing, nor its line)\n";
+    "… (the message contains a NUL byte; libjsonnet reports neither the rest nor the line)\n";
 
 // No file has this name.
 constexpr std::string_view k_experiment = "<the experiment>";
@@ -58,7 +58,7 @@ char* copy_for(JsonnetVm* vm, std::string_view text) {
 // release.
 [[maybe_unused]] void check_text(const Importer::Found& found) {
   if (found.content.find('\0') != std::string::npos)
-    throw Error(ErrorKind::invalid, found.path, "holds a NUL byte; only text can be imported");
+    throw Error(ErrorKind::invalid, found.path, "contains a NUL byte; only text can be imported");
   if (const auto bad = find_bad_utf8(found.content))
     throw Error(ErrorKind::invalid, found.path, fmt::format("is not UTF-8 (byte {})", *bad + 1));
 }
@@ -153,10 +153,9 @@ void run_machine(const std::string& name, const std::string& code, const Evaluat
   take(ok, output);
 #else
   if (ok && !texts_are_set()) {
-    take(false,
-         fmt::format("the library {} cannot be given combu's own way to write numbers; take a build with "
-                     "-DCOMBU_JSONNET=rsjsonnet",
-                     evaluator()));
+    take(false, fmt::format("combu cannot replace how the library {} writes numbers; use a build with "
+                            "-DCOMBU_JSONNET=rsjsonnet",
+                            evaluator()));
   } else if (!ok && !std::string_view(output).ends_with('\n')) {
     take(false, std::string(output).append(k_cut));
   } else {

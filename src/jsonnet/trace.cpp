@@ -271,18 +271,16 @@ Error explain_static(std::string_view account, std::string_view file, Teller& te
 std::string hint_for(std::string_view message, bool has_place) {
   constexpr std::string_view k_external = "undefined external variable: ";
   if (message.starts_with(k_external))
-    return fmt::format("; give it with -V {}=VALUE", message.substr(k_external.size()));
+    return fmt::format("; set it with -V {}=VALUE", message.substr(k_external.size()));
   if (message == "max stack frames exceeded.")
-    return " Look for a recursion without an end, or files that import each other; long lists and texts are "
-           "made by an array comprehension, "
-           "std.join or "
-           "std.foldl";
+    return " Look for an endless recursion, or files that import each other; build long arrays and strings "
+           "with an array comprehension, std.join or std.foldl";
   constexpr std::string_view k_parameter = "function parameter ";
   constexpr std::string_view k_unbound = " not bound in call.";
   if (has_place || !message.starts_with(k_parameter) || !message.ends_with(k_unbound)) return {};
   message.remove_prefix(k_parameter.size());
   message.remove_suffix(k_unbound.size());
-  return fmt::format(" The file is a function: give it with -A {}=VALUE", message);
+  return fmt::format(" The file is a function: set the parameter with -A {}=VALUE", message);
 }
 
 }  // namespace

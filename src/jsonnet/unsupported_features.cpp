@@ -99,9 +99,8 @@ std::string_view last_word(std::string_view text) {
 
 std::string elsewhere(std::string_view what, std::string_view evaluator) {
   return fmt::format(
-      "{} not in this build's evaluator, {}; the released binary, and a build with "
-      "-DCOMBU_JSONNET=rsjsonnet, "
-      "have it",
+      "{} not supported by this build's evaluator, {}; use the released binary, or a build with "
+      "-DCOMBU_JSONNET=rsjsonnet",
       what, evaluator);
 }
 

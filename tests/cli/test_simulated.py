@@ -108,7 +108,7 @@ FILE = '[{ name: "aa", image: "x", cmd: "true" }]'
 def test_the_file_may_be_an_argument(combu, write):
     write(FILE, "other.jsonnet")
     assert combu("validate", "other.jsonnet").returncode == 0
-    assert combu("validate", "run").stderr == "run: no such file; -f names the experiment's file\n"
+    assert combu("validate", "run").stderr == "run: no such file; name the experiment's file with -f\n"
     assert "aa" in combu("plan", "other.jsonnet").stdout
     assert combu("--engine", SIMULATED, "run", "--wait", "other.jsonnet", "--run-id", "r1").returncode == 0
     assert "run r1 is over" in combu("--engine", SIMULATED, "run", "other.jsonnet", "--resume").stderr

@@ -97,4 +97,4 @@ def test_a_function_that_libjsonnet_lacks_is_named_in_the_error_and_documented(t
     for name in lacking:
         file.write_text(f"[std.{name}]")
         said = evaluate(BUILDS[0], file).stderr.decode()
-        assert said.startswith(f"lacking.jsonnet:1:2: std.{name} is not in this build's evaluator, libjsonnet "), said
+        assert said.startswith(f"lacking.jsonnet:1:2: std.{name} is not supported by this build's evaluator, libjsonnet "), said

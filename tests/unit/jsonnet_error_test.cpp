@@ -208,7 +208,7 @@ bad.libsonnet:2:3: expected a comma before next field.
       ^
 )");
   EXPECT_EQ(of("[import 'no.libsonnet']"), R"(
-e.jsonnet:1:2: couldn't open import "no.libsonnet": no such file in ; -J or JSONNET_PATH add folders
+e.jsonnet:1:2: couldn't open import "no.libsonnet": no such file in ; add folders with -J or JSONNET_PATH
     [import 'no.libsonnet']
      ^
   in [0]
@@ -311,7 +311,7 @@ TEST(ShownError, AMessageIsShownAtLeastUpToItsNulByte) {
     return;
   }
   EXPECT_EQ(text, R"(
-e.jsonnet: no… (the message has a NUL byte, beyond which libjsonnet tells nothing, nor its line)
+e.jsonnet: no… (the message contains a NUL byte; libjsonnet reports neither the rest nor the line)
   in [0].name
 )");
 }
@@ -330,13 +330,14 @@ TEST(UnsupportedFunction, TheErrorNamesTheBuildThatHasIt) {
         "[3,2,3,true,2]");
     return;
   }
-  EXPECT_EQ(shown(code), "\ne.jsonnet:2:9: std.trim is not in this build's evaluator, " + evaluator() +
-                             "; the released binary, and a build with -DCOMBU_JSONNET=rsjsonnet, have it\n"
+  EXPECT_EQ(shown(code), "\ne.jsonnet:2:9: std.trim is not supported by this build's evaluator, " +
+                             evaluator() +
+                             "; use the released binary, or a build with -DCOMBU_JSONNET=rsjsonnet\n"
                              "      name: std.trim(' a '),\n"
                              "            ^\n"
                              "  in [0].name\n");
   EXPECT_THAT(shown("std['round'](1.6)"),
-              HasSubstr("e.jsonnet:1:1: std.round is not in this build's evaluator"));
+              HasSubstr("e.jsonnet:1:1: std.round is not supported by this build's evaluator"));
 }
 
 TEST(UnsupportedFunction, ItIsRecognisedUnderALocalNameOfStd) {
@@ -345,9 +346,9 @@ TEST(UnsupportedFunction, ItIsRecognisedUnderALocalNameOfStd) {
     EXPECT_EQ(value_of(code), R"(["a","b"])");
     return;
   }
-  EXPECT_THAT(shown(code), HasSubstr("e.jsonnet:1:24: std.trim is not in this build's evaluator"));
+  EXPECT_THAT(shown(code), HasSubstr("e.jsonnet:1:24: std.trim is not supported by this build's evaluator"));
   EXPECT_THAT(shown("local s = std; [s['trim']('b')]"),
-              HasSubstr("e.jsonnet:1:17: std.trim is not in this build's evaluator"));
+              HasSubstr("e.jsonnet:1:17: std.trim is not supported by this build's evaluator"));
   EXPECT_THAT(shown("local s = { std: std }; [s.trim(' a ')]"),
               HasSubstr("e.jsonnet:1:26: field does not exist: trim\n"));
 }
@@ -367,7 +368,7 @@ TEST(UnsupportedFunction, AnImportedFileMayCallIt) {
     return;
   }
   EXPECT_THAT(shown(scratch, evaluation),
-              HasSubstr("\nl.libsonnet:2:5: std.sum is not in this build's evaluator, "));
+              HasSubstr("\nl.libsonnet:2:5: std.sum is not supported by this build's evaluator, "));
 }
 
 TEST(UnsupportedSyntax, TheErrorNamesTheBuildThatHasIt) {
@@ -385,10 +386,11 @@ TEST(UnsupportedSyntax, TheErrorNamesTheBuildThatHasIt) {
     EXPECT_EQ(block, R"("a")");
     return;
   }
-  EXPECT_THAT(bytes, HasSubstr("e.jsonnet:2:12: importbin is not in this build's evaluator, " + evaluator()));
+  EXPECT_THAT(bytes, HasSubstr("e.jsonnet:2:12: importbin is not supported by this build's evaluator, " +
+                               evaluator()));
   EXPECT_THAT(number,
               HasSubstr("e.jsonnet:1:3: a number with _ between its digits, such as 1_000, is not in this "));
-  EXPECT_THAT(block, HasSubstr("e.jsonnet:1:1: |||- is not in this build's evaluator, "));
+  EXPECT_THAT(block, HasSubstr("e.jsonnet:1:1: |||- is not supported by this build's evaluator, "));
 }
 
 TEST(Evaluator, IsNamedWithItsVersion) {

@@ -135,14 +135,15 @@ TEST(Library, WrongArgumentsAreErrorsAtTheCallersLine) {
   refused("combu.grid([1])", "grid: needs an object of arrays, not an array");
   refused("combu.grid({ a: 1 })", "grid: a must be an array, not 1");
   refused("combu.grid({ a: std.range(1, 2000), b: std.range(1, 2000) })",
-          "grid: has 4000000 points; 1000000 is the most");
+          "grid: has 4000000 points, but must have at most 1000000");
   refused("combu.sample(-1, {}, 1)", "sample: n must be a whole number from 0 to 1000000, not -1");
   refused("combu.sample('3', {}, 1)", "sample: n must be a whole number from 0 to 1000000, not a string");
   refused("combu.sample(1, [], 1)", "sample: space must be an object, not an array");
   refused("combu.sample(1, { a: 'x' }, 1)",
           "sample: a must be an array of values or an object with min and max");
   refused("combu.sample(1, { a: [] }, 1)", "sample: a has no values");
-  refused("combu.sample(1, { a: { min: 1 } }, 1)", "sample: a needs min and max");
+  refused("combu.sample(1, { a: { min: 1 } }, 1)",
+          "sample: a must be an array of values or have min and max");
   refused("combu.sample(1, { a: { min: 1, max: 0 } }, 1)", "sample: a.min is larger than its max");
   refused("combu.sample(1, { a: { min: 0, max: 1, log: true } }, 1)",
           "sample: a.min must be above 0 for log");

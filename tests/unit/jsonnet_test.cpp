@@ -246,7 +246,7 @@ TEST(Import, AnAbsentFileIsReportedWithTheSearchedFolders) {
   EXPECT_EQ(error.subject(), evaluation.file + ":2:6");
   EXPECT_THAT(error.message(),
               StartsWith("couldn't open import \"no.libsonnet\": no such file in " + scratch.path("") +
-                         ", /two, /one; -J or JSONNET_PATH add folders\n"));
+                         ", /two, /one; add folders with -J or JSONNET_PATH\n"));
 }
 
 TEST(Import, AnUnreadableFileIsReportedByName) {
@@ -258,7 +258,7 @@ TEST(Import, AnUnreadableFileIsReportedByName) {
     return value_of(evaluation_of(scratch.write("e.jsonnet", code)));
   };
   EXPECT_THAT(refusal("import 'folder'"), HasSubstr(scratch.path("folder") + ": is a folder, not a file"));
-  EXPECT_THAT(refusal("importstr 'nul.txt'"), HasSubstr(scratch.path("nul.txt") + ": holds a NUL byte"));
+  EXPECT_THAT(refusal("importstr 'nul.txt'"), HasSubstr(scratch.path("nul.txt") + ": contains a NUL byte"));
   EXPECT_THAT(refusal("importstr 'latin1.txt'"),
               HasSubstr(scratch.path("latin1.txt") + ": is not UTF-8 (byte 4)"));
   EXPECT_THAT(refusal("import '/no/such/file'"), HasSubstr("\"/no/such/file\": no such file"));
@@ -509,20 +509,21 @@ TEST(GivingUp, AnAbortIsReportedOnceAndNotAsLackOfMemory) {
     return refusal_of(evaluation_of(scratch.write("e.jsonnet", code)));
   };
   constexpr const char* k_advice =
-      "; look at what std.parseJson and std.parseYaml are given, or take the released binary, which has "
+      "; check the arguments of std.parseJson and std.parseYaml, or use the released binary, which has "
       "another "
       "evaluator";
   const Error number = refusal("std.parseJson('1e999')");
   EXPECT_EQ(number.kind(), ErrorKind::invalid);
   EXPECT_EQ(number.subject(), scratch.path("e.jsonnet"));
-  EXPECT_EQ(number.message(), evaluator() +
-                                  " gave up on it: [json.exception.out_of_range.406] number overflow parsing "
-                                  "'1e999'" +
-                                  k_advice);
+  EXPECT_EQ(number.message(),
+            evaluator() +
+                " cannot evaluate it: [json.exception.out_of_range.406] number overflow parsing "
+                "'1e999'" +
+                k_advice);
   EXPECT_EQ(refusal("std.parseYaml('a: &x 1\nb: *x\n')").message(),
-            evaluator() + " gave up on it: no anchor processing for JSON" + k_advice);
+            evaluator() + " cannot evaluate it: no anchor processing for JSON" + k_advice);
   EXPECT_THAT(refusal("std.parseYaml('- a\nb: \x1B[1m')").message(),
-              AllOf(HasSubstr(" gave up on it: ERROR parsing yml: parse error, line 2: 'b: [1m'"),
+              AllOf(HasSubstr(" cannot evaluate it: ERROR parsing yml: parse error, line 2: 'b: [1m'"),
                     EndsWith(k_advice), Not(HasSubstr("\n"))));
   EXPECT_EQ(scratch.read("errors"), "");
 }

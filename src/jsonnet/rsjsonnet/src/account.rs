@@ -126,7 +126,7 @@ fn of_lex_error(error: &LexError) -> (SpanId, String) {
         }
         LexError::InvalidUtf8 { span, .. } => (span, "not UTF-8"),
         LexError::UnfinishedMultilineComment { span } => (span, "multi-line comment has no terminating */"),
-        LexError::LeadingZeroInNumber { span } => (span, "a number does not begin with 0"),
+        LexError::LeadingZeroInNumber { span } => (span, "a number must not begin with 0"),
         LexError::MissingFracDigits { span } => (span, "couldn't lex number, junk after decimal point"),
         LexError::MissingExpDigits { span } => (span, "couldn't lex number, junk after 'E'"),
         LexError::MissingDigitAfterUnderscore { span } => (span, "couldn't lex number, junk after _"),
@@ -231,7 +231,7 @@ fn of_kind(kind: &Kind, import_fault: &str) -> (Option<SpanId>, String) {
             return (Some(*span), format!("can only slice strings and arrays, got {}.", words_of_type(*got_type)));
         }
         Kind::SliceIndexOrStepIsNotNumber { span, got_type } => {
-            return (Some(*span), format!("a slice is made by numbers, got {}.", words_of_type(*got_type)));
+            return (Some(*span), format!("a slice index must be a number, got {}.", words_of_type(*got_type)));
         }
         Kind::StringIndexIsNotNumber { span, got_type } => {
             return (Some(*span), format!("string index must be a number, got {}.", words_of_type(*got_type)));
@@ -239,7 +239,7 @@ fn of_kind(kind: &Kind, import_fault: &str) -> (Option<SpanId>, String) {
         Kind::ArrayIndexIsNotNumber { span, got_type } => {
             return (Some(*span), format!("array index must be a number, got {}.", words_of_type(*got_type)));
         }
-        Kind::NumericIndexIsNotValid { span, index } => return (Some(*span), format!("{index} is no index.")),
+        Kind::NumericIndexIsNotValid { span, index } => return (Some(*span), format!("{index} is not an index.")),
         Kind::NumericIndexOutOfRange { span, index, length } => {
             return (Some(*span), format!("array bounds error: {index} not within [0, {length})"));
         }
@@ -256,7 +256,7 @@ fn of_kind(kind: &Kind, import_fault: &str) -> (Option<SpanId>, String) {
             (Some(*span), "attempt to use super when there is no super class.".to_string())
         }
         Kind::ForSpecValueIsNotArray { span, got_type } => {
-            return (Some(*span), format!("a `for` goes over an array, got {}.", words_of_type(*got_type)));
+            return (Some(*span), format!("a `for` must iterate over an array, got {}.", words_of_type(*got_type)));
         }
         Kind::CondIsNotBool { span, got_type } => {
             return (Some(*span), format!("condition must be boolean, got {}.", words_of_type(*got_type)));
@@ -329,9 +329,9 @@ fn of_kind(kind: &Kind, import_fault: &str) -> (Option<SpanId>, String) {
         Kind::InfiniteRecursion => (None, "max stack frames exceeded.".to_string()),
         Kind::NativeCallFailed => (None, "there are no native functions".to_string()),
         Kind::ManifestFunction => (None, "couldn't manifest function in JSON output.".to_string()),
-        Kind::CompareNullInequality => (None, "null is neither less nor greater".to_string()),
-        Kind::CompareBooleanInequality => (None, "a boolean is neither less nor greater".to_string()),
-        Kind::CompareObjectInequality => (None, "an object is neither less nor greater".to_string()),
+        Kind::CompareNullInequality => (None, "null cannot be compared with < or >".to_string()),
+        Kind::CompareBooleanInequality => (None, "a boolean cannot be compared with < or >".to_string()),
+        Kind::CompareObjectInequality => (None, "an object cannot be compared with < or >".to_string()),
         Kind::CompareFunctions => (None, "cannot test equality of functions".to_string()),
     };
     (span, message)

@@ -27,7 +27,7 @@ impl Found {
     /// Why the content is not text, or None. The message is that of check_text() in machine.cpp.
     fn fault(&self) -> Option<String> {
         if self.bytes.contains(&0) {
-            return Some(format!("{}: holds a NUL byte; only text can be imported", self.path));
+            return Some(format!("{}: contains a NUL byte; only text can be imported", self.path));
         }
         let bad = std::str::from_utf8(&self.bytes).err()?;
         Some(format!("{}: is not UTF-8 (byte {})", self.path, bad.valid_up_to() + 1))
