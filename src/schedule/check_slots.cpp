@@ -45,7 +45,7 @@ std::string given_text(const GpuWish& asked, std::span<const Gpu> gpus) {
   });
   const bool any_uuid = std::ranges::any_of(gpus, [](const Gpu& gpu) { return !gpu.uuid.empty(); });
   return schedule::gpus_text(gpus) +
-         (all_called || any_uuid || gpus.empty() ? "" : ", whose UUIDs are not known,");
+         (all_called || any_uuid || gpus.empty() ? "" : ", whose UUIDs are not known");
 }
 
 // The services that need slots, and which of them run beside a trial.
@@ -141,7 +141,7 @@ std::vector<Error> check_slots(const Experiment& experiment, const Slots& capaci
   std::vector<std::pair<std::string, Refusal>> refusals;
   const auto refuse = [&](const Trial& trial, const std::string& wanted, const std::string& given,
                           std::string_view remedy = "") {
-    std::string why = fmt::format("wants {}, but the engine has {} to give{}", wanted, given, remedy);
+    std::string why = fmt::format("needs {}, but the engine has {}{}", wanted, given, remedy);
     const auto [at, is_new] = place_of.try_emplace(why, refusals.size());
     if (is_new) {
       refusals.emplace_back(std::move(why), Refusal{&trial, 0});
@@ -183,8 +183,7 @@ std::vector<Error> check_slots(const Experiment& experiment, const Slots& capaci
       wishes.push_back(&*trial.gpus);
     }
     if (!slots.fit(capacity) || !schedule::can_match(wishes, gpus, capacity.gpus))
-      refuse_together(trial, services.all_beside(trial),
-                      ": without `run --wait` no service is stopped when its work is done");
+      refuse_together(trial, services.all_beside(trial), "; without `run --wait`, combu stops no service");
   };
   for (const Trial& trial : experiment.trials) {
     if (!trial.slots.fit(capacity))
@@ -201,16 +200,16 @@ std::vector<Error> check_slots(const Experiment& experiment, const Slots& capaci
     if (const auto stuck = room.stuck()) {
       std::vector<const Trial*> beside;
       for (const TrialIndex one : stuck->beside) beside.push_back(&experiment.trials[one]);
-      refuse_together(experiment.trials[stuck->trial], beside,
-                      ": others still need these when its turn comes, in whatever order");
+      refuse_together(
+          experiment.trials[stuck->trial], beside,
+          "; in every order of starts, other trials still need these services when it could start");
     }
   }
   errors.reserve(refusals.size());
   for (const auto& [why, refusal] : refusals)
-    errors.emplace_back(ErrorKind::invalid, refusal.first->name,
-                        refusal.more == 0 ? why
-                                          : fmt::format("{}, and {} more want{} the same", why, refusal.more,
-                                                        refusal.more == 1 ? "s" : ""));
+    errors.emplace_back(
+        ErrorKind::invalid, refusal.first->name,
+        refusal.more == 0 ? why : fmt::format("{} (and {} more like this)", why, refusal.more));
   return errors;
 }
 

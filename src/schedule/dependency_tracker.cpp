@@ -19,7 +19,7 @@ std::string_view unmet_text(Condition condition) {
     case Condition::succeeded:
       return "did not succeed";
     case Condition::finished:
-      return "is not over";
+      return "did not finish";
   }
   return "";
 }

@@ -79,7 +79,7 @@ EndReason failure_reason(const Trial& trial, Cause cause, std::optional<int> exi
       if (!exit_code) return {"its container was removed while it ran"};
       return {.reason = fmt::format("from outside ({})", exit_text(exit_code)), .stopper = Stopper::outside};
     case Cause::outputs:
-      return {"did not leave its outputs"};
+      return {"did not write its outputs"};
   }
   return {};
 }

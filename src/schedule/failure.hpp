@@ -15,7 +15,8 @@ namespace combu::schedule {
 inline constexpr int k_exit_unknown = 255;
 
 // The reason if the container was removed while no process watched it.
-inline constexpr std::string_view k_end_unknown = "its container is gone, and how it ended is not on record";
+inline constexpr std::string_view k_end_unknown =
+    "its container no longer exists, and its end was not recorded";
 
 // Returns why an attempt ended that this run did not stop. `after_break`: the engine was unreachable at the
 // end, and reported the end afterwards.

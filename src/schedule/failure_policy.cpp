@@ -72,7 +72,7 @@ EndReason FailurePolicy::stop_cause_reason(TrialIndex trial, Cause cause) const 
 std::optional<std::string> FailurePolicy::limit_reached() const {
   const std::size_t failed = trials_.count(TrialState::failed);
   if (experiment_.failures_max == 0 || failed < experiment_.failures_max) return std::nullopt;
-  return fmt::format("{} trial{} failed, as many as may (max_failures)", failed,
+  return fmt::format("{} trial{} failed, which is the limit (max_failures)", failed,
                      failed == 1 ? " has" : "s have");
 }
 

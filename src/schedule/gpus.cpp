@@ -100,7 +100,7 @@ bool can_match(const std::vector<const GpuWish*>& wishes, std::span<const Gpu> g
 }
 
 std::string gpus_text(std::span<const Gpu> gpus) {
-  if (gpus.empty()) return "no GPU that it or combu's config.json knows of";
+  if (gpus.empty()) return "no GPU that it reports or that combu's config.json lists";
   std::vector<std::string> texts;
   for (const Gpu& gpu : gpus)
     texts.push_back(fmt::format("{}: {}, {}", gpu.id, gpu.kind.empty() ? "of unknown kind" : gpu.kind,

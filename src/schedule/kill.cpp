@@ -39,8 +39,10 @@ void Lifecycle::end_killed(TrialIndex trial) {
             .reason = std::move(end.reason),
             .details = std::move(details)});
   } else if (is_alive(state)) {
-    finish(
-        {.trial = trial, .state = TrialState::stopped, .cause = Cause::stopped, .reason = "removed by kill"});
+    finish({.trial = trial,
+            .state = TrialState::stopped,
+            .cause = Cause::stopped,
+            .reason = "removed by `combu kill`"});
   } else {  // retrying, and the end of the last attempt is not known
     finish({.trial = trial, .state = TrialState::stopped});
   }

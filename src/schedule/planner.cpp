@@ -337,7 +337,7 @@ struct Planner::Impl {
     trials.report({.trial = trial,
                    .state = TrialState::retrying,
                    .ran = life.dependencies.was_started(trial),
-                   .reason = "how it ended is not on record",
+                   .reason = "its end was not recorded",
                    .at = at});
     trials.set_attempt(trial, observation.key.attempt);
     life.take_slots(trial, observation.slots);

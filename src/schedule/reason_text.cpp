@@ -34,13 +34,13 @@ std::string next_text(const EndDetails& details, int attempt) {
     case Next::verdict:
       return "; tried again if the engine is being restarted";
     case Next::collect:
-      return fmt::format("; its outputs are not home: {}", details.next_why);
+      return fmt::format("; its outputs are not collected yet: {}", details.next_why);
     case Next::spent:
       return fmt::format(", after {} attempts", attempt);
     case Next::given_up:
       return fmt::format("; not tried again: {}", details.next_why);
     case Next::lost:
-      return "; removed by kill before its outputs were taken home";
+      return "; removed by `combu kill` before its outputs were collected";
   }
   return "";
 }

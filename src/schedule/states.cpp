@@ -65,7 +65,7 @@ std::string_view reason_of(Departure departure) {
     case Departure::removed:
       return "removed from the file";
     case Departure::replaced:
-      return "replaced by what the file says now";
+      return "replaced by its new definition in the file";
   }
   return "";
 }

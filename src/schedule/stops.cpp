@@ -106,7 +106,7 @@ void Lifecycle::finish_unstarted(TrialIndex trial) {
     end.reason = failure->reason;
     end.details = failure->details;
     end.details.next = Next::given_up;
-    end.details.next_why = "its work was done";
+    end.details.next_why = "no trial needs it any more";
   }
   finish(std::move(end));
 }

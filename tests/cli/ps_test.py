@@ -118,7 +118,7 @@ def test_ps_tells_what_is_left_of_a_run(combu, write, tmp_path):
     # The simulated engine ended with its process.
     lines = combu("-f", file, "ps").stdout.splitlines()
     assert lines[0].endswith(", interrupted: 1 waiting, 1 stopped")
-    assert lines[2].endswith(" its container is gone, and how it ended is not on record")
+    assert lines[2].endswith(" its container no longer exists, and its end was not recorded")
     [row] = ps(combu, file, "--where", "state=stopped")
     assert (row["exit_code"], row["cause"]) == (None, "stopped")
 

@@ -1,6 +1,6 @@
 """A record of an earlier version of combu is upgraded, has the same content, and its run can be resumed. records/schema_7.sql
 is a record of schema 7. Its run was interrupted while trials were retrying, collecting outputs, waiting and running. The other
-files are the output of that version for this record."""
+files are the expected output for this record."""
 
 import json
 import pathlib

@@ -433,6 +433,6 @@ def test_services_that_do_not_fit_together_want_somebody_who_stops_them(combu, w
           ' + [{ name: "t" + i, image: "x", cmd: "sleep 1", cpus: 3, depends: ["s" + i] } for i in [1, 2]]')
     result = combu("-f", "experiment.jsonnet", "--engine", "simulated:?speed=10", "run")
     assert result.returncode == 2
-    assert "without `run --wait` no service is stopped when its work is done" in result.stderr
+    assert "without `run --wait`, combu stops no service" in result.stderr
     result = combu("-f", "experiment.jsonnet", "--engine", "simulated:?speed=10", "run", "--wait")
     assert result.returncode == 0, result.stderr

@@ -104,7 +104,7 @@ def test_the_run_continues_while_removed_trials_stop_slowly(combu, engine, at_wo
     lab.wait_for_state("stopped", "goes")
     assert lab.states()["goes"] == ("stopped", 1, 137)
     assert reasons(lab)["goes"] == "removed from the file"
-    assert reasons(lab)["changes"] == "replaced by what the file says now"
+    assert reasons(lab)["changes"] == "replaced by its new definition in the file"
     assert running.poll() is None and engine.running() == {"stays", "changes"}
 
 
@@ -125,7 +125,7 @@ def test_a_resumed_run_completes_the_stops_of_an_apply(combu, engine, at_work, l
     combu("stop", "changes", "--grace", "0s")
     wait_until(lambda: lab.states()["changes"][:2] == ("running", 2), "the new attempt")
     assert reasons(lab) | {"stays": None} == {
-        "stays": None, "goes": "removed from the file", "changes": "replaced by what the file says now"
+        "stays": None, "goes": "removed from the file", "changes": "replaced by its new definition in the file"
     }
     assert engine.running() == {"stays", "changes"}
 

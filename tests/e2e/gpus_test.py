@@ -195,8 +195,8 @@ def test_impossible_gpu_requests_are_refused_before_the_first_start(person, engi
     combu = person()
     combu.write([trial("many", 5), trial("big", {"memory": "100g"}), trial("odd", ["9"]), trial("fine", 1)])
     done = combu("run", code=2)
-    assert "many: wants 5 GPUs, but the engine has 4 GPUs" in done.stderr
-    assert "big: wants 1 GPU with 100 GiB or more" in done.stderr and "odd: wants 1 GPU of 9" in done.stderr
+    assert "many: needs 5 GPUs, but the engine has 4 GPUs" in done.stderr
+    assert "big: needs 1 GPU with 100 GiB or more" in done.stderr and "odd: needs 1 GPU of 9" in done.stderr
     assert engine.names() == set()
 
 
@@ -256,7 +256,7 @@ def test_gpus_of_an_engine_that_lists_none_come_from_config_json(person, engine)
     combu.env["PATH"] = combu.env["PATH"].split(":", 1)[1]
     combu.write([trial("tt", {"kind": "4090"})])
     if engine.version == "20":
-        assert "no GPU that it or combu's config.json knows of" in combu("run", code=2).stderr
+        assert "no GPU that it reports or that combu's config.json lists" in combu("run", code=2).stderr
     config = combu.home / ".config" / "combu"
     config.mkdir(parents=True)
     own = [{"id": "3", "kind": "RTX 4090", "memory": "24g"}]
@@ -281,7 +281,7 @@ def test_unknown_gpu_uuids_are_refused(person, engine):
     combu.env["PATH"] = combu.env["PATH"].split(":", 1)[1]
     combu.write([trial("tt", ["GPU-fake-1"])])
     lists_them = engine.version == "29"
-    given = "whose UUIDs are not known, to give" if lists_them else "no GPU that it or combu's config.json knows of"
+    given = "whose UUIDs are not known" if lists_them else "no GPU that it reports or that combu's config.json lists"
     assert given in combu("run", code=2).stderr
     refused = combu("run", "--reserve", "gpu=GPU-fake-0", code=2).stderr
     assert ("the engine has no GPU GPU-fake-0; it has " if lists_them else "the engine has no GPU GPU-fake-0") in refused

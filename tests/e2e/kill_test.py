@@ -43,7 +43,7 @@ def test_kill_records_no_failures(combu, engine):
     assert {name: row["state"] for name, row in rows.items()} == {
         "one": "stopped", "serv": "stopped", "bad": "failed", "after": "blocked"
     }
-    assert (rows["one"]["cause"], rows["one"]["reason"]) == ("stopped", "removed by kill")
+    assert (rows["one"]["cause"], rows["one"]["reason"]) == ("stopped", "removed by `combu kill`")
     combu.write([{"name": name, "image": "combu-test", "cmd": "true"} for name in ("one", "bad", "after")])
     combu("apply", "--failed")
     assert {name: row["state"] for name, row in combu.ps().items()} == {
@@ -343,7 +343,7 @@ def test_discard_removes_a_container_whose_outputs_cannot_be_collected(combu, en
     assert engine.names() == set()
     assert engine.networks() == {}
     row = combu.ps()["stuck"]
-    assert (row["state"], row["reason"]) == ("stopped", "removed by kill before its outputs were taken home")
+    assert (row["state"], row["reason"]) == ("stopped", "removed by `combu kill` before its outputs were collected")
 
 
 def test_kill_stops_running_trials_whose_logs_cannot_be_stored(combu, engine, left):

@@ -227,7 +227,7 @@ def test_kill_discard_removes_containers_with_uncollected_outputs(combu, engine,
     combu("kill", "--discard")
     assert engine.names() == set()
     row = combu.ps()["one"]
-    assert (row["state"], row["reason"]) == ("stopped", "removed by kill before its outputs were taken home")
+    assert (row["state"], row["reason"]) == ("stopped", "removed by `combu kill` before its outputs were collected")
 
 
 def test_a_run_collects_the_outputs_of_the_previous_run(combu):

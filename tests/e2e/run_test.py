@@ -68,7 +68,7 @@ def test_the_documented_example_runs(combu, engine):
     combu("kill")
     assert engine.names() == set()
     assert engine.networks() == {}
-    assert combu.ps()["loader"]["reason"] == "removed by kill"
+    assert combu.ps()["loader"]["reason"] == "removed by `combu kill`"
     combu("kill")
 
 
@@ -152,7 +152,7 @@ def test_a_run_that_waits_is_replaced_by_another(combu, engine):
     assert engine.containers()["one"]["Id"] != before
     _, said = first.communicate(timeout=60)
     assert first.returncode == 130 and "interrupted by `combu run --replace`: " in said
-    assert "was stopped: removed by kill" in combu("why", "--run", said.split("run ")[1].split(":")[0], "one").stdout
+    assert "was stopped: removed by `combu kill`" in combu("why", "--run", said.split("run ")[1].split(":")[0], "one").stdout
 
 
 @pytest.mark.engine_version

@@ -70,7 +70,7 @@ def test_a_command_that_reads_the_run_records_the_ends(combu, engine, left, argu
     else:
         on_record = check(combu, left)
         if arguments[0] == "kill":
-            assert on_record["on"][1:] == (None, "stopped", "removed by kill")
+            assert on_record["on"][1:] == (None, "stopped", "removed by `combu kill`")
         else:
             assert on_record["on"][0] is None
     rows = combu.ps()

@@ -56,7 +56,7 @@ TEST_F(ReconcileTest, ATrialWhoseContainerIsGoneIsStopped) {
   reconcile();
   const TrialEntry one = trial_of("r1", "one");
   EXPECT_EQ(one.state, TrialState::stopped);
-  EXPECT_EQ(one.reason, "its container is gone, and how it ended is not on record");
+  EXPECT_EQ(one.reason, "its container no longer exists, and its end was not recorded");
   EXPECT_EQ(one.exit_code, std::nullopt);
 }
 

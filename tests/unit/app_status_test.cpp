@@ -156,7 +156,7 @@ TEST_F(StatusTest, FactsThatCannotBeRecordedAreShown) {
   EXPECT_THAT(told.of("note"), Contains(HasSubstr("what has ended is not on record yet: ")));
   EXPECT_THAT(lines, Contains("bad failed"));
   EXPECT_EQ(rows.at(0).entry.exit_code, 3);
-  EXPECT_EQ(rows.at(1).entry.reason, "its container is gone, and how it ended is not on record");
+  EXPECT_EQ(rows.at(1).entry.reason, "its container no longer exists, and its end was not recorded");
   EXPECT_EQ(states("r1").at("bad"), "running");
 }
 

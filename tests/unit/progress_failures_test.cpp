@@ -78,10 +78,10 @@ std::vector<std::string> lines_of(const std::vector<Failure>& failures) {
 
 TEST(FailureGroups, AreInTheOrderOfTheirFirstFailures) {
   EXPECT_THAT(lines_of({{.trial = "b-1", .state = TrialState::failed, .reason = "exit code 1"},
-                        {.trial = "a", .state = TrialState::stopped, .reason = "removed by kill"},
+                        {.trial = "a", .state = TrialState::stopped, .reason = "removed by `combu kill`"},
                         {.trial = "b-2", .state = TrialState::failed, .reason = "exit code 1"},
                         {.trial = "b-4", .state = TrialState::failed, .reason = "exit code 1: x"}}),
-              ElementsAre("failed: 2 trials (b-[1-2]): exit code 1", "stopped: a: removed by kill",
+              ElementsAre("failed: 2 trials (b-[1-2]): exit code 1", "stopped: a: removed by `combu kill`",
                           "failed: b-4: exit code 1: x"));
 }
 

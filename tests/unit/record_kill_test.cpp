@@ -21,7 +21,7 @@ TEST_F(RecordTest, AKillStopsOrBlocksUnfinishedTrials) {
   const std::vector<TrialEntry> trials = record.trials(run.id);
   EXPECT_EQ(trials[0].state, TrialState::stopped);
   EXPECT_EQ(trials[0].cause, Cause::stopped);
-  EXPECT_EQ(trials[0].reason, "removed by kill");
+  EXPECT_EQ(trials[0].reason, "removed by `combu kill`");
   EXPECT_EQ(trials[1].state, TrialState::succeeded);
   EXPECT_EQ(trials[2].state, TrialState::blocked);
   EXPECT_TRUE(record.run(run.id).ended_at);
@@ -63,10 +63,10 @@ TEST_F(RecordTest, AKillKeepsAnEarlierFailure) {
   EXPECT_EQ(reason_text(trials[0]), "exit code 7");
   EXPECT_EQ(trials[1].state, TrialState::stopped);
   EXPECT_EQ(trials[1].cause, Cause::stopped);
-  EXPECT_EQ(reason_text(trials[1]), "removed by kill before its outputs were taken home");
+  EXPECT_EQ(reason_text(trials[1]), "removed by `combu kill` before its outputs were collected");
   EXPECT_EQ(trials[2].state, TrialState::failed);
   EXPECT_EQ(trials[2].cause, Cause::error);
-  EXPECT_EQ(reason_text(trials[2]), "exit code 3; removed by kill before its outputs were taken home");
+  EXPECT_EQ(reason_text(trials[2]), "exit code 3; removed by `combu kill` before its outputs were collected");
 }
 
 TEST_F(RecordTest, AKillDoesNotChangeTrialsWhoseContainersAreKept) {
@@ -80,16 +80,16 @@ TEST_F(RecordTest, AKillDoesNotChangeTrialsWhoseContainersAreKept) {
   kill(record, Instant(std::chrono::seconds(1'800'000'200)), std::vector<std::string>{"one"});
   std::vector<TrialEntry> trials = record.trials(run.id);
   EXPECT_EQ(trials[0].state, TrialState::collecting);
-  EXPECT_EQ(reason_text(trials[0]), "its outputs are not home: disk full");
+  EXPECT_EQ(reason_text(trials[0]), "its outputs are not collected yet: disk full");
   EXPECT_EQ(trials[1].state, TrialState::stopped);
-  EXPECT_EQ(trials[1].reason, "removed by kill");
+  EXPECT_EQ(trials[1].reason, "removed by `combu kill`");
   EXPECT_EQ(trials[2].state, TrialState::blocked);
   EXPECT_FALSE(record.run(run.id).ended_at);
   // A later kill removes the container.
   kill(record, Instant(std::chrono::seconds(1'800'000'300)));
   trials = record.trials(run.id);
-  EXPECT_EQ(reason_text(trials[0]), "removed by kill before its outputs were taken home");
-  EXPECT_EQ(trials[1].reason, "removed by kill");
+  EXPECT_EQ(reason_text(trials[0]), "removed by `combu kill` before its outputs were collected");
+  EXPECT_EQ(trials[1].reason, "removed by `combu kill`");
   EXPECT_TRUE(record.run(run.id).ended_at);
 }
 

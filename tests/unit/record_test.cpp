@@ -167,7 +167,8 @@ TEST_F(RecordTest, AKillReportsUncollectedOutputs) {
                                     failure(0, TrialState::collecting, 1, Cause::none, 0)});
   kill(record, Instant(std::chrono::seconds(1'800'000'100)));
   EXPECT_EQ(record.trials(run.id).at(0).state, TrialState::stopped);
-  EXPECT_EQ(reason_text(record.trials(run.id).at(0)), "removed by kill before its outputs were taken home");
+  EXPECT_EQ(reason_text(record.trials(run.id).at(0)),
+            "removed by `combu kill` before its outputs were collected");
 }
 
 TEST_F(RecordTest, ATrialIsReadWithItsLastAttempt) {

@@ -27,7 +27,7 @@ TEST(Gpus, ATrialThatDoesNotFitBesideItsServiceIsRefused) {
   const auto errors = check_slots(experiment, *options.capacity, options.gpus);
   ASSERT_EQ(errors.size(), 1U);
   EXPECT_THAT(errors[0].what(),
-              testing::StartsWith("b: wants 4 GPUs together with `a`, which runs beside it, but"));
+              testing::StartsWith("b: needs 4 GPUs together with `a`, which runs beside it, but"));
 }
 
 TEST(Gpus, MoreGpusThanTheEngineHasAreRefused) {
@@ -37,9 +37,9 @@ TEST(Gpus, MoreGpusThanTheEngineHasAreRefused) {
   const auto errors = check_slots(experiment, *options.capacity, options.gpus);
   ASSERT_EQ(errors.size(), 2U);
   EXPECT_STREQ(errors[0].what(),
-               "b: wants 4 GPUs, but the engine has 3 GPUs (0: NVIDIA T4, 16 GiB; 1: NVIDIA T4, 16 GiB; "
-               "2: NVIDIA H100 80GB, 80 GiB) to give");
-  EXPECT_THAT(errors[1].what(), testing::HasSubstr("c: wants 1 GPU with 100 GiB or more, but"));
+               "b: needs 4 GPUs, but the engine has 3 GPUs (0: NVIDIA T4, 16 GiB; 1: NVIDIA T4, 16 GiB; "
+               "2: NVIDIA H100 80GB, 80 GiB)");
+  EXPECT_THAT(errors[1].what(), testing::HasSubstr("c: needs 1 GPU with 100 GiB or more, but"));
 }
 
 TEST(Gpus, TheErrorSaysThatUuidsAreNotKnown) {
@@ -53,7 +53,7 @@ TEST(Gpus, TheErrorSaysThatUuidsAreNotKnown) {
   const Slots capacity{.cpus = {}, .memory = {}, .gpus = {gpus[0].id, gpus[1].id, gpus[2].id}};
   const auto errors = check_slots(experiment, capacity, gpus);
   ASSERT_EQ(errors.size(), 1U);
-  EXPECT_THAT(errors[0].what(), testing::HasSubstr("80 GiB), whose UUIDs are not known, to give"));
+  EXPECT_THAT(errors[0].what(), testing::HasSubstr("80 GiB), whose UUIDs are not known"));
   gpus[0].uuid = "GPU-a";
   EXPECT_TRUE(check_slots(experiment, capacity, gpus).empty());
 }
@@ -61,7 +61,7 @@ TEST(Gpus, TheErrorSaysThatUuidsAreNotKnown) {
 TEST(Slots, MoreCpusThanTheEngineHasAreRefused) {
   const auto errors = check_slots(test::experiment("a=3 b=4.5 c"), Planned::cpus("4"), {});
   ASSERT_EQ(errors.size(), 1U);
-  EXPECT_STREQ(errors[0].what(), "b: wants 4.5 CPUs, but the engine has 4 CPUs to give");
+  EXPECT_STREQ(errors[0].what(), "b: needs 4.5 CPUs, but the engine has 4 CPUs");
 }
 
 TEST(Slots, MemorySizesThatLookEqualAreShownInBytes) {
@@ -72,15 +72,15 @@ TEST(Slots, MemorySizesThatLookEqualAreShownInBytes) {
   const auto errors = check_slots(experiment, capacity, {});
   ASSERT_EQ(errors.size(), 2U);
   EXPECT_STREQ(errors[0].what(),
-               "a: wants 17179976558 B of memory, but the engine has 17179869184 B of memory to give");
-  EXPECT_STREQ(errors[1].what(), "b: wants 17 GiB of memory, but the engine has 16 GiB of memory to give");
+               "a: needs 17179976558 B of memory, but the engine has 17179869184 B of memory");
+  EXPECT_STREQ(errors[1].what(), "b: needs 17 GiB of memory, but the engine has 16 GiB of memory");
 }
 
 TEST(Slots, TheErrorNamesAMissingKindOfSlots) {
   const Slots capacity{.cpus = {}, .memory = parse_bytes("4g"), .gpus = {"0"}};
   const auto errors = check_slots(test::experiment("a=0.1"), capacity, {});
   ASSERT_EQ(errors.size(), 1U);
-  EXPECT_STREQ(errors[0].what(), "a: wants 0.1 CPUs, but the engine has no CPUs, 4 GiB of memory to give");
+  EXPECT_STREQ(errors[0].what(), "a: needs 0.1 CPUs, but the engine has no CPUs, 4 GiB of memory");
 }
 
 TEST(CheckSlots, AllServicesBesideATrialCount) {
@@ -91,9 +91,9 @@ TEST(CheckSlots, AllServicesBesideATrialCount) {
     return errors.empty() ? std::string() : std::string(errors.front().what());
   };
   EXPECT_THAT(refusal(with_cpus("!a !b<-a w<-b", {{"a", "1"}, {"b", "1"}, {"w", "1"}})),
-              testing::HasSubstr("w: wants 3 CPUs together with `b`, `a`, which run beside it"));
+              testing::HasSubstr("w: needs 3 CPUs together with `b`, `a`, which run beside it"));
   EXPECT_THAT(refusal(with_cpus("!board w", {{"board", "2"}, {"w", "1"}})),
-              testing::HasSubstr("w: wants 3 CPUs together with `board`, which runs beside it"));
+              testing::HasSubstr("w: needs 3 CPUs together with `board`, which runs beside it"));
   EXPECT_EQ(refusal(with_cpus("!board w", {{"board", "1"}, {"w", "1"}})), "");
   Experiment experiment = test::experiment("!s w<-s");
   for (Trial& trial : experiment.trials) {
@@ -115,36 +115,35 @@ TEST(CheckSlots, TheErrorSaysThatThereIsNoMemory) {
   Experiment experiment = test::experiment("a");
   experiment.trials[0].slots.memory = parse_bytes("1g");
   EXPECT_EQ(refusal(experiment, Planned::cpus("4")),
-            "a: wants 1 GiB of memory, but the engine has 4 CPUs, no memory to give");
+            "a: needs 1 GiB of memory, but the engine has 4 CPUs, no memory");
 }
 
 TEST(CheckSlots, TheErrorMentionsUuidsOnlyIfAnUnknownIdMayBeOne) {
   std::vector<Gpu> gpus = three_gpus();
   Experiment experiment = wanting({1});
   experiment.trials[0].gpus = GpuWish{.count = 1, .ids = {"GPU-x"}};
-  EXPECT_THAT(refusal(experiment, {}, gpus), testing::EndsWith("80 GiB) to give")) << "all are known";
+  EXPECT_THAT(refusal(experiment, {}, gpus), testing::EndsWith("80 GiB)")) << "all are known";
   for (Gpu& gpu : gpus) gpu.uuid.clear();
-  EXPECT_THAT(refusal(experiment, {}, gpus), testing::EndsWith("whose UUIDs are not known, to give"));
+  EXPECT_THAT(refusal(experiment, {}, gpus), testing::EndsWith("whose UUIDs are not known"));
   experiment.trials[0].gpus = GpuWish{.count = 2, .ids = {"0"}};
-  EXPECT_THAT(refusal(experiment, {}, gpus), testing::EndsWith("80 GiB) to give")) << "the id is no UUID";
+  EXPECT_THAT(refusal(experiment, {}, gpus), testing::EndsWith("80 GiB)")) << "the id is no UUID";
 }
 
 TEST(CheckSlots, TheErrorNamesTheServicesBesideATrial) {
   const Slots two = Planned::cpus("2");
   EXPECT_EQ(refusal(test::experiment("!board=2 w=1"), two),
-            "w: wants 3 CPUs together with `board`, which runs beside it, but the engine has 2 CPUs to give");
+            "w: needs 3 CPUs together with `board`, which runs beside it, but the engine has 2 CPUs");
   EXPECT_EQ(refusal(test::experiment("!a !b=1<-a w=2<-b"), two),
-            "w: wants 3 CPUs together with `b`, which runs beside it, but the engine has 2 CPUs to give");
+            "w: needs 3 CPUs together with `b`, which runs beside it, but the engine has 2 CPUs");
   EXPECT_EQ(refusal(test::experiment("!a=1 !b<-a !c<-a p w=1<-b,c,p:succeeded"), two), "") << "a runs once";
   EXPECT_EQ(
       refusal(test::experiment("!a=0.5 !b=0.5 !c=0.5 !d=0.5 !e=0.5 w=2<-a,b,c,d,e"), Planned::cpus("4")),
-      "w: wants 4.5 CPUs together with `a`, `b`, `c`, `d`, `e`, which run beside it, but the engine has 4 "
-      "CPUs "
-      "to give");
+      "w: needs 4.5 CPUs together with `a`, `b`, `c`, `d`, `e`, which run beside it, but the engine has 4 "
+      "CPUs");
   EXPECT_EQ(
       refusal(test::experiment("!a=1 !b=1 !c=1 !d=1 !e=1 !f=1 !g=1 w=1<-a,b,c,d,e,f,g"), Planned::cpus("7")),
-      "w: wants 8 CPUs together with `a`, `b`, `c`, `d`, `e` and 2 more, which run beside it, but the engine "
-      "has 7 CPUs to give");
+      "w: needs 8 CPUs together with `a`, `b`, `c`, `d`, `e` and 2 more, which run beside it, but the engine "
+      "has 7 CPUs");
 }
 
 TEST(CheckSlots, TheErrorCountsTheGpusOfAllTrialsTogether) {
@@ -152,11 +151,11 @@ TEST(CheckSlots, TheErrorCountsTheGpusOfAllTrialsTogether) {
   const GpuWish one{.count = 1};
   const Experiment experiment = with_wishes("!s w<-s", {{"s", one}, {"w", one}});
   const std::string together =
-      "w: wants 2 GPUs together with `s`, which runs beside it, but the engine has 1 GPU (0: of unknown "
+      "w: needs 2 GPUs together with `s`, which runs beside it, but the engine has 1 GPU (0: of unknown "
       "kind, memory "
-      "unknown) to give";
+      "unknown)";
   EXPECT_EQ(refusal(experiment, {}, gpus), together);
-  const std::string no_stop = ": without `run --wait` no service is stopped when its work is done";
+  const std::string no_stop = "; without `run --wait`, combu stops no service";
   EXPECT_EQ(refusal(with_wishes("!s v<-s w", {{"s", one}, {"w", one}}), {}, gpus, Until::ended), "");
   EXPECT_EQ(refusal(with_wishes("!s v<-s w", {{"s", one}, {"w", one}}), {}, gpus, Until::started),
             together + no_stop);
@@ -166,10 +165,9 @@ TEST(CheckSlots, AServiceRunsBesideTheOtherServices) {
   const auto errors =
       check_slots(test::experiment("!d1=1 !d2=1 s1<-d1 s2<-d2"), Planned::cpus("1"), {}, Until::started);
   ASSERT_FALSE(errors.empty());
-  EXPECT_STREQ(
-      errors[0].what(),
-      "d1: wants 2 CPUs together with `d2`, which runs beside it, but the engine has 1 CPU to give: without "
-      "`run --wait` no service is stopped when its work is done");
+  EXPECT_STREQ(errors[0].what(),
+               "d1: needs 2 CPUs together with `d2`, which runs beside it, but the engine has 1 CPU; without "
+               "`run --wait`, combu stops no service");
 }
 
 }  // namespace

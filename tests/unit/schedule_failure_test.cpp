@@ -126,7 +126,7 @@ TEST(FailureReason, TheReasonNamesOtherCausesOfTheEnd) {
   EXPECT_EQ(reason_of(Cause::host_lost, 255), "lost with its host or engine (exit code 255)");
   EXPECT_EQ(reason_of(Cause::host_lost, std::nullopt), "lost with its host or engine (exit code not known)");
   EXPECT_EQ(reason_of(Cause::start, std::nullopt), "could not be started");
-  EXPECT_EQ(reason_of(Cause::outputs, 0), "did not leave its outputs");
+  EXPECT_EQ(reason_of(Cause::outputs, 0), "did not write its outputs");
   EXPECT_EQ(reason_of(Cause::stopped, 143), "from outside (exit code 143, SIGTERM)");
   EXPECT_EQ(reason_of(Cause::stopped, std::nullopt), "its container was removed while it ran");
 }

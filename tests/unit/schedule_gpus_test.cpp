@@ -227,7 +227,7 @@ TEST(Gpus, TheSmallestGpusComeFirstAndSparedGpusLast) {
 }
 
 TEST(Gpus, TheTextOfGpusContainsTheKnownProperties) {
-  EXPECT_EQ(schedule::gpus_text({}), "no GPU that it or combu's config.json knows of");
+  EXPECT_EQ(schedule::gpus_text({}), "no GPU that it reports or that combu's config.json lists");
   const std::vector<Gpu> gpus{{.id = "0", .uuid = {}, .kind = {}, .memory = {}}};
   EXPECT_EQ(schedule::gpus_text(gpus), "1 GPU (0: of unknown kind, memory unknown)");
 }

@@ -399,7 +399,7 @@ TEST(Lifecycle, CollectingIsRetriedAsLongAsTheRunHasOtherWork) {
   (void)it.end(0, 0);
   EXPECT_TRUE(it.life.outputs.answered(0));
   EXPECT_TRUE(it.life.collect_again(0, "disk full"));
-  EXPECT_EQ(it.news(), " | a collecting (its outputs are not home: disk full)");
+  EXPECT_EQ(it.news(), " | a collecting (its outputs are not collected yet: disk full)");
   EXPECT_EQ(it.life.timers.next(), at(1));
   it.life.retry_collecting(0);
   EXPECT_EQ(it.news(), "take a | ");

@@ -104,7 +104,7 @@ TEST(Outputs, AFullDiskDoesNotFailTheTrial) {
   it.begin();
   it.started("a");
   it.ended("a", 0);
-  EXPECT_EQ(it.not_taken("a"), " | a collecting (its outputs are not home: disk full)");
+  EXPECT_EQ(it.not_taken("a"), " | a collecting (its outputs are not collected yet: disk full)");
   EXPECT_EQ(it.pass(1), "take a | ");
   EXPECT_EQ(it.not_taken("a"), " | ") << "told once";
   EXPECT_EQ(it.pass(1), " | ") << "the pause grows";

@@ -374,7 +374,7 @@ TEST(FailurePolicy, TheLimitIsReachedAfterFailuresMax) {
   it.report(0, TrialState::failed);
   EXPECT_FALSE(failures.limit_reached());
   it.report(1, TrialState::failed);
-  EXPECT_EQ(failures.limit_reached(), "2 trials have failed, as many as may (max_failures)");
+  EXPECT_EQ(failures.limit_reached(), "2 trials have failed, which is the limit (max_failures)");
 }
 
 // ---- OutputCollection

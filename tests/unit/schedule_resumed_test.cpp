@@ -41,8 +41,8 @@ TEST(GoingOn, RunningTrialsGetTheirStateFromTheListing) {
   EXPECT_EQ(planned.begin(), " | ");
   (void)planned.listing_begins();
   EXPECT_EQ(planned.listed({planned.observation("a", Phase::running), ended}),
-            "collect b | b failed (exit code 7), c stopped (its container is gone, and how it ended is not "
-            "on record)");
+            "collect b | b failed (exit code 7), c stopped (its container no longer exists, and its end was "
+            "not recorded)");
   EXPECT_EQ(planned.state("a"), TrialState::running);
 }
 
@@ -104,10 +104,9 @@ TEST(GoingOn, TheEngineMayHaveALaterAttemptThanTheRecord) {
     Observation later = planned.observation("a", phase, 2);
     if (phase == Phase::ended) later.exit_code = 0;
     EXPECT_EQ(planned.listed({later}),
-              phase == Phase::running
-                  ? " | a retrying (how it ended is not on record), a starting, a running"
-                  : " | a retrying (how it ended is not on record), a starting, a running, "
-                    "a succeeded");
+              phase == Phase::running ? " | a retrying (its end was not recorded), a starting, a running"
+                                      : " | a retrying (its end was not recorded), a starting, a running, "
+                                        "a succeeded");
   }
 }
 
@@ -127,7 +126,7 @@ TEST(GoingOn, RemovedAndReplacedTrialsAreStoppedWhileOthersGoOn) {
   EXPECT_FALSE(planned.done());
   // The condition counts only when the new attempt runs.
   EXPECT_EQ(planned.ended("b", 143),
-            "start b#2 | b retrying (replaced by what the file says now), b starting");
+            "start b#2 | b retrying (replaced by its new definition in the file), b starting");
   EXPECT_EQ(planned.started("b"), "start c | b running, c starting");
 }
 
@@ -138,7 +137,8 @@ TEST(GoingOn, ADepartingAttemptThatEndedHasNotFailed) {
   ended.exit_code = 3;
   (void)planned.listing_begins();
   EXPECT_EQ(planned.listed({ended}),
-            "start b#2 | b retrying (replaced by what the file says now), a stopped (removed from the file), "
+            "start b#2 | b retrying (replaced by its new definition in the file), a stopped (removed from "
+            "the file), "
             "b starting");
 }
 
@@ -149,9 +149,10 @@ TEST(GoingOn, AReplacedTrialWaitsForItsNewDependencies) {
     EXPECT_EQ(planned.listed({planned.observation("b", Phase::running)}), "start a | a starting");
     (void)planned.started("a");
     if (!succeeds) (void)planned.ended("a", 1);
-    EXPECT_EQ(planned.ended("b", 143), succeeds ? " | b retrying (replaced by what the file says now)"
-                                                : " | b retrying (replaced by what the file says now), "
-                                                  "b blocked (depends on `a`, which did not succeed)");
+    EXPECT_EQ(planned.ended("b", 143), succeeds
+                                           ? " | b retrying (replaced by its new definition in the file)"
+                                           : " | b retrying (replaced by its new definition in the file), "
+                                             "b blocked (depends on `a`, which did not succeed)");
     if (succeeds) {
       EXPECT_EQ(planned.ended("a", 0), "start b#2 | a succeeded, b starting");
     }
@@ -163,7 +164,7 @@ TEST(GoingOn, AReplacedTrialThatCannotBeStoppedFails) {
   (void)planned.begin();
   (void)planned.listed({planned.observation("a", Phase::running)});
   EXPECT_EQ(planned.not_stopped("a", 1),
-            " | a failed (replaced by what the file says now, and could not be stopped: no)");
+            " | a failed (replaced by its new definition in the file, and could not be stopped: no)");
   EXPECT_FALSE(planned.may_start_more());
 }
 
@@ -174,7 +175,7 @@ TEST(GoingOn, TheNextTrialIsTheCanaryIfTheCanaryIsReplaced) {
   (void)planned.begin();
   EXPECT_EQ(planned.listed({planned.observation("a", Phase::running)}), "start b | b starting");
   planned.started("b");
-  EXPECT_EQ(planned.ended("a", 143), " | a retrying (replaced by what the file says now)");
+  EXPECT_EQ(planned.ended("a", 143), " | a retrying (replaced by its new definition in the file)");
   EXPECT_EQ(planned.ended("b", 0), "start a#2 | b succeeded, a starting");
 }
 
@@ -278,7 +279,8 @@ TEST(GoingOn, FailuresOfEarlierProcessesCount) {
   experiment.failures_max = 1;
   Planned planned(std::move(experiment),
                   {.restored = {{.state = TrialState::failed, .cause = Cause::error}, {}}});
-  EXPECT_EQ(planned.begin(), " | b blocked (not started: 1 trial has failed, as many as may (max_failures))");
+  EXPECT_EQ(planned.begin(),
+            " | b blocked (not started: 1 trial has failed, which is the limit (max_failures))");
 }
 
 RestoredTrial retrying(Cause cause, int exit_code, const std::string& reason) {
@@ -377,7 +379,7 @@ TEST(GoingOn, ALaterAttemptHoldsTheSlotsOfTheEarlierOne) {
   (void)planned.begin();
   Observation later = planned.observation("a", Phase::running, 2);
   later.slots = Planned::cpus("2");
-  EXPECT_EQ(planned.listed({later}), " | a retrying (how it ended is not on record), a starting, a running");
+  EXPECT_EQ(planned.listed({later}), " | a retrying (its end was not recorded), a starting, a running");
   EXPECT_EQ(planned.held(), Planned::cpus("2"));
   Observation ended = planned.observation("a", Phase::ended, 2);
   ended.exit_code = 0;
@@ -389,7 +391,7 @@ TEST(GoingOn, ALaterAttemptOfARemovedTrialIsStopped) {
   Planned planned("a", {.restored = {departure(Departure::removed)}});
   EXPECT_EQ(planned.begin(), "stop a | ");
   EXPECT_EQ(planned.listed({planned.observation("a", Phase::running, 2)}),
-            "stop a#2 | a retrying (how it ended is not on record), a starting, a running");
+            "stop a#2 | a retrying (its end was not recorded), a starting, a running");
 }
 
 TEST(GoingOn, AnUnknownAttemptHasNoEffectAfterTheListing) {
@@ -414,7 +416,7 @@ TEST(GoingOn, AReplacedTrialBeginsAnew) {
   (void)planned.stopped("a", 1);
   EXPECT_EQ(planned.held(), Planned::cpus("2"));
   EXPECT_EQ(planned.ended("a", 143),
-            "start a#2 | a retrying (replaced by what the file says now), a starting");
+            "start a#2 | a retrying (replaced by its new definition in the file), a starting");
   EXPECT_EQ(planned.held(), Planned::cpus("0")) << "the new one wants nothing";
   (void)planned.started("a");
   EXPECT_TRUE(planned.done());
@@ -457,8 +459,8 @@ TEST(GoingOn, AReplacedTrialIsBlockedAfterTooManyFailures) {
   (void)planned.listed({planned.observation("a", Phase::running)});
   EXPECT_EQ(planned.not_started("b"), " | b failed (could not be started: port is taken)");
   EXPECT_EQ(planned.ended("a", 143),
-            " | a retrying (replaced by what the file says now), a blocked (not started: 1 trial has failed, "
-            "as many as may (max_failures))");
+            " | a retrying (replaced by its new definition in the file), a blocked (not started: 1 trial has "
+            "failed, which is the limit (max_failures))");
 }
 
 // While the old attempt is being stopped, the trial that the new attempt depends on gets the state in
@@ -471,7 +473,7 @@ TEST(GoingOn, AReplacedTrialStartsIfItsDependenciesAreMet) {
         {planned.observation("a", Phase::running), planned.observation("b", Phase::running)});
     return planned.ended("b", 143);
   };
-  const std::string replaced = "b retrying (replaced by what the file says now)";
+  const std::string replaced = "b retrying (replaced by its new definition in the file)";
   const std::string starts = "start b#2 | " + replaced + ", b starting";
   const std::string waits = " | " + replaced;
   const auto blocked = [&](const std::string& why) {
@@ -504,10 +506,10 @@ TEST(GoingOn, AReplacedTrialIsBlockedByAnUnhealthyService) {
   (void)planned.begin();
   (void)planned.listed({planned.observation("a", Phase::running), planned.observation("b", Phase::running)});
   EXPECT_EQ(planned.health("a", Health::unhealthy), " | ");
-  EXPECT_EQ(
-      planned.ended("b", 143),
-      " | b retrying (replaced by what the file says now), b blocked (depends on `a`, which did not become "
-      "healthy)");
+  EXPECT_EQ(planned.ended("b", 143),
+            " | b retrying (replaced by its new definition in the file), b blocked (depends on `a`, which "
+            "did not become "
+            "healthy)");
 }
 
 TEST(GoingOn, TheRecordDoesNotHaveTheTimeOfHealth) {
@@ -558,10 +560,9 @@ TEST(GoingOn, RunningTrialsAreNotBlockedAtTheLimitOfFailures) {
                               .ran_at = at(5)};
   const RestoredTrial running{.state = TrialState::running, .was_started = true, .ran_at = at(5)};
   Planned planned(experiment, {.restored = {failed, stopped, running, {}}, .engine_began_at = at(1)});
-  EXPECT_EQ(
-      planned.begin(),
-      " | b stopped (stopped from outside (exit code 143, SIGTERM)), d blocked (not started: 1 trial has "
-      "failed, as many as may (max_failures))");
+  EXPECT_EQ(planned.begin(),
+            " | b stopped (stopped from outside (exit code 143, SIGTERM)), d blocked (not started: 1 trial "
+            "has failed, which is the limit (max_failures))");
   EXPECT_EQ(planned.state("c"), TrialState::running);
 }
 

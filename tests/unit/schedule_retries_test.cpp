@@ -247,7 +247,7 @@ TEST(MaxFailures, ARetryThatWaitsForSlotsKeepsItsFailure) {
   EXPECT_EQ(it.pass(1), " | a ready");
   EXPECT_EQ(it.ended("b", 3),
             "collect b | b failed (exit code 3), a failed (exit code 7; not tried again: 1 trial has failed, "
-            "as many as may (max_failures))");
+            "which is the limit (max_failures))");
 }
 
 TEST(MaxFailures, NothingStartsAfterMaxFailures) {
@@ -257,10 +257,9 @@ TEST(MaxFailures, NothingStartsAfterMaxFailures) {
   Planned it(experiment, k_wait);
   it.begin_running({"a", "b"});
   EXPECT_EQ(it.ended("a", 1), "collect a, start c | a failed (exit code 1), c starting");
-  EXPECT_EQ(
-      it.ended("b", 1),
-      "collect b | b failed (exit code 1), d blocked (not started: 2 trials have failed, as many as may "
-      "(max_failures))");
+  EXPECT_EQ(it.ended("b", 1),
+            "collect b | b failed (exit code 1), d blocked (not started: 2 trials have failed, which is the "
+            "limit (max_failures))");
   EXPECT_EQ(it.started("c"), " | c running") << "what has been started goes on";
   EXPECT_EQ(it.ended("c", 0), " | c succeeded");
 }
@@ -272,10 +271,9 @@ TEST(MaxFailures, ARetryThatWaitsForItsPauseKeepsItsFailure) {
   Planned it(std::move(experiment));
   it.begin_running({"a", "b"});
   it.end_and_collect("a", 7);
-  EXPECT_EQ(
-      it.ended("b", 3),
-      "collect b | b failed (exit code 3), a failed (exit code 7; not tried again: 1 trial has failed, as "
-      "many as may (max_failures))");
+  EXPECT_EQ(it.ended("b", 3),
+            "collect b | b failed (exit code 3), a failed (exit code 7; not tried again: 1 trial has failed, "
+            "which is the limit (max_failures))");
 }
 
 TEST(Retries, ARetryWaitsForTheAnswerOfTheLastStart) {
@@ -454,8 +452,7 @@ TEST(MaxFailures, ServicesWithoutUsersAreStoppedAfterMaxFailures) {
   it.begin_running({"s", "a"});
   EXPECT_EQ(it.not_started("b"),
             "stop s | b failed (could not be started: port is taken), w blocked (not started: 1 trial has "
-            "failed, as "
-            "many as may (max_failures))");
+            "failed, which is the limit (max_failures))");
 }
 
 }  // namespace

@@ -73,8 +73,8 @@ TEST(ServiceRoom, AnExperimentThatCanRunInNoOrderIsRefused) {
   const auto errors = check_slots(experiment, Planned::cpus("2"), {});
   ASSERT_EQ(errors.size(), 1U);
   EXPECT_STREQ(errors[0].what(),
-               "b: wants 3 CPUs together with `x`, `y`, `z`, which run beside it, but the engine has 2 CPUs "
-               "to give: others still need these when its turn comes, in whatever order");
+               "b: needs 3 CPUs together with `x`, `y`, `z`, which run beside it, but the engine has 2 CPUs; "
+               "in every order of starts, other trials still need these services when it could start");
   EXPECT_TRUE(check_slots(experiment, Planned::cpus("3"), {}).empty());
 }
 
@@ -119,9 +119,8 @@ TEST(ServiceRoom, AllServicesMustFitIfNoServiceIsStopped) {
   const auto errors = check_slots(experiment, Planned::cpus("2"), {}, Until::started);
   ASSERT_EQ(errors.size(), 1U);
   EXPECT_STREQ(errors[0].what(),
-               "s1: wants 3 CPUs together with `d1`, `d2`, which run beside it, but the engine has 2 CPUs to "
-               "give: without `run --wait` no service is stopped when its work is done, and 1 more wants the "
-               "same");
+               "s1: needs 3 CPUs together with `d1`, `d2`, which run beside it, but the engine has 2 CPUs; "
+               "without `run --wait`, combu stops no service (and 1 more like this)");
   EXPECT_TRUE(check_slots(experiment, Planned::cpus("3"), {}, Until::started).empty());
 }
 
@@ -312,7 +311,7 @@ TEST(ServiceRoom, ARefusalNamesTheServicesThatAreStillNeeded) {
   const auto errors = check_slots(experiment, Planned::cpus("2"), {});
   ASSERT_EQ(errors.size(), 1U);
   EXPECT_THAT(errors[0].what(),
-              testing::StartsWith("b: wants 3 CPUs together with `x`, `y`, `z`, which run beside it, but"));
+              testing::StartsWith("b: needs 3 CPUs together with `x`, `y`, `z`, which run beside it, but"));
 }
 
 TEST(ServiceRoom, ARefusalNamesTheTrialThatNeedsMost) {
@@ -325,7 +324,7 @@ TEST(ServiceRoom, ARefusalNamesTheTrialThatNeedsMost) {
   const auto errors = check_slots(experiment, capacity, gpus);
   ASSERT_EQ(errors.size(), 1U);
   EXPECT_THAT(errors[0].what(),
-              testing::StartsWith("b2: wants 3.5 CPUs and 1 GPU together with `x`, `y`, `z`"));
+              testing::StartsWith("b2: needs 3.5 CPUs and 1 GPU together with `x`, `y`, `z`"));
 }
 
 // With d beside t there is no room for w0. There is room after w1 has ended and u and e have been stopped.

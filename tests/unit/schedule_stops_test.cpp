@@ -47,9 +47,9 @@ TEST(Stops, NothingStartsAfterFailuresMax) {
   it.run({0, 1, 2});
   (void)it.end(0, 5);
   EXPECT_EQ(it.end(1, 3),
-            "collect b | b failed (exit code 3), a failed (exit code 5; not tried again: 1 trial has "
-            "failed, as many as may (max_failures)), d blocked (not started: 1 trial has failed, as many as "
-            "may (max_failures))");
+            "collect b | b failed (exit code 3), a failed (exit code 5; not tried again: 1 trial has failed, "
+            "which is the limit (max_failures)), d blocked (not started: 1 trial has failed, which is the "
+            "limit (max_failures))");
   EXPECT_EQ(it.life.trials.attempt(0), 1) << "the attempt that failed";
   EXPECT_EQ(it.state(2), TrialState::running);
   EXPECT_EQ(it.end(2, 1), "collect c | c failed (exit code 1)") << "nothing is retried";
@@ -111,8 +111,9 @@ TEST(Stops, AServiceThatIsNotStartedAgainKeepsItsFailure) {
   Driven it(test::with_retries("!s a !t", {.max = 1, .on = {}}), test::k_wait);
   it.run({0, 1});
   (void)it.end(0, 3);
-  EXPECT_EQ(it.end(1, 0),
-            " | a succeeded, s stopped (exit code 3; not tried again: its work was done), t stopped");
+  EXPECT_EQ(
+      it.end(1, 0),
+      " | a succeeded, s stopped (exit code 3; not tried again: no trial needs it any more), t stopped");
   EXPECT_EQ(it.life.trials.attempt(0), 1);
 }
 
@@ -133,7 +134,7 @@ TEST(Kill, AKillEndsAllTrialsExceptTheKeptOnes) {
   it.run({0, 1, 3});
   (void)it.end(3, 0);
   it.life.kill({0});
-  EXPECT_EQ(it.news(), " | b stopped (removed by kill), c blocked (not started: the run was killed)")
+  EXPECT_EQ(it.news(), " | b stopped (removed by `combu kill`), c blocked (not started: the run was killed)")
       << "there are no containers left to stop";
   EXPECT_EQ(it.state(0), TrialState::running);
   EXPECT_TRUE(it.life.interrupted);
@@ -156,10 +157,9 @@ TEST(Kill, AKillLosesTheOutputsThatAreBeingCollected) {
   it.life.kill({});
   EXPECT_EQ(it.life.trials.facts().at(0).cause, Cause::stopped);
   EXPECT_EQ(it.life.trials.facts().at(1).cause, Cause::error);
-  EXPECT_EQ(
-      it.news(),
-      " | a stopped (removed by kill before its outputs were taken home), b failed (exit code 3; removed "
-      "by kill before its outputs were taken home)");
+  EXPECT_EQ(it.news(),
+            " | a stopped (removed by `combu kill` before its outputs were collected), b failed (exit code "
+            "3; removed by `combu kill` before its outputs were collected)");
 }
 
 }  // namespace

@@ -420,7 +420,8 @@ TEST(Planner, AServiceIsNotRetriedWhenTheWorkIsDone) {
   (void)it.started("a");
   (void)it.ended("db", 1);
   (void)it.collected("db");
-  EXPECT_EQ(it.ended("a", 0), " | a succeeded, db stopped (exit code 1; not tried again: its work was done)");
+  EXPECT_EQ(it.ended("a", 0),
+            " | a succeeded, db stopped (exit code 1; not tried again: no trial needs it any more)");
   EXPECT_TRUE(it.done());
 }
 

@@ -97,7 +97,7 @@ TEST_F(Unwatched, ATimeOutsideOfTheAttemptIsLimited) {
 
 TEST_F(Unwatched, AMissingContainerHasAnUnknownEnd) {
   EXPECT_THAT(texts(reconcile({})),
-              ElementsAre("a stopped (its container is gone, and how it ended is not on record)",
+              ElementsAre("a stopped (its container no longer exists, and its end was not recorded)",
                           "b blocked (depends on `a`, which did not succeed)"));
 }
 
@@ -135,8 +135,7 @@ TEST_F(Unwatched, ADependentThatWasStartedIsNotBlocked) {
 
 TEST_F(Unwatched, ARetryThatIsNotOnRecordIsKnownByItsContainer) {
   const std::vector<Fact> facts = reconcile({observation("a", Phase::running, 2)});
-  EXPECT_THAT(texts(facts),
-              ElementsAre("a retrying (how it ended is not on record)", "a starting", "a running"));
+  EXPECT_THAT(texts(facts), ElementsAre("a retrying (its end was not recorded)", "a starting", "a running"));
   EXPECT_EQ(facts[2].attempt, 2);
 }
 
@@ -177,7 +176,7 @@ TEST_F(Unwatched, RemovedTrialsAreStoppedAndReopenedTrialsWait) {
 TEST_F(Unwatched, AMissingContainerIsReportedInsteadOfTheDeadline) {
   restored[0].stop_cause = Cause::stopped;
   EXPECT_THAT(texts(reconcile({}))[0],
-              "a stopped (its container is gone, and how it ended is not on record)");
+              "a stopped (its container no longer exists, and its end was not recorded)");
 }
 
 TEST_F(Unwatched, AttemptsThatAreNotOnRecordHaveTheTimesOfTheEngine) {
@@ -193,7 +192,7 @@ TEST_F(Unwatched, WithoutARecordTheEndFollowsFromTheContainer) {
   EXPECT_EQ(end_of_unrecorded(ended("a", 0)).value().state, TrialState::succeeded);
   EXPECT_EQ(end_of_unrecorded(ended("a", 3)).value().reason, "exit code 3");
   EXPECT_EQ(end_of_unrecorded(observation("a", Phase::gone)).value().reason,
-            "its container is gone, and how it ended is not on record");
+            "its container no longer exists, and its end was not recorded");
   EXPECT_FALSE(end_of_unrecorded(observation("a", Phase::running)));
   EXPECT_FALSE(end_of_unrecorded(observation("a", Phase::created)));
 }
@@ -260,7 +259,7 @@ TEST_F(LastCollectionTest, AFailureIsFinal) {
 
 TEST_F(LastCollectionTest, AFailureOfTheDestinationIsRecorded) {
   EXPECT_THAT(after({.trial = 0, .fault = "disk full"}),
-              ElementsAre("a collecting (its outputs are not home: disk full)"));
+              ElementsAre("a collecting (its outputs are not collected yet: disk full)"));
 }
 
 }  // namespace
