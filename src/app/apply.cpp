@@ -233,7 +233,7 @@ Result apply_file(Session& session, Record& record, const RunEntry& entry, const
       other->expect_the_run();
     } catch (const Error& error) {
       throw Error(error.kind(), "run " + entry.id.text(),
-                  error.message() + "; nothing was changed: the same command tries again");
+                  error.message() + "; nothing was changed; run the same command again");
     }
   });
   print_changes(session.progress(), entry.id, changes, wishes);

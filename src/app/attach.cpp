@@ -42,10 +42,10 @@ Result show_recorded(Record& record, const Invocation& invocation, const RunId& 
   const RunEntry entry = record.run(id);
   const std::vector<RestoredTrial> restored = record.restored_trials(id);
   if (entry.ended_at) {
-    progress.note(fmt::format("run {} is over: {}", id.text(), counts_of(restored)));
+    progress.note(fmt::format("run {} has ended: {}", id.text(), counts_of(restored)));
   } else {
-    progress.note(fmt::format("nobody is at work on run {}: {}; `{}` goes on with it", id.text(),
-                              counts_of(restored), resume_line(id, invocation.engine)));
+    progress.note(fmt::format("no process owns run {}: {}; `{}` resumes it", id.text(), counts_of(restored),
+                              resume_line(id, invocation.engine)));
   }
   const bool is_left = !entry.ended_at && std::ranges::any_of(restored, is_to_be_started);
   return is_left || any_unsuccessful(load(record, id).run.experiment, restored) ? Result::failed
@@ -64,7 +64,8 @@ Attached attach(const Invocation& invocation, const std::string& run, Progress& 
   if (code) return {.result = Result::succeeded, .owner_exit_code = code};
   if (!stop.stop_requested())
     return {.result = show_recorded(record, invocation, entry.id, progress), .owner_exit_code = std::nullopt};
-  progress.note(fmt::format("left; the run goes on: `combu attach {}` follows it again", entry.id.text()));
+  progress.note(
+      fmt::format("detached; the run continues: `combu attach {}` follows it again", entry.id.text()));
   return {.result = Result::interrupted, .owner_exit_code = std::nullopt};
 }
 

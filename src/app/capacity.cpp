@@ -20,18 +20,18 @@ Error bad_reserve(const std::string& why) {
 void add_reserved(Slots& reserve, const std::string& part) {
   if (part.starts_with("gpu=")) {
     const std::string id = part.substr(4);
-    if (id.empty()) throw bad_reserve("gpu= names no GPU");
+    if (id.empty()) throw bad_reserve("gpu= must name a GPU: gpu=0");
     if (std::ranges::find(reserve.gpus, id) != reserve.gpus.end())
       throw bad_reserve(fmt::format("the GPU {} is given twice", shortened(id)));
     reserve.gpus.push_back(id);
   } else if (part.find_first_not_of("0123456789.") == std::string::npos && !part.empty()) {
     if (reserve.cpus.nano != 0)
-      throw bad_reserve(fmt::format("CPUs are given twice; memory has a unit: {}GiB", part));
+      throw bad_reserve(fmt::format("CPUs are given twice; for memory, add a unit: {}GiB", part));
     reserve.cpus = cpus_option("--reserve", part);
   } else {
     if (part.empty() || part.find_first_of("0123456789") != 0)
       throw bad_reserve(
-          fmt::format("\"{}\" is neither CPUs (2) nor memory (4GiB) nor a GPU (gpu=0)", shortened(part)));
+          fmt::format("\"{}\" must be CPUs (2), memory (4GiB) or a GPU (gpu=0)", shortened(part)));
     if (reserve.memory.count != 0) throw bad_reserve("memory is given twice");
     reserve.memory = bytes_option("--reserve", part);
   }

@@ -110,7 +110,7 @@ class Comparison {
         const std::string& name = changes_.experiment.trials[trial].name;
         if (restored_[trial].state == TrialState::collecting)
           throw Error(ErrorKind::conflict, name,
-                      "has ended, and its outputs are not collected yet: `run --resume` collects them");
+                      "has ended, but its outputs are not collected yet; `run --resume` collects them");
         if (is_alive(restored_[trial].state))
           throw Error(ErrorKind::conflict, name, "still runs; stop it first");
         changes_.named.push_back(trial);
@@ -193,8 +193,10 @@ void name_kept(Progress& progress, const RunId& run, const Changes& changes, con
     if (!trials.empty())
       progress.note(fmt::format("run {}: {}: {}", run.text(), what, names_of(changes.experiment, trials)));
   };
-  keep(changes.running, "changed, and running on with the earlier text; `apply --replace` runs them again");
-  keep(changes.succeeded, "changed, and keeping an earlier success; `apply --replace` runs them again");
+  keep(changes.running,
+       "changed, but still running with the earlier definition; `apply --replace` runs them again");
+  keep(changes.succeeded,
+       "changed, but succeeded with the earlier definition; `apply --replace` runs them again");
   if (!wishes.failed)
     keep(changes.unsuccessful, "changed, but failed or stopped before; `apply --failed` starts them again");
 }

@@ -25,7 +25,7 @@ std::vector<std::string> params_over(const CompareOptions& options, const std::v
       const auto near = nearest(name, {known.begin(), known.end()});
       throw Error(ErrorKind::invalid, "--over",
                   fmt::format("no trial has a param `{}`{}", name,
-                              near ? fmt::format("; is `{}` meant?", *near) : ""));
+                              near ? fmt::format("; did you mean `{}`?", *near) : ""));
     }
     params.push_back(std::move(name));
   }
@@ -47,9 +47,10 @@ ComparedRuns read_compared(const Invocation& invocation, const CompareOptions& o
     any = any || !run.metrics.empty();
   }
   if (!any && compared.form.metrics.empty())
-    throw Error(ErrorKind::not_found, "",
-                fmt::format("no trial of run {} has told a metric; --metric names another column: seconds",
-                            compared.runs.front().run.id.text()));
+    throw Error(
+        ErrorKind::not_found, "",
+        fmt::format("no trial of run {} reported a metric; give another column, for example --metric seconds",
+                    compared.runs.front().run.id.text()));
   return compared;
 }
 

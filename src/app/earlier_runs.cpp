@@ -52,9 +52,9 @@ Error still_lives(const Experiment& experiment, const std::vector<Observation>& 
   const auto count = std::count_if(earlier.begin(), earlier.end(),
                                    [](const Observation& seen) { return seen.phase == Phase::running; });
   return {ErrorKind::conflict, experiment.name,
-          fmt::format("{} of its trials still run, of an earlier run; `{}` removes them, or "
-                      "`run --replace` does so first",
-                      count, command_line(experiment, "kill", engine))};
+          fmt::format("an earlier run still has {}; remove them with `{}`, or start with `run --replace`",
+                      number_of(static_cast<std::size_t>(count), "running trial"),
+                      command_line(experiment, "kill", engine))};
 }
 
 // Removes containers of earlier runs: all containers of replaced runs, and of other runs the ended ones whose
@@ -72,7 +72,8 @@ std::vector<Error> remove_containers(Session& session, const Experiment& experim
       errors.emplace_back(
           ErrorKind::conflict, observation.key.trial,
           fmt::format(
-              "its container of run {} stays: {}; `{}` removes it", observation.key.run.text(), why->second,
+              "its container of run {} was not removed: {}; `{}` removes it", observation.key.run.text(),
+              why->second,
               command_line(experiment, fmt::format("kill --run {} --discard", observation.key.run.text()),
                            session.given_engine())));
     Selector& selector = selectors[observation.key.run];

@@ -55,15 +55,15 @@ void note_edits(Progress& progress, Record& record, const RunEntry& entry, const
         compare_with_file(entry.id, on_record.run.experiment, record.restored_trials(entry.id),
                           named_until_now(entry, on_record.caller), file.run.experiment, {});
     progress.note(
-        fmt::format("{}{} has been edited since, and {}; `{}` uses the run's own text, and with "
-                    "--edited the file as it is now",
+        fmt::format("{}{} was edited after it was recorded, and {}; `{}` uses the recorded text, or with "
+                    "--edited the current file",
                     run, entry.file, words_of(changes), command));
   } catch (const std::exception& error) {
     const auto* own = dynamic_cast<const Error*>(&error);
     if (own != nullptr && own->kind() == ErrorKind::cancelled) throw;
     progress.end();
-    progress.note(fmt::format("{}the run's own text is used; the file as it is now cannot be read: {}", run,
-                              error.what()));
+    progress.note(
+        fmt::format("{}the recorded text is used; the current file cannot be read: {}", run, error.what()));
   }
 }
 

@@ -91,9 +91,10 @@ void keep_host_paths(Session& session, Record& record, Run& run) {
     const auto found = now.find(path);
     if (found == now.end()) continue;
     if (found->second != known)
-      session.progress().note(fmt::format(
-          "{} leads to {}, and led to {} when run {} began, which still uses that; `run` begins a new run",
-          path, found->second, known, run.id.text()));
+      session.progress().note(
+          fmt::format("{} resolves to {}, but resolved to {} when run {} began; the run keeps using the "
+                      "earlier target; `run` starts a new run with the current one",
+                      path, found->second, known, run.id.text()));
     now.erase(found);
   }
   record.add_host_paths(run.id, now);
@@ -157,11 +158,11 @@ std::optional<Result> drive_run(const DrivenRun& run, Loaded& loaded, const Plan
   } catch (const Error& error) {
     session.progress().end();
     session.progress().error(error.what());
-    session.progress().note(
-        fmt::format("what has been started stays: `{}` shows it, `{}` goes on with it, `{}` removes it",
-                    command_line(loaded.run.experiment, "ps", session.given_engine()),
-                    resume_line(loaded.run.id, session.given_engine()),
-                    command_line(loaded.run.experiment, "kill", session.given_engine())));
+    session.progress().note(fmt::format(
+        "started trials are not removed: `{}` lists them, `{}` resumes the run, `{}` removes them",
+        command_line(loaded.run.experiment, "ps", session.given_engine()),
+        resume_line(loaded.run.id, session.given_engine()),
+        command_line(loaded.run.experiment, "kill", session.given_engine())));
     return session.stop().stop_requested() ? Result::interrupted : result_of(error.kind());
   }
 }
@@ -237,9 +238,10 @@ Result execute(const DrivenRun& run, Readiness ready, const std::optional<Resume
     if (std::exchange(parallel_max, now.parallel_max) != now.parallel_max)
       (void)owner.steering().post({.parallel_max = now.parallel_max}, [](const Settings&) {});
     if (!starts) starts = take_lock(LockScope::starts, session, newest);
-    session.progress().note(fmt::format(
-        "run {}: {}", loaded.run.id.text(),
-        was_given_back ? "its file has been applied" : "an `apply` took too long, and was given up"));
+    session.progress().note(
+        fmt::format("run {}: {}", loaded.run.id.text(),
+                    was_given_back ? "its file has been applied"
+                                   : "an `apply` did not finish in time; the run continues without it"));
     const Facts facts = session.engine().facts(session.stop());
     const auto capacity = capacity_for(session, facts, now, options);
     result = drive_run(run, newest, planner_options(facts, options, capacity, here), {}, starts);

@@ -39,7 +39,7 @@ std::string_view condition_text(Condition condition) {
     case Condition::succeeded:
       return "to succeed";
     case Condition::finished:
-      return "to be over";
+      return "to end";
   }
   return "";
 }
@@ -78,11 +78,11 @@ class ExplanationText {
       case TrialState::starting:
         return fmt::format("is being started{}", attempt_text(it));
       case TrialState::running:
-        return fmt::format("runs{}{}{}", since(it), attempt_text(it), why_not_skipped(trial));
+        return fmt::format("runs{}{}{}", running_time(it), attempt_text(it), why_not_skipped(trial));
       case TrialState::retrying:
         return fmt::format("is tried again: {}", reason_text(it));
       case TrialState::collecting:
-        return fmt::format("has ended{}, and its outputs are being taken home{}", attempt_text(it),
+        return fmt::format("has ended{}, and its outputs are being collected{}", attempt_text(it),
                            reason_text(it).empty() ? "" : ": " + reason_text(it));
       case TrialState::succeeded:
         return fmt::format("has succeeded{}{}{}", attempt_text(it), why_no_metrics(trial),
@@ -126,9 +126,9 @@ class ExplanationText {
                           it.was_started ? run_.last_line(name(trial), it.attempt) : std::string());
   }
 
-  static std::string since(const RestoredTrial& restored) {
+  static std::string running_time(const RestoredTrial& restored) {
     if (!restored.ran_at) return "";
-    return " since " + to_string(std::chrono::duration_cast<Seconds>(real_clock().now() - *restored.ran_at));
+    return " for " + to_string(std::chrono::duration_cast<Seconds>(real_clock().now() - *restored.ran_at));
   }
 
   [[nodiscard]] std::string why_no_metrics(TrialIndex trial) const {
@@ -140,15 +140,15 @@ class ExplanationText {
     } catch (const Error&) {
       return "";  // the telemetry database cannot be read
     }
-    return fmt::format("; it has told no metric: {}", words_of_none(*experiment_.trials[trial].metrics));
+    return fmt::format("; it reported no metric: {}", words_of_none(*experiment_.trials[trial].metrics));
   }
 
   // Returns how a started trial with `cache` differs from the most similar earlier trial.
   [[nodiscard]] std::string why_not_skipped(TrialIndex trial) const {
     if (!experiment_.trials[trial].cache.on) return "";
     const auto known = run_.record.known(id_, name(trial));
-    if (!known) return "; what it is equal to cannot be told";
-    if (restored_[trial].anew) return "; it was to be done again";
+    if (!known) return "; no cache lookup is recorded";
+    if (restored_[trial].anew) return "; it was run again on request";
     std::optional<std::vector<std::string>> least;
     std::string of;
     for (const KnownEntry& before : run_.record.known_before(id_, name(trial), k_compared_max)) {
@@ -157,17 +157,17 @@ class ExplanationText {
       least = std::move(differ);
       of = fmt::format("`{}` of run {}", before.trial, before.run.text());
     }
-    if (!least) return "; nothing like it had been done before";
+    if (!least) return "; no comparable trial had completed before";
     if (!least->empty()) return fmt::format("; it differs from {}: {}", of, list_of(std::move(*least)));
     return run_options_of(run_.record.runs({.id = id_}, 1).at(0).options).cache
-               ? fmt::format("; it is equal to {}, which has no outputs to be taken over", of)
-               : fmt::format("; it is equal to {}, and was run all the same (--no-cache)", of);
+               ? fmt::format("; it is equal to {}, which has no outputs to reuse", of)
+               : fmt::format("; it is equal to {}, but was run because of --no-cache", of);
   }
 
   // Returns why a service was stopped: its work was done, or the deadline had passed. The record does not
   // contain the reason, so the time of the end decides.
   [[nodiscard]] std::string stopped_text(TrialIndex trial) const {
-    constexpr std::string_view k_done = "was stopped, since its work was done";
+    constexpr std::string_view k_done = "was stopped because its work was done";
     if (experiment_.deadline == Seconds(0)) return std::string(k_done);
     const Instant since = run_.record.runs({.id = id_}, 1).at(0).working_since;
     const auto ended_at = run_.record.trials(id_, name(trial)).at(0).ended_at;
@@ -195,7 +195,8 @@ class ExplanationText {
       case Kind::canary:
         return fmt::format("waits for `{}`, the canary of its shape, to succeed", name(*why.first));
       case Kind::paused:
-        return fmt::format("waits, since the run is paused: `combu unpause {}` starts it", id_.text());
+        return fmt::format("waits because the run is paused; `combu unpause {}` continues the run",
+                           id_.text());
       case Kind::place:
         return place_text();
       case Kind::slots:
@@ -204,7 +205,7 @@ class ExplanationText {
         return fmt::format("waits, so that `{}` gets {}", name(*why.first),
                            joined(wanted(*why.first), *experiment_.trials[*why.first].gpus));
       case Kind::room:
-        return "waits, so that those that services serve have room beside them";
+        return "waits, because it would leave too few slots for the trials that depend on services";
       case Kind::starts:
         return "waits for its turn among the starts in flight";
       case Kind::none:
@@ -249,8 +250,8 @@ class ExplanationText {
     std::size_t alive = 0;
     for (TrialIndex trial = 0; trial < restored_.size(); ++trial)
       if (is_alive(restored_[trial].state) && !experiment_.trials[trial].service) ++alive;
-    return fmt::format("waits for a place: {} {} alive, as many as may (parallel)",
-                       number_of(alive, "attempt"), alive == 1 ? "is" : "are");
+    return fmt::format("waits: {} {} alive, which is the limit (parallel)", number_of(alive, "attempt"),
+                       alive == 1 ? "is" : "are");
   }
 
   [[nodiscard]] std::string unmet_text(const std::vector<Edge>& needs) const {

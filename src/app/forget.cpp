@@ -19,11 +19,12 @@ namespace {
 void expect_over(const RunEntry& entry, const Caller& caller) {
   if (const auto process = owner_pid(entry.id, caller))
     throw Error(ErrorKind::conflict, "run " + entry.id.text(),
-                fmt::format("another combu (process {}) is at work on it", *process));
+                fmt::format("cannot be removed: process {} owns it; end that process first", *process));
   if (!entry.ended_at)
-    throw Error(ErrorKind::conflict, "run " + entry.id.text(),
-                fmt::format("is not over; `combu kill --experiment {} --run {}` ends it",
-                            shell_word(entry.experiment), entry.id.text()));
+    throw Error(
+        ErrorKind::conflict, "run " + entry.id.text(),
+        fmt::format("cannot be removed: it has not ended; `combu kill --experiment {} --run {}` ends it",
+                    shell_word(entry.experiment), entry.id.text()));
 }
 
 // Reconciles the run and returns its new entry. If the engine cannot be asked, prints a note.

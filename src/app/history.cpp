@@ -16,7 +16,7 @@ void tell_events(const Invocation& invocation, const HistoryOptions& options,
     return tell(event);
   });
   if (!any && !options.trial.empty() && record.trials(run.id, options.trial).empty())
-    throw Error(ErrorKind::not_found, options.trial, "is no trial of run " + run.id.text());
+    throw Error(ErrorKind::not_found, options.trial, "is not a trial of run " + run.id.text());
 }
 
 RunTimes read_times(const Invocation& invocation, const HistoryOptions& options) {

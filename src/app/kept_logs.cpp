@@ -70,11 +70,8 @@ void tell_silent(Session& session, const Experiment& experiment, const Outcome& 
     std::vector<std::string> silent = telemetry.silent();
     std::erase_if(silent, [&](const std::string& trial) { return !expected.contains(trial); });
     if (silent.empty()) return;
-    const std::string others =
-        silent.size() == 1
-            ? ""
-            : fmt::format(", nor ha{} {} more", silent.size() == 2 ? "s" : "ve", silent.size() - 1);
-    session.progress().note(fmt::format("{} has told no metric{}: {}", silent.front(), others,
+    const std::string others = silent.size() == 1 ? "" : fmt::format(", nor did {} more", silent.size() - 1);
+    session.progress().note(fmt::format("{} reported no metric{}: {}", silent.front(), others,
                                         words_of_none(*expected.at(silent.front())->metrics)));
   } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the read error has been reported
   }

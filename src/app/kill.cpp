@@ -98,7 +98,7 @@ void for_each_on_record(Session& session, const Invocation& invocation,
     }
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::cancelled) throw;
-    session.progress().note(fmt::format("this is not on record: {}", error.what()));
+    session.progress().note(fmt::format("the record was not updated: {}", error.what()));
   }
 }
 
@@ -134,9 +134,9 @@ std::vector<RunId> take_in_once(Session& session, const Invocation& invocation, 
       reconcile_run(session, record, run, Outlook::ended, {}, of_run(attempts, run));
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::cancelled) throw;
-      known.untold.emplace(run, fmt::format("how it ended is not on record: {}", error.what()));
+      known.untold.emplace(run, fmt::format("combu could not record how it ended: {}", error.what()));
       session.progress().note(
-          fmt::format("how the trials of run {} ended is not on record: {}", run.text(), error.what()));
+          fmt::format("combu could not record how the trials of run {} ended: {}", run.text(), error.what()));
     }
   });
   return looked_at;
@@ -300,14 +300,15 @@ void tell_kept(Session& session, const Uncollected& kept) {
   std::size_t told = 0;
   for (const auto& [key, why] : kept) {
     if (++told > k_kept_told_max) break;
-    session.progress().error(fmt::format("left: {}: {}", key.trial, why));
+    session.progress().error(fmt::format("not removed: {}: {}", key.trial, why));
   }
   if (kept.size() > k_kept_told_max)
-    session.progress().error(fmt::format("left: and {} more", kept.size() - k_kept_told_max));
-  session.progress().note(fmt::format(
-      "{} stopped and kept: kill again when that is corrected, or remove {} with what {} by `kill --discard`",
-      number_of(kept.size(), "container") + (kept.size() == 1 ? " is" : " are"),
-      kept.size() == 1 ? "it" : "them", kept.size() == 1 ? "it holds" : "they hold"));
+    session.progress().error(fmt::format("not removed: {} more", kept.size() - k_kept_told_max));
+  session.progress().note(
+      fmt::format("{} stopped, but not removed: correct the cause and run `kill` again, or discard {} with "
+                  "`kill --discard`",
+                  number_of(kept.size(), "container") + (kept.size() == 1 ? " is" : " are"),
+                  kept.size() == 1 ? "it" : "them"));
 }
 
 Result remove_all(Session& session, const Invocation& invocation, const KillOptions& options) {
@@ -336,12 +337,13 @@ Result remove_all(Session& session, const Invocation& invocation, const KillOpti
     session.progress().end();
   }
   record_removed();
-  for (const Error& error : released.left) session.progress().error(fmt::format("left: {}", error.what()));
+  for (const Error& error : released.left)
+    session.progress().error(fmt::format("not removed: {}", error.what()));
   tell_kept(session, known.kept);
   for (const Error& error : released.in_use)
     session.progress().note(
-        fmt::format("the network {} stays: {}; another kill removes it when that has changed",
-                    error.subject(), error.message()));
+        fmt::format("network {} was not removed: {}; run `kill` again when nothing uses it", error.subject(),
+                    error.message()));
   if (released.attempts == 0 && released.networks == 0 && released.left.empty() && released.in_use.empty() &&
       known.kept.empty()) {
     session.progress().note("nothing to remove");
@@ -351,7 +353,8 @@ Result remove_all(Session& session, const Invocation& invocation, const KillOpti
   }
   session.progress().note(fmt::format("removed {}, {}", number_of(released.attempts, "container"),
                                       number_of(released.networks, "network")));
-  if (!whole) session.progress().error("a run of it goes on starting trials: end it, and kill again");
+  if (!whole)
+    session.progress().error("a run is still starting trials; end its process, then run `kill` again");
   return whole && released.left.empty() && known.kept.empty() ? Result::succeeded : Result::failed;
 }
 
@@ -363,7 +366,7 @@ Result kill(Session& session, const Invocation& invocation, const KillOptions& o
   } catch (const Error& error) {
     session.progress().end();
     if (error.kind() == ErrorKind::cancelled)
-      session.progress().note("interrupted: the same command removes what is left");
+      session.progress().note("interrupted; run the same command again to remove the rest");
     throw;
   }
 }

@@ -27,15 +27,16 @@ Evaluation::Pairs pairs(const std::vector<std::string>& given, std::string_view 
     const std::size_t equals = text.find('=');
     const std::string name = text.substr(0, equals);
     if (name.empty())
-      throw Error(ErrorKind::invalid, std::string(option), fmt::format("'{}' has no name", text));
+      throw Error(ErrorKind::invalid, std::string(option), fmt::format("'{}' must begin with a name", text));
     if (equals != std::string::npos) {
       pairs.emplace_back(name, text.substr(equals + 1));
       continue;
     }
     auto value = caller.env(name);
     if (!value)
-      throw Error(ErrorKind::invalid, std::string(option),
-                  fmt::format("{} is not in the environment; {} {}=VALUE gives it", name, option, name));
+      throw Error(
+          ErrorKind::invalid, std::string(option),
+          fmt::format("{} is not in the environment; set it there, or give {} {}=VALUE", name, option, name));
     pairs.emplace_back(name, std::move(*value));
   }
   return pairs;
@@ -133,8 +134,9 @@ struct FileReading {
 FileReading read_experiment_file(const Invocation& invocation, const RunId& run,
                                  const std::function<void()>& slow) {
   if (invocation.file.empty())
-    throw Error(ErrorKind::invalid, "",
-                "no experiment is given, and no experiment.jsonnet is here: combu -f FILE …");
+    throw Error(
+        ErrorKind::invalid, "",
+        "no experiment file is given, and this folder has no experiment.jsonnet; give one: combu -f FILE …");
   Loaded loaded{.run = {.id = run, .experiment = {}},
                 .plan = {},
                 .caller = caller_of(invocation.file),
@@ -192,7 +194,7 @@ Loaded load_or_throw(const Invocation& invocation, const RunId& run, const std::
 void expect_its_experiment(const Loaded& file, const RunEntry& entry, const std::string& name) {
   if (file.run.experiment.name == entry.experiment) return;
   throw Error(ErrorKind::invalid, name,
-              fmt::format("is of the experiment {} now, and the run of {}; `run` begins one of its own",
+              fmt::format("describes the experiment {}, but the run is of {}; `run` starts a new run",
                           file.run.experiment.name, entry.experiment));
 }
 

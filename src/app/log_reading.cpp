@@ -125,7 +125,8 @@ bool read_attempt(Session& session, const Caller& caller, const Key& key, const 
     if (!kept) throw;
   }
   const bool is_read = read_kept(*telemetry, key, *kept, wanted, place, sink);
-  if (!kept->complete) (void)sink.note("what it wrote last was not taken before its container went");
+  if (!kept->complete)
+    (void)sink.note("its last output is missing: its container was removed before combu read it");
   return is_read;
 }
 

@@ -190,7 +190,7 @@ Result logs_of_named(Session& session, const Invocation& invocation, const LogsO
   if (trials.empty() && !kept.run()) expect_run(invocation, options.selection);
   if (trials.size() == 1) (void)logs_of_one(session, invocation, options, *trials.begin());
   if (trials.size() > 1) logs_of_several(session, invocation, options, kept);
-  expect_all_matched(unmatched, kept.run() ? "run " + kept.run()->text() : "what is on this engine");
+  expect_all_matched(unmatched, kept.run() ? "run " + kept.run()->text() : "the containers on this engine");
   return Result::succeeded;
 }
 
@@ -208,9 +208,10 @@ Invocation for_logs(const Invocation& invocation, const SelectionOptions& select
 Result logs(Session& session, const Invocation& invocation, const LogsOptions& options) {
   const SelectionOptions& selection = options.selection;
   if (names_one(selection)) return logs_of_one(session, invocation, options, selection.trials.front());
-  if (options.attempt > 0) throw Error(ErrorKind::invalid, "--attempt", "of which trial? Name it");
+  if (options.attempt > 0) throw Error(ErrorKind::invalid, "--attempt", "needs a trial; name one");
   if (invocation.file.empty() && selection.experiment.empty() && selection.run.empty())
-    throw Error(ErrorKind::invalid, "logs", "of what? A trial's name, -f FILE or --run ID says it");
+    throw Error(ErrorKind::invalid, "logs",
+                "no trials are chosen; give the name of a trial, -f FILE or --run ID");
   if (!selection.trials.empty()) return logs_of_named(session, invocation, options);
   RecordedLogs kept(invocation, selection, {});
   logs_of_several(session, invocation, options, kept);

@@ -14,7 +14,8 @@ namespace {
 std::string uri_of(const std::string& server) {
   if (!server.empty()) return server;
   if (auto uri = environment("MLFLOW_TRACKING_URI")) return *std::move(uri);
-  throw Error(ErrorKind::invalid, "--to", "which MLflow server? --to URL or MLFLOW_TRACKING_URI says it");
+  throw Error(ErrorKind::invalid, "--to",
+              "no MLflow server is given; give --to URL, or set MLFLOW_TRACKING_URI");
 }
 
 }  // namespace

@@ -104,7 +104,7 @@ std::function<std::string(const TrialEntry&)> output_places(Record& record, cons
     for (const Trial& trial : loaded.run.experiment.trials)
       if (!trial.outputs.empty()) with_outputs.insert(trial.name);
   } catch (const Error& error) {
-    progress.note(fmt::format("where outputs are is not told: {}", error.what()));
+    progress.note(fmt::format("the locations of outputs are unknown: {}", error.what()));
   }
   return [results = std::move(results), with_outputs = std::move(with_outputs)](const TrialEntry& trial) {
     if (!with_outputs.contains(trial.name)) return std::string();

@@ -47,7 +47,7 @@ std::vector<Error> prepare(Session& session, const Loaded& loaded, Prepared& pre
   if (!errors.empty()) return errors;
   HostFolders folders = make_host_folders(loaded.run.experiment, loaded.caller);
   for (const std::string& folder : folders.made)
-    session.progress().note(fmt::format("made the folder {}", folder));
+    session.progress().note(fmt::format("created the folder {}", folder));
   prepared.took = std::chrono::steady_clock::now() - began;
   return std::move(folders.errors);
 }

@@ -132,7 +132,8 @@ Reconciliation try_reconcile(Session& session, Record& record, const RunId& run)
 }
 
 void note_unreconciled(Session& session, const Error& error) {
-  session.progress().note(fmt::format("what has ended is not on record yet: {}", error.what()));
+  session.progress().note(
+      fmt::format("the record does not show yet which trials have ended: {}", error.what()));
 }
 
 UnrecordedFacts reconcile_or_note(Session& session, Record& record, const RunId& run) {

@@ -46,18 +46,19 @@ void Recorder::end() {
   if (pending_.empty()) (void)write([this] { record_.end(run_, real_clock().now()); });
   if (failing_)
     progress_.error(
-        "the record lacks the end of this run: `combu run --resume` takes in what the engine still has");
+        "the record lacks the end of this run; `combu run --resume` adds what the engine still knows");
 }
 
 template <class Write>
 bool Recorder::write(const Write& write) {
   try {
     write();
-    if (std::exchange(failing_, false)) progress_.note("the record is written again, and nothing is missing");
+    if (std::exchange(failing_, false))
+      progress_.note("the record can be written again, and nothing is missing");
     return true;
   } catch (const Error& error) {
     if (!std::exchange(failing_, true))
-      progress_.error(fmt::format("the run goes on, but is not on record from here on: {}", error.what()));
+      progress_.error(fmt::format("the run continues, but the record cannot be written: {}", error.what()));
     return false;
   }
 }

@@ -151,19 +151,19 @@ std::string reproduction(const RunEntry& entry, const std::vector<std::string>& 
           "combu show --diff --run {} | git -C \"$(git rev-parse --show-toplevel)\" apply", entry.id.text()));
   }
   if (!tree.problem.empty())
-    notes.push_back(fmt::format("the folder's version is not on record, or not all of it: {}",
-                                fit_line(tree.problem, 0)));
-  else if (entry.revision.empty())
-    notes.emplace_back("the folder was under no version control");
-  if (tree.is_cut) notes.emplace_back("the working tree differed by more than is on record");
-  if (!tree.by_index.empty())
     notes.push_back(
-        fmt::format("a git filter applies to these, and combu compared them by the index only: {}",
-                    list_text(tree.by_index, k_files_named)));
+        fmt::format("the folder's version is not recorded, or only in part: {}", fit_line(tree.problem, 0)));
+  else if (entry.revision.empty())
+    notes.emplace_back("the folder was not under version control");
+  if (tree.is_cut) notes.emplace_back("the recorded diff of the working tree is incomplete");
+  if (!tree.by_index.empty())
+    notes.push_back(fmt::format("files with a git filter, compared by the index only: {}",
+                                list_text(tree.by_index, k_files_named)));
   if (!tree.left_out.empty())
-    notes.push_back(fmt::format("changed, but not on record: {}", list_text(tree.left_out, k_files_named)));
+    notes.push_back(fmt::format("changed, but not recorded: {}", list_text(tree.left_out, k_files_named)));
   if (!tree.untracked.empty())
-    notes.push_back(fmt::format("not in version control then: {}", list_text(tree.untracked, k_files_named)));
+    notes.push_back(
+        fmt::format("not under version control at that time: {}", list_text(tree.untracked, k_files_named)));
   const IdFinder finder(entry);
   std::vector<std::string> names;
   std::vector<std::string> only;
@@ -172,8 +172,7 @@ std::string reproduction(const RunEntry& entry, const std::vector<std::string>& 
     only.push_back("--only " + shell_word(fmt::format("{}", fmt::join(finder.parts(trial), k_run_id_word))));
   }
   if (finder.is_word())
-    notes.push_back(
-        fmt::format("where `{}` stands as a word, it is taken for the run's id", entry.id.text()));
+    notes.push_back(fmt::format("each word `{}` is treated as the run's id", entry.id.text()));
   commands.push_back(fmt::format("combu show --evaluated --run {} {} | combu {}-f - run {} --no-cache --wait",
                                  entry.id.text(), fmt::join(names, " "),
                                  engine.empty() ? "" : fmt::format("--engine {} ", shell_word(engine)),

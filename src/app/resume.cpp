@@ -54,7 +54,7 @@ void keep_ended_logs(Session& session, Record& record, const Loaded& loaded) {
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::cancelled) throw;
     session.progress().note(
-        fmt::format("what trials have written that have ended is not kept yet: {}", error.what()));
+        fmt::format("logs and metrics of ended trials are not kept yet: {}", error.what()));
   }
 }
 
@@ -127,7 +127,7 @@ Result resume_run(const RunChange& change, const Resumption& resumption) {
   note_edits(change.progress, record, entry, change.invocation, "run --resume");
   if (entry.ended_at) {
     const std::vector<RestoredTrial> restored = record.restored_trials(entry.id);
-    change.progress.note(fmt::format("run {} is over: {}", entry.id.text(), counts_of(restored)));
+    change.progress.note(fmt::format("run {} has ended: {}", entry.id.text(), counts_of(restored)));
     const bool is_failed = any_unsuccessful(load(record, entry.id).run.experiment, restored);
     return is_failed ? Result::failed : Result::succeeded;
   }
@@ -140,8 +140,7 @@ Result resume_run(const RunChange& change, const Resumption& resumption) {
   reconcile_run(*session, record, entry.id, Outlook::resumable);
   keep_ended_logs(*session, record, loaded);
   const ResumePoint resume_point = resume_point_of(record, entry, loaded);
-  change.progress.note(
-      fmt::format("going on with run {}: {}", entry.id.text(), counts_of(resume_point.trials)));
+  change.progress.note(fmt::format("resuming run {}: {}", entry.id.text(), counts_of(resume_point.trials)));
   auto ready = prepare_run(*session, loaded, options, Earlier::refuse);
   if (const auto* refused = std::get_if<Result>(&ready)) return *refused;
   return execute({*session, record, loaded, options, change.owner}, std::get<Readiness>(std::move(ready)),

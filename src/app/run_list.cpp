@@ -51,10 +51,11 @@ std::optional<std::string> value_of(const RunRow& row, std::string_view name) {
   if (name == "trials") return std::to_string(std::accumulate(row.counts.begin(), row.counts.end(), 0UL));
   for (std::size_t i = 0; i < row.counts.size(); ++i)
     if (name == to_string(static_cast<TrialState>(i))) return std::to_string(row.counts.at(i));
-  throw Error(ErrorKind::invalid, "--where",
-              fmt::format("`{}` is nothing that a run has; conditions on trials are for one run: -f FILE or "
-                          "--run ID says which",
-                          name));
+  throw Error(
+      ErrorKind::invalid, "--where",
+      fmt::format("`{}` is not a field of runs; for a condition on trials, choose one run with -f FILE or "
+                  "--run ID",
+                  name));
 }
 
 // Returns the maximum number of rows; 0: all.

@@ -28,7 +28,7 @@ std::unique_ptr<RunLock> take_lock(LockScope scope, Session& session, const Load
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::refused) throw;
     session.progress().note(
-        fmt::format("two runs at the same instant would not be noticed: {}", error.what()));
+        fmt::format("combu cannot detect two runs that start at the same time: {}", error.what()));
     return nullptr;
   }
 }
@@ -45,8 +45,7 @@ void interrupt_processes(Session& session, const Selector& selector, const std::
   };
   for (const Interrupted& one :
        interrupt_runs(selector, session.engine_address(), caller, announce, session.stop()))
-    session.progress().note(
-        fmt::format("interrupted process {}, which was at work on run {}", one.process, one.run));
+    session.progress().note(fmt::format("interrupted process {}, which owned run {}", one.process, one.run));
 }
 
 RunOwner::~RunOwner() {
@@ -78,7 +77,7 @@ void RunOwner::begin(Session& session, const Loaded& loaded, const RunOptions& o
         },
         [this] { return steering_->leave(); });
   } catch (const Error& error) {
-    session.progress().note(fmt::format("nobody can attach to this run: {}", error.what()));
+    session.progress().note(fmt::format("`combu attach` cannot follow this run: {}", error.what()));
   }
 }
 
@@ -86,8 +85,9 @@ void RunOwner::leave_foreground(const Loaded& loaded) {
   if (background_ == nullptr) return;
   unused_log_.clear();
   const RunId& run = loaded.run.id;
-  progress_->note(fmt::format("run {} goes on in the background: `combu attach {}` follows it; its log is {}",
-                              run.text(), run.text(), log_path(run, loaded.caller)));
+  progress_->note(
+      fmt::format("run {} continues in the background: `combu attach {}` follows it; its log is {}",
+                  run.text(), run.text(), log_path(run, loaded.caller)));
   progress_->show_on(make_progress(ProgressForm::plain, stderr));
   background_->enter(run, log_->number());
 }

@@ -69,7 +69,7 @@ void refresh_from_engine(const Invocation& invocation, const OpenSession& open_s
           session, keep_logs(session, record, state_folder(caller), entry.id, attempts, Containers::stay));
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::cancelled) throw;
-      session.progress().note(fmt::format("what the trials of run {} have written since is not there: {}",
+      session.progress().note(fmt::format("the newest logs and metrics of run {} are missing: {}",
                                           entry.id.text(), error.what()));
     }
   });
@@ -78,7 +78,7 @@ void refresh_from_engine(const Invocation& invocation, const OpenSession& open_s
 std::string valueless_text(const Results& results, const std::string& name) {
   const auto near = nearest_column(results, name);
   return fmt::format("--where: no trial of run {} has `{}`{}", results.run.id.text(), name,
-                     near ? fmt::format("; is `{}` meant?", *near) : "");
+                     near ? fmt::format("; did you mean `{}`?", *near) : "");
 }
 
 void choose(Results& results, const std::string& where, Progress& progress) {

@@ -126,7 +126,8 @@ std::optional<std::vector<Observation>> list_or_note(Session& session, const Sel
               ? fmt::format("no answer within {}", to_string(k_list_patience))
               : error.what();
   }
-  session.progress().note(fmt::format("this is what is on record; the engine could not be asked: {}", why));
+  session.progress().note(
+      fmt::format("only the record is shown, because the engine could not be asked: {}", why));
   return std::nullopt;
 }
 

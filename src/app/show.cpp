@@ -99,8 +99,9 @@ int version_of(const std::vector<TrialEntry>& trials) {
     if (entry.revision != trials.front().revision)
       throw Error(
           ErrorKind::invalid, "TRIAL",
-          fmt::format("{} is of version {} of the file, and {} of version {}; name trials of one version",
-                      trials.front().name, trials.front().revision, entry.name, entry.revision));
+          fmt::format(
+              "the trials must be of one version of the file: {} is of version {}, and {} of version {}",
+              trials.front().name, trials.front().revision, entry.name, entry.revision));
   return trials.front().revision;
 }
 
@@ -146,7 +147,7 @@ void show(const Invocation& invocation, const ShowOptions& options, const OpenSe
   if (options.trials.empty() && options.what == ShowWhat::evaluated)
     return options.tell_text(evaluated_again(run, 0));
   if (options.trials.empty())
-    throw Error(ErrorKind::invalid, "TRIAL", "which one? its name says it; `combu ps` shows them");
+    throw Error(ErrorKind::invalid, "TRIAL", "no trial is named; `combu ps` lists the trials");
   const auto [trials, unmatched] = meant_trials(record, run.id, options.trials);
   // find_trial() throws an error that suggests a similar name.
   if (trials.empty() && unmatched.size() == 1 && !is_pattern(unmatched.front()))

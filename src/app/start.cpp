@@ -26,8 +26,9 @@ void tell_interrupted(Session& session, Record& record, const Loaded& loaded) {
   for (const RunEntry& entry : record.runs(last, 1)) {
     if (entry.ended_at || owner_pid(entry.id, loaded.caller)) continue;
     if (any_left(record.counts(entry.id)))
-      session.progress().note(fmt::format("run {} is interrupted: `{}` goes on with it; this one begins anew",
-                                          entry.id.text(), resume_line(entry.id, session.given_engine())));
+      session.progress().note(
+          fmt::format("run {} is interrupted: `{}` resumes it; this command starts a new run",
+                      entry.id.text(), resume_line(entry.id, session.given_engine())));
   }
 }
 
@@ -73,7 +74,7 @@ Result start_run(const Invocation& invocation, const NewRun& wanted, Progress& p
   override_fields(loaded->run.experiment, wanted.options);
   loaded->revision = revision_of(loaded->caller.folder, loaded->text.evaluated);
   if (const std::string& problem = loaded->revision.working_tree.problem; !problem.empty())
-    progress.note(fmt::format("{}: the folder's version is not recorded, or not all of it: {}",
+    progress.note(fmt::format("{}: the folder's version is not recorded, or only in part: {}",
                               loaded->caller.folder, problem));
   Record record(state_folder(loaded->caller));
   note_waits(record, progress);

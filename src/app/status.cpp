@@ -48,8 +48,8 @@ void ask_usage(Session& session, std::span<TrialRow> rows) {
   }
   if (count > k_usages_max)
     session.progress().note(
-        fmt::format("memory and CPU use are shown for {} of {} running trials; names, "
-                    "--where or --limit choose others",
+        fmt::format("memory and CPU use are shown for {} of {} running trials; choose others with "
+                    "names, --where or --limit",
                     k_usages_max, count));
 }
 
@@ -153,7 +153,7 @@ void show_containers(Session& session, const Invocation& invocation, const Statu
   const std::vector<std::string> unmatched = choice.unmatched({}, containers);
   choice.apply(containers);
   listener.containers(containers);
-  expect_all_matched(unmatched, "what is on this engine");
+  expect_all_matched(unmatched, "the containers on this engine");
 }
 
 // Returns the newest recorded run that the query means.
@@ -177,7 +177,7 @@ Result status(const Invocation& invocation, Progress& progress, const OpenSessio
   const SelectionOptions& selection = query.selection;
   const bool is_of_runs = invocation.file.empty() && selection.experiment.empty() && selection.run.empty();
   if (is_of_runs && !selection.trials.empty())
-    throw Error(ErrorKind::invalid, "", "of which run? -f FILE, --experiment NAME or --run ID says it");
+    throw Error(ErrorKind::invalid, "", "the trials need a run; give -f FILE, --experiment NAME or --run ID");
   const std::string folder = state_folder(caller_for(invocation));
   std::optional<Record> record;
   Result record_result = Result::succeeded;

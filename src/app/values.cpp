@@ -62,7 +62,7 @@ void expect_values(const RunEntry& entry, const Invocation& invocation) {
   const std::string values = values_begun_with(entry);
   if (values.empty()) return;
   throw Error(ErrorKind::invalid, "run " + entry.id.text(),
-              fmt::format("was begun with `{}`: give the same again, or others", values));
+              fmt::format("was started with `{}`; give the same options again, or others", values));
 }
 
 Invocation invocation_for(const RunEntry& entry, Invocation invocation) {

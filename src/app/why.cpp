@@ -40,7 +40,7 @@ class EngineQuestions {
         others = session.engine().list({}, ListDetail::basic, session.stop());
       } catch (const Error& error) {
         if (error.kind() == ErrorKind::cancelled) throw;
-        session.progress().note(fmt::format("what other runs hold is not known: {}", error.what()));
+        session.progress().note(fmt::format("the slots that other runs hold are unknown: {}", error.what()));
       }
     });
     std::erase_if(others, [&](const Observation& seen) {
@@ -136,8 +136,8 @@ std::string why_trial(const Invocation& invocation, const WhyOptions& options,
                                                    .record = record},
                                                   trial));
   if (!is_over(state) && !has_owner && is_unfinished(entry, restored))
-    text += fmt::format("; nobody is at work on the run: `{}` goes on with it",
-                        resume_line(entry.id, invocation.engine));
+    text +=
+        fmt::format("; no process owns the run: `{}` resumes it", resume_line(entry.id, invocation.engine));
   return text + "\n";
 }
 

@@ -66,7 +66,7 @@ std::string summary(const Run& run, const Outcome& outcome, Until until) {
         outcome.last.interrupter.empty() ? "" : fmt::format(" by `{}`", outcome.last.interrupter),
         outcome.last.started, outcome.last.trials);
   if (until == Until::ended)
-    return fmt::format("run {} is over: {} in {}", run.id.text(), counts_text(outcome.last), time);
+    return fmt::format("run {} has ended: {} in {}", run.id.text(), counts_text(outcome.last), time);
   const std::size_t skipped = outcome.last.count(TrialState::skipped);
   return fmt::format("run {}: {} of {} trials started{} in {}", run.id.text(), outcome.last.started,
                      outcome.last.trials, skipped > 0 ? fmt::format(", {} skipped,", skipped) : "", time);

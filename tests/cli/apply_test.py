@@ -103,7 +103,7 @@ def test_a_bad_file_changes_nothing(combu, write, states):
         (trials(trial("one"), trial("one")), 2, "one"),
         (trials(trial("one"), trial("two", depends=["three"])), 2, "no trial is named `three`"),
         (trials(trial("one"), {"name": "two", "image": "missing", "cmd": "true"}), 1, "nothing was changed"),
-        (trials(trial("one"), experiment="other"), 2, "is of the experiment other now"),
+        (trials(trial("one"), experiment="other"), 2, "describes the experiment other, but the run is of"),
     ]:
         write(text)
         result = combu("-f", file, "--engine", ENGINE, "apply")
@@ -241,7 +241,7 @@ def test_a_process_that_dies_while_it_waits_is_told(write, start, tmp_path, requ
     database.execute("COMMIT")
     _, told = apply.communicate(timeout=60)
     assert apply.returncode == 1
-    assert "run r1: its owner has ended, or has waited too long and continues without the change; nothing was changed: the same command tries again" in told
+    assert "run r1: its owner has ended, or has waited too long and continues without the change; nothing was changed; run the same command again" in told
     assert database.execute("SELECT name, leaving FROM attempts JOIN trials USING (run, trial)").fetchall() == [
         ("t0", None), ("t1", None)]
 
@@ -256,10 +256,10 @@ def test_one_that_is_suspended_does_not_hold_the_run(write, start, request):
     assert any(json.loads(line).get("text") == "changing the run" for line in apply.stderr)
     apply.send_signal(signal.SIGSTOP)
     database.execute("COMMIT")
-    assert any("an `apply` took too long, and was given up" in line for line in run.stderr)
+    assert any("an `apply` did not finish in time; the run continues without it" in line for line in run.stderr)
     apply.send_signal(signal.SIGCONT)
     _, told = apply.communicate(timeout=60)
-    assert (apply.returncode, "has waited too long and continues without the change; nothing was changed: the same command tries again" in told) == (1, True), told
+    assert (apply.returncode, "has waited too long and continues without the change; nothing was changed; run the same command again" in told) == (1, True), told
     assert database.execute("SELECT name FROM trials").fetchall() == [("t0",), ("t1",)]
     assert run.poll() is None
 
@@ -274,7 +274,7 @@ def test_what_the_file_was_given_is_given_again(combu, write, states):
         assert combu("-f", file, "--engine", ENGINE, *given, "run", "--wait").returncode == 0
         result = combu("-f", file, "--engine", ENGINE, "apply")
         assert result.returncode == 2
-        assert f"was begun with `{words}`: give the same again, or others" in result.stderr
+        assert f"was started with `{words}`; give the same options again, or others" in result.stderr
         assert states(file) == {f"t{i}": ("succeeded", 1) for i in (1, 2, 3)}
     assert "1 trial is new" in combu("-f", file, "--engine", ENGINE, "-A", "n=4", "apply").stderr
 
@@ -309,7 +309,7 @@ def test_a_failed_trial_is_tried_again_with_the_text_that_was_applied(combu, stu
     # The trial has not run with the new text yet.
     assert versions(combu, study.file) == {"good": 1, "bad": 1, "after": 1}
     result = combu("-f", study.file, "--engine", ENGINE, "retry")
-    assert (result.returncode, "edited since" in result.stderr) == (0, False), result.stderr
+    assert (result.returncode, "edited after" in result.stderr) == (0, False), result.stderr
     assert states(study.file) == {"good": ("succeeded", 1), "bad": ("succeeded", 2), "after": ("succeeded", 1)}
     assert versions(combu, study.file) == {"good": 1, "bad": 2, "after": 1}
     shown = json.loads(combu("-f", study.file, "show", "bad", "--json").stdout)
@@ -340,7 +340,7 @@ def test_replace_takes_names(combu, write, states):
     write(trials(*(trial(f"t{i}", env={"A": "1"}) for i in range(3)), trial("same")))
     told = combu("-f", file, "--engine", ENGINE, "apply").stderr
     assert "run r1: 3 trials changed\n" in told
-    assert "run r1: changed, and keeping an earlier success; `apply --replace` runs them again: t0, t1, t2\n" in told
+    assert "run r1: changed, but succeeded with the earlier definition; `apply --replace` runs them again: t0, t1, t2\n" in told
     result = combu("-f", file, "--engine", ENGINE, "apply", "--replace=t0", "--replace=*2", "--replace=same")
     assert result.returncode == 0, result.stderr
     assert states(file) == {"t0": ("succeeded", 2), "t1": ("succeeded", 1), "t2": ("succeeded", 2), "same": ("succeeded", 1)}
@@ -394,9 +394,9 @@ def test_a_success_is_kept_when_its_trial_leaves_the_file_and_comes_back(combu, 
 
 def test_an_edited_comment_is_taken_in_silence(combu, study):
     study.file.write_text(study.file.read_text() + "// a comment")
-    assert "edited since, and no trial differs" in combu("-f", study.file, "--engine", ENGINE, "retry").stderr
+    assert "edited after it was recorded, and no trial differs" in combu("-f", study.file, "--engine", ENGINE, "retry").stderr
     assert "the file has not changed" in combu("-f", study.file, "--engine", ENGINE, "apply").stderr
-    assert "edited since" not in combu("-f", study.file, "--engine", ENGINE, "retry").stderr
+    assert "edited after" not in combu("-f", study.file, "--engine", ENGINE, "retry").stderr
     assert set(versions(combu, study.file).values()) == {1}
 
 
@@ -438,7 +438,7 @@ def test_a_trial_that_waits_may_be_named(combu, write, interrupted, states):
     assert states(file) == {"slow": ("stopped", 1), "next": ("succeeded", 1)}
 
 
-NOTE = "has been edited since, and 1 trial differs; `{}` uses the run's own text, and with --edited the file as it is now"
+NOTE = "was edited after it was recorded, and 1 trial differs; `{}` uses the recorded text, or with --edited the current file"
 
 
 def test_retry_uses_the_runs_text_unless_the_edited_one_is_asked_for(combu, study, states):
@@ -447,10 +447,10 @@ def test_retry_uses_the_runs_text_unless_the_edited_one_is_asked_for(combu, stud
     assert (result.returncode, NOTE.format("retry") in result.stderr) == (1, True), result.stderr
     assert states(study.file)["bad"] == ("failed", 2)
     result = combu("-f", study.file, "--engine", ENGINE, "retry", "--edited")
-    assert (result.returncode, "edited since" in result.stderr) == (0, False), result.stderr
+    assert (result.returncode, "edited after" in result.stderr) == (0, False), result.stderr
     assert states(study.file) == {"good": ("succeeded", 1), "bad": ("succeeded", 3), "after": ("succeeded", 1)}
     # The run uses the changed file now.
-    assert "edited since" not in combu("-f", study.file, "--engine", ENGINE, "retry").stderr
+    assert "edited after" not in combu("-f", study.file, "--engine", ENGINE, "retry").stderr
     assert states(study.file)["good"] == ("succeeded", 1)
     combu("-f", study.file, "--engine", ENGINE, "retry", "--edited", "good")
     assert states(study.file)["good"] == ("succeeded", 2)
@@ -514,7 +514,7 @@ def test_an_edited_import_is_noticed_and_values_are_those_of_the_run(combu, impo
     values.write_text("{ code: 0 }")
     assert NOTE.format("retry") in combu("-f", file, "--engine", ENGINE, "retry").stderr
     values.write_text("{ code: 3 } // as it was")
-    assert "edited since, and no trial differs" in combu("-f", file, "--engine", ENGINE, "retry").stderr
+    assert "edited after it was recorded, and no trial differs" in combu("-f", file, "--engine", ENGINE, "retry").stderr
     values.write_text("{ code: 0 }")
     assert combu("-f", file, "--engine", ENGINE, "retry", "--edited").returncode == 0
     assert states(file) == {"bad": ("succeeded", 5)}
@@ -525,7 +525,7 @@ def test_a_file_that_cannot_be_read_costs_a_note_only(combu, importing, states, 
 
     def retry(words):
         result = combu("-f", file, "--engine", ENGINE, "retry")
-        assert "run r1: the run's own text is used; the file as it is now cannot be read: " in result.stderr
+        assert "run r1: the recorded text is used; the current file cannot be read: " in result.stderr
         assert words in result.stderr
         assert "1 trial is tried again" in result.stderr
         return states(file)["bad"]

@@ -51,7 +51,7 @@ def test_a_detached_run_prints_its_id_and_is_followed_to_its_end(combu, detached
     result = combu("-f", file, "attach")
     assert result.returncode == (1 if code else 0)
     assert result.stderr.startswith(f"run {run}: 2 trials\n")
-    assert f"run {run} is over: 2 {'failed' if code else 'succeeded'} in " in result.stderr
+    assert f"run {run} has ended: 2 {'failed' if code else 'succeeded'} in " in result.stderr
 
 
 def test_it_tells_how_to_follow_it_and_writes_a_log(combu, ladder, tmp_path):
@@ -59,8 +59,8 @@ def test_it_tells_how_to_follow_it_and_writes_a_log(combu, ladder, tmp_path):
     assert (result.returncode, result.stdout) == (0, "mine\n")
     log = tmp_path / ".local/state/combu/logs/mine.log"
     assert result.stderr.splitlines()[-1] == (
-        f"run mine goes on in the background: `combu attach mine` follows it; its log is {log}")
-    wait_until(lambda: "run mine is over: 4 succeeded" in log.read_text(), "the end in the log")
+        f"run mine continues in the background: `combu attach mine` follows it; its log is {log}")
+    wait_until(lambda: "run mine has ended: 4 succeeded" in log.read_text(), "the end in the log")
     assert log.read_text().startswith("run mine: 4 trials\n")
     wait_until(lambda: process_of(tmp_path, "mine") is None, "the process to end")
     assert combu("rm", "mine").returncode == 0
@@ -113,7 +113,7 @@ def test_ctrl_c_leaves_and_the_run_goes_on(combu, detached, write, tmp_path):
     follower.send_signal(signal.SIGINT)
     _, told = follower.communicate(timeout=30)
     assert follower.returncode == 130
-    assert told == f"left; the run goes on: `combu attach {run}` follows it again\n"
+    assert told == f"detached; the run continues: `combu attach {run}` follows it again\n"
     assert process_of(tmp_path, run)
 
 
@@ -164,7 +164,7 @@ def test_a_run_in_the_foreground_is_followed_and_changed_too(combu, write, tmp_p
     assert result.stderr == "combu: run r1: no combu process owns it; `combu run --resume r1` resumes it\n"
     result = combu("attach", "r1")
     assert result.returncode == 1
-    assert re.fullmatch("nobody is at work on run r1: .*3 running; `combu run --resume r1` goes on with it\n", result.stderr)
+    assert re.fullmatch("no process owns run r1: .*3 running; `combu run --resume r1` resumes it\n", result.stderr)
 
 
 def test_a_paused_run_starts_nothing_until_it_is_unpaused(combu, detached, write):
@@ -175,7 +175,7 @@ def test_a_paused_run_starts_nothing_until_it_is_unpaused(combu, detached, write
     assert (result.returncode, result.stderr) == (
         0, f"run {run} is paused: nothing starts until `combu unpause {run}`; running trials continue\n")
     wait_until(lambda: "has succeeded" in combu("why", "--run", run, "t-1").stdout, "the first trial's end")
-    assert combu("why", "--run", run, "t-2").stdout == f"t-2 waits, since the run is paused: `combu unpause {run}` starts it\n"
+    assert combu("why", "--run", run, "t-2").stdout == f"t-2 waits because the run is paused; `combu unpause {run}` continues the run\n"
     assert combu("-f", file, "unpause").stderr == f"run {run} starts trials\n"
     assert combu("-f", file, "attach").returncode == 0
 
@@ -184,7 +184,7 @@ def test_attach_without_a_process_tells_what_is_on_record(combu, write):
     file = write('[{ name: "bad", image: "x", cmd: "exit 3" }, { name: "good", image: "x", cmd: "true" }]')
     assert combu("-f", file, "--engine", SIMULATED, "run", "--wait", "--run-id", "r1").returncode == 1
     result = combu("-f", file, "attach")
-    assert (result.returncode, result.stderr) == (1, "run r1 is over: 1 succeeded, 1 failed\n")
+    assert (result.returncode, result.stderr) == (1, "run r1 has ended: 1 succeeded, 1 failed\n")
     result = combu("unpause", "r1")
     assert (result.returncode, result.stderr) == (1, "combu: run r1: has ended\n")
     assert combu("attach", "r2").returncode == 1

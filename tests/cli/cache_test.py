@@ -87,7 +87,7 @@ def test_outputs_that_are_not_there_any_more_are_made_again(combu, learn, tmp_pa
     run(combu, learn, "run", "--wait", "--run-id", "bbbbbbbbbbbb")
     assert states("bbbbbbbbbbbb") == {"learn-1": "succeeded", "learn-2": "skipped", "learn-3": "skipped"}
     assert (results(tmp_path, "bbbbbbbbbbbb") / "learn-1" / "out").read_text() == "1\n"
-    assert "has no outputs to be taken over" in combu("-f", learn, "why", "learn-1").stdout
+    assert "has no outputs to reuse" in combu("-f", learn, "why", "learn-1").stdout
 
 
 def test_what_was_skipped_is_run_when_it_is_tried_again(combu, learn, states):

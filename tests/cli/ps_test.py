@@ -128,7 +128,7 @@ def test_ps_answers_from_the_record_while_the_engine_is_away(combu, failing, rec
     record(f"UPDATE runs SET is_simulated = 0, address = 'unix://{tmp_path}/no.sock'")
     away = combu("-f", failing, "ps")
     assert away.returncode == 0 and away.stdout.count("\n") == 6
-    assert away.stderr.startswith(f"this is what is on record; the engine could not be asked: unix://{tmp_path}/no.sock: ")
+    assert away.stderr.startswith(f"only the record is shown, because the engine could not be asked: unix://{tmp_path}/no.sock: ")
 
 
 class Containers(EngineServer):

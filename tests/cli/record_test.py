@@ -40,7 +40,7 @@ def test_the_commit_of_the_files_folder_is_on_record(combu, failing, record, git
 def test_what_is_over_is_not_gone_on_with(combu, failing):
     run(combu, failing, "run", "--wait", "--run-id", "mine")
     again = run(combu, failing, "run", "--resume")
-    assert (again.returncode, again.stderr) == (1, "run mine is over: 1 succeeded, 1 failed, 2 blocked\n")
+    assert (again.returncode, again.stderr) == (1, "run mine has ended: 1 succeeded, 1 failed, 2 blocked\n")
 
 
 def test_no_run_to_go_on_with(combu, failing):
@@ -104,7 +104,7 @@ def test_rm_keeps_what_is_not_over(combu, failing, record):
     assert record("UPDATE runs SET ended_at = NULL RETURNING id") == [("left",)]
     refused = combu("rm", "left")
     assert refused.returncode == 1
-    assert refused.stderr.startswith("combu: run left: is not over; `combu kill --experiment ")
+    assert refused.stderr.startswith("combu: run left: cannot be removed: it has not ended; `combu kill --experiment ")
     assert combu("prune", "--before", "0s").stderr == "removed 0 runs from the record\n"
     assert record("SELECT id FROM runs") == [("left",)]
 
@@ -166,7 +166,7 @@ def test_who_begins_anew_is_told_of_the_run_that_is_interrupted(combu, failing, 
     record("UPDATE trials SET over = NULL, over_at = NULL, reason = NULL WHERE trial NOT IN (SELECT trial FROM attempts) RETURNING 1")
     record("UPDATE runs SET ended_at = NULL RETURNING 1")
     told = run(combu, failing, "run", "--wait").stderr
-    assert re.search("run mine is interrupted: `combu .*run --resume mine` goes on with it; this one begins anew", told)
+    assert re.search("run mine is interrupted: `combu .*run --resume mine` resumes it; this command starts a new run", told)
     assert "is interrupted" not in run(combu, failing, "run", "--wait").stderr
 
 
@@ -179,7 +179,7 @@ def test_a_run_that_somebody_has_to_stay_for_is_interrupted(combu, write, begun,
     record(f"UPDATE runs SET is_simulated = 0, address = 'unix://{tmp_path}/no.sock'")
     assert combu("-f", file, "ps").stdout.splitlines()[0].endswith(", interrupted: 1 running")
     assert combu("-f", file, "why", "one").stdout.endswith(
-        "; nobody is at work on the run: `combu run --resume mine` goes on with it\n")
+        "; no process owns the run: `combu run --resume mine` resumes it\n")
 
 
 def test_a_run_that_nobody_has_to_stay_for_is_left_running(combu, write, record, tmp_path):
@@ -189,7 +189,7 @@ def test_a_run_that_nobody_has_to_stay_for_is_left_running(combu, write, record,
     assert combu("-f", file, "--engine", SLOW, "run").returncode == 0
     record(f"UPDATE runs SET is_simulated = 0, address = 'unix://{tmp_path}/no.sock'")
     assert combu("-f", file, "ps").stdout.splitlines()[0].endswith(", left running: 1 running, 1 succeeded")
-    assert "nobody is at work" not in combu("-f", file, "why", "one").stdout
+    assert "no process owns" not in combu("-f", file, "why", "one").stdout
 
 
 @pytest.mark.parametrize("arguments", [["prune", "--before", "30"], ["logs", "--since", "30", "a"]])
@@ -231,11 +231,11 @@ def test_the_record_is_the_callers_alone(combu, failing, tmp_path):
     ("100", "--reserve 100: the engine has only 8 CPUs"),
     ("100GiB", "--reserve 100GiB: the engine has only 16 GiB of memory"),
     ("8", "one: needs 0.1 CPUs, but the engine has no CPUs, 16 GiB of memory"),
-    ("1,1", "--reserve: CPUs are given twice; memory has a unit: 1GiB"),
+    ("1,1", "--reserve: CPUs are given twice; for memory, add a unit: 1GiB"),
     ("1GiB,2GiB", "--reserve: memory is given twice"),
     ("gpu=0,gpu=0", "--reserve: the GPU 0 is given twice"),
     ("gpu=7", "--reserve: the engine has no GPU 7; it has 0, whose UUIDs are not known"),
-    ("some", '--reserve: "some" is neither CPUs (2) nor memory (4GiB) nor a GPU (gpu=0)'),
+    ("some", '--reserve: "some" must be CPUs (2), memory (4GiB) or a GPU (gpu=0)'),
 ])
 def test_what_cannot_be_reserved_is_told(combu, write, reserve, words):
     file = write('[{ name: "one", image: "lab/x", cmd: "true", cpus: 0.1, gpus: %d }]' % ("gpu" in reserve))

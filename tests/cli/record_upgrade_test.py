@@ -44,7 +44,7 @@ def test_it_reads_as_before(combu, record, said):
         trial = line.split()[0]
         done = combu("why", "--run", RUN, trial)
         assert done.returncode == 0, done.stderr
-        assert re.sub(r"since \w+ ?\w*", "since TIME", done.stdout.strip()) == line.replace("combu --engine simulated: ", "combu ")
+        assert re.sub(r"runs for \w+ ?\w*", "runs for TIME", done.stdout.strip()) == line.replace("combu --engine simulated: ", "combu ")
     assert len(whys) == 16
     assert schema_of(record) > 7
     assert combu("events", "--run", RUN, "--json").stdout == said("schema_7.events")

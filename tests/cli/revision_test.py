@@ -194,7 +194,7 @@ def test_no_filter_runs(combu, repository, name, kind, place_of_attributes):
     now = shown(combu, repository)
     assert (now["commit"], now["dirty"], now["diff"]) == (repository.commit, False, None)
     assert now["by_index"] == ["code.py"] and "new.py" in now["untracked"]
-    assert "# a git filter applies to these, and combu compared them by the index only: code.py\n" in reproduce
+    assert "# files with a git filter, compared by the index only: code.py\n" in reproduce
 
 
 @pytest.mark.parametrize("place_of_setting", ["include", "worktree", "user"])
@@ -245,8 +245,8 @@ def test_a_work_tree_elsewhere_is_not_compared(combu, repository, tmp_path, plac
     reproduce = run(combu, repository, "show", "--reproduce", "one").stdout
     assert not repository.canary.exists()
     reason = f"core.worktree of {owner}/.git names {tree}, which is not the folder of that repository; combu compares nothing there"
-    assert f"{owner}: the folder's version is not recorded, or not all of it: {reason}\n" in done.stderr
-    assert f"# the folder's version is not on record, or not all of it: {reason}\n" in reproduce
+    assert f"{owner}: the folder's version is not recorded, or only in part: {reason}\n" in done.stderr
+    assert f"# the folder's version is not recorded, or only in part: {reason}\n" in reproduce
     assert shown(combu, repository)["commit"] is None
 
 
@@ -368,7 +368,7 @@ def test_files_with_a_filter_that_may_differ_are_listed_and_not_dirty(combu, rep
     now = shown(combu, repository)
     assert (now["dirty"], now["diff"], now["by_index"]) == (False, None, large_files)
     reproduce = run(combu, repository, "show", "--reproduce", "one").stdout
-    assert f"# a git filter applies to these, and combu compared them by the index only: {', '.join(large_files)}\n" in reproduce
+    assert f"# files with a git filter, compared by the index only: {', '.join(large_files)}\n" in reproduce
     assert "git checkout" not in reproduce
     assert "2 files with a git filter compared by the index only" in run(combu, repository, "show", "one").stdout
 
@@ -545,11 +545,11 @@ def test_why_git_gives_no_version_is_on_record(combu, repository, tmp_path):
     (tmp_path / ".git/HEAD").unlink()
     done = run(combu, repository, "run", "--wait")
     reason = f"git does not accept {tmp_path}/.git; `git -C {tmp_path} status` shows the reason"
-    assert f"{tmp_path}: the folder's version is not recorded, or not all of it: {reason}\n" in done.stderr
+    assert f"{tmp_path}: the folder's version is not recorded, or only in part: {reason}\n" in done.stderr
     shutil.rmtree(tmp_path / ".git")
     reproduce = run(combu, repository, "show", "--reproduce", "one").stdout
-    assert f"# the folder's version is not on record, or not all of it: {reason}\n" in reproduce
-    assert "under no version control" not in reproduce
+    assert f"# the folder's version is not recorded, or only in part: {reason}\n" in reproduce
+    assert "was not under version control" not in reproduce
 
 
 @pytest.mark.parametrize("is_found", [True, False])
@@ -638,7 +638,7 @@ def test_under_sudo_git_runs_as_the_caller(place, spied):  # noqa: F811
         done = sudo(*command)
         assert done.returncode == 0, done.stderr
     assert spied() == {f"{USER}:{GROUP}:{GROUP} /"}
-    assert "was under no version control" not in done.stdout
+    assert "was not under version control" not in done.stdout
     now = json.loads(sudo("show", "tt", "--json").stdout)
     assert len(now["commit"]) == 40 and "-one\n+two\n" in now["diff"]
 

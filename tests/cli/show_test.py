@@ -82,7 +82,7 @@ def test_trials_of_several_versions_of_the_file_have_no_one_text(combu, write):
     for form in ("--evaluated", "--reproduce"):
         refused = combu("-f", file, "show", form, "fit-1", "new")
         assert (refused.returncode, refused.stderr) == (
-            2, "combu: TRIAL: fit-1 is of version 1 of the file, and new of version 2; name trials of one version\n")
+            2, "combu: TRIAL: the trials must be of one version of the file: fit-1 is of version 1, and new of version 2\n")
         assert combu("-f", file, "show", form, "new").returncode == 0
 
 
@@ -154,7 +154,7 @@ def test_a_diff_that_is_too_long_is_cut_and_that_is_said(combu, repository, tmp_
     run(combu, repository, "run", "--wait")
     assert len(combu("-f", repository, "show", "--diff").stdout) == 1 << 20
     assert "more than" in page(combu("-f", repository, "show", "prepare").stdout)["commit"]
-    assert "# the working tree differed by more than is on record" in combu("-f", repository, "show", "--reproduce", "prepare").stdout
+    assert "# the recorded diff of the working tree is incomplete" in combu("-f", repository, "show", "--reproduce", "prepare").stdout
 
 
 def paste(text, tmp_path):
@@ -179,7 +179,7 @@ def test_what_reproduce_prints_runs_it_again(combu, repository, tmp_path):
     text, done = reproduce(combu, repository, tmp_path)
     assert "git" not in text
     assert "2 succeeded" in done.stderr, done.stderr
-    again = re.search(r"run (\w{12}) is over", done.stderr)[1]
+    again = re.search(r"run (\w{12}) has ended", done.stderr)[1]
     assert again != "aaaaaaaaaaaa"
     shown = json.loads(combu("show", "--run", again, "learn-1", "--json").stdout)
     assert f"UUID={again}" in shown["cmd"][2]
@@ -199,7 +199,7 @@ local name(i) = "learn-%s-%d" % [uuid, i];
     assert "--only learn-UUID-2 " in text
     for _ in range(2):
         done = paste(text, tmp_path)
-        again = re.search(r"run (\w{12}) is over: 2 succeeded", done.stderr)[1]
+        again = re.search(r"run (\w{12}) has ended: 2 succeeded", done.stderr)[1]
         shown = json.loads(combu("show", "--run", again, f"learn-{again}-2", "--json").stdout)
         assert shown["cmd"] == ["echo", again]
     assert '["of-" + run + ""]: "x"' in combu("-f", file, "show", "--evaluated", "--run", "aaaaaaaaaaaa").stdout
@@ -212,9 +212,9 @@ local uuid = "UUID";
 """)
     run(combu, file, "run", "--wait", "--run-id", "one")
     text = combu("-f", file, "show", "--reproduce", "odd-one").stdout
-    assert text.startswith("# ") and "# where `one` stands as a word, it is taken for the run's id\n" in text
+    assert text.startswith("# ") and "# each word `one` is treated as the run's id\n" in text
     done = paste(text, tmp_path)
-    again = re.search(r"run (\w{12}) is over: 1 succeeded", done.stderr)[1]
+    again = re.search(r"run (\w{12}) has ended: 1 succeeded", done.stderr)[1]
     shown = json.loads(combu("show", "--run", again, f"odd-{again}", "--json").stdout)
     assert shown["cmd"][1:] == ["none", f"/data/{again}/one2", f"all-in-{again}"]
 
@@ -223,9 +223,9 @@ def test_a_file_that_does_not_ask_for_the_id_is_as_it_was(combu, write, tmp_path
     file = write('[{ name: "odd-one", image: "x", cmd: ["echo", "one"] }]')
     run(combu, file, "run", "--wait", "--run-id", "one")
     text = combu("-f", file, "show", "--reproduce", "odd-one").stdout
-    assert "stands as a word" not in text
+    assert "each word" not in text
     done = paste(text, tmp_path)
-    again = re.search(r"run (\w{12}) is over: 1 succeeded", done.stderr)[1]
+    again = re.search(r"run (\w{12}) has ended: 1 succeeded", done.stderr)[1]
     assert json.loads(combu("show", "--run", again, "odd-one", "--json").stdout)["cmd"] == ["echo", "one"]
 
 
@@ -282,5 +282,5 @@ def test_mistakes(combu, repository):
     run(combu, repository, "run", "--wait")
     assert "did you mean `learn-1`?" in combu("-f", repository, "show", "learn-2").stderr
     nameless = combu("-f", repository, "show")
-    assert nameless.returncode == 2 and "which one?" in nameless.stderr
+    assert nameless.returncode == 2 and "no trial is named" in nameless.stderr
     assert combu("-f", repository, "show", "--json", "--diff", "learn-1").returncode == 2

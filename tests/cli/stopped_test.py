@@ -32,7 +32,7 @@ def test_a_deadline_leaves_no_failure(combu, write, states):
     assert "stopped: 2 trials (long, other): the run's deadline of 500 ms has passed\n" in run.stderr
     assert states(file) == {"long": ("stopped", "stopped"), "other": ("stopped", "stopped"),
                             "after": ("blocked", None), "serv": ("stopped", None)}
-    assert "run mine is over: 1 blocked, 3 stopped in " in run.stderr
+    assert "run mine has ended: 1 blocked, 3 stopped in " in run.stderr
     assert "failed" not in combu("-f", file, "--engine", FAST, "results").stdout
 
 

@@ -30,7 +30,7 @@ def test_run(combu, ladder):
 def test_run_and_wait(combu, ladder):
     result = combu("-f", ladder, "--engine", SIMULATED, "run", "--wait", "--run-id", "r1")
     assert (result.returncode, result.stdout) == (0, "")
-    assert re.search(r"^run r1 is over: 4 succeeded in ", result.stderr, re.M)
+    assert re.search(r"^run r1 has ended: 4 succeeded in ", result.stderr, re.M)
 
 
 def test_a_trial_that_fails(combu, write):
@@ -111,8 +111,8 @@ def test_the_file_may_be_an_argument(combu, write):
     assert combu("validate", "run").stderr == "run: no such file; name the experiment's file with -f\n"
     assert "aa" in combu("plan", "other.jsonnet").stdout
     assert combu("--engine", SIMULATED, "run", "--wait", "other.jsonnet", "--run-id", "r1").returncode == 0
-    assert "run r1 is over" in combu("--engine", SIMULATED, "run", "other.jsonnet", "--resume").stderr
-    assert "run r1 is over" in combu("--engine", SIMULATED, "run", "--resume", "r1", "other.jsonnet").stderr
+    assert "run r1 has ended" in combu("--engine", SIMULATED, "run", "other.jsonnet", "--resume").stderr
+    assert "run r1 has ended" in combu("--engine", SIMULATED, "run", "--resume", "r1", "other.jsonnet").stderr
 
 
 @pytest.mark.parametrize("name", ["experiment.jsonnet", "docker/experiment.jsonnet"])
@@ -140,7 +140,7 @@ def test_host_folders_are_made_and_named(combu, write, tmp_path):
     write('[{ name: "aa", image: "x", volumes: ["./data/:/data"] }]')
     result = combu("-f", "experiment.jsonnet", "--engine", SIMULATED, "run")
     assert result.returncode == 0
-    assert f"made the folder {tmp_path}/data\n" in result.stderr
+    assert f"created the folder {tmp_path}/data\n" in result.stderr
     assert (tmp_path / "data").is_dir()
 
 

@@ -42,14 +42,14 @@ def test_why_tells_what_a_trial_waits_for(combu, write, tmp_path):
         # A fact may be reported before it is on record. At the next snapshot, it is on record.
         assert any(json.loads(line)["event"] == "snapshot" for line in process.stderr)
         lines = [combu("-f", file, "why", trial).stdout for trial in ("three", "four", "one")]
-        assert lines[0] == "three waits for a place: 2 attempts are alive, as many as may (parallel)\n"
-        assert lines[1] == "four waits for `one` to be over (it is running), `three` to be started (it is waiting)\n"
-        assert re.fullmatch(r"one runs since [0-9.]+ m?s\n", lines[2])
+        assert lines[0] == "three waits: 2 attempts are alive, which is the limit (parallel)\n"
+        assert lines[1] == "four waits for `one` to end (it is running), `three` to be started (it is waiting)\n"
+        assert re.fullmatch(r"one runs for [0-9.]+ m?s\n", lines[2])
     finally:
         process.kill()
         process.wait()
         process.stderr.close()
-    assert re.search(r"; nobody is at work on the run: `combu run --resume [a-z0-9]{12}` goes on with it\n",
+    assert re.search(r"; no process owns the run: `combu run --resume [a-z0-9]{12}` resumes it\n",
                      combu("-f", file, "why", "three").stdout)
 
 
@@ -170,12 +170,12 @@ def test_why_counts_no_services_for_parallel(combu, write, begun):
     """)
     begun(file, "--wait", running=["serv", "one", "two"])
     assert combu("-f", file, "why", "three").stdout == (
-        "three waits for a place: 2 attempts are alive, as many as may (parallel)\n")
+        "three waits: 2 attempts are alive, which is the limit (parallel)\n")
 
 
 @pytest.mark.parametrize("deadline, cmd, words", [
-    ("null", "true", ", since its work was done"),
-    ("'1h'", "true", ", since its work was done"),
+    ("null", "true", " because its work was done"),
+    ("'1h'", "true", " because its work was done"),
     ("1", "sleep 600", " after the run's deadline of 1.0 s had passed"),
 ])
 def test_why_tells_why_a_service_was_stopped(combu, write, deadline, cmd, words):

@@ -99,8 +99,8 @@ def test_a_detached_run_gives_the_same_results_as_a_foreground_run(combu, engine
         "flaky": ("failed", 2),
         "three": ("blocked", 1),
     }
-    assert f"run {background.run} is over: 2 succeeded, 1 failed, 1 blocked in " in background.log()
-    assert f"run {background.run} is over: 2 succeeded, 1 failed, 1 blocked\n" == combu("attach", code=1).stderr
+    assert f"run {background.run} has ended: 2 succeeded, 1 failed, 1 blocked in " in background.log()
+    assert f"run {background.run} has ended: 2 succeeded, 1 failed, 1 blocked\n" == combu("attach", code=1).stderr
 
 
 def test_a_detached_run_prints_refusals_to_its_caller(combu, engine):
@@ -132,8 +132,8 @@ def test_a_detached_run_without_wait_ends_when_all_trials_are_started(combu, eng
     background.wait_for_end()
     left = combu("attach", background.run)
     assert left.stderr == (
-        f"nobody is at work on run {background.run}: 1 running, 1 succeeded; "
-        f"`combu run --resume {background.run}` goes on with it\n"
+        f"no process owns run {background.run}: 1 running, 1 succeeded; "
+        f"`combu run --resume {background.run}` resumes it\n"
     )
 
 
@@ -149,7 +149,7 @@ def test_a_detached_run_survives_the_end_of_its_terminal(combu, lab, background)
     )
     os.close(terminal)
     seen = b""
-    while b"goes on in the background" not in seen or not re.search(rb"^mine\r", seen, re.M):
+    while b"continues in the background" not in seen or not re.search(rb"^mine\r", seen, re.M):
         seen += os.read(leader, 4096)
     background.run = "mine"
     os.close(leader)
@@ -170,7 +170,7 @@ def test_several_attach_to_one_run_and_ctrl_c_only_detaches(combu, lab, backgrou
         assert (begin["run"], begin["trials"]) == (background.run, 2)
         assert next_event(process, "fact", state="failed")["trial"] == "bad"
     first.send_signal(signal.SIGINT)
-    assert "the run goes on" in next_event(first, "note")["text"]
+    assert "the run continues" in next_event(first, "note")["text"]
     assert first.wait(timeout=60) == 130
     lab.let_go("one")
     assert next_event(second, "fact", trial="one", state="succeeded")
@@ -184,7 +184,7 @@ def test_kill_ends_a_detached_run(combu, engine, lab, background, following):
     background.begin("--wait")
     follower = following()
     next_event(follower, "begin")
-    assert f"interrupted process {background.process}, which was at work on run {background.run}" in combu("kill").stderr
+    assert f"interrupted process {background.process}, which owned run {background.run}" in combu("kill").stderr
     assert follower.wait(timeout=60) == 130
     assert engine.names() == set()
     assert background.process is None
@@ -201,8 +201,8 @@ def test_a_follower_reports_a_killed_owner_and_the_run_can_be_resumed(combu, eng
     next_event(follower, "begin")
     os.kill(background.process, signal.SIGKILL)
     told = next_event(follower, "note")["text"]
-    assert told.startswith(f"nobody is at work on run {background.run}: ")
-    assert f"`combu run --resume {background.run}` goes on with it" in told
+    assert told.startswith(f"no process owns run {background.run}: ")
+    assert f"`combu run --resume {background.run}` resumes it" in told
     assert follower.wait(timeout=60) == 1
     assert "no combu process owns it" in combu("unpause", code=1).stderr
 
@@ -229,7 +229,7 @@ def test_a_run_is_paused_and_resumed(combu, engine, lab, background, following):
     assert next_event(follower, "fact", trial="t-0")["state"] == "retrying"
     while next_event(follower, "snapshot", paused=True)["counts"]["ready"] < 3:
         pass
-    assert f"the run is paused: `combu unpause {background.run}`" in combu("why", "t-2").stdout
+    assert f"the run is paused; `combu unpause {background.run}`" in combu("why", "t-2").stdout
     assert engine.running() == set()
     assert engine.names() == {"t-0"}
     lab.set_code("t-0", 0)
@@ -246,7 +246,7 @@ def test_set_changes_parallel_during_a_run(combu, engine, lab, background):
     wait_until(lambda: engine.running() == {"t-0"}, "the first trial")
     assert combu("set", "parallel=3", "starts_in_flight=4").stderr == f"run {background.run} has parallel 3, starts in flight 4\n"
     wait_until(lambda: engine.running() == {"t-0", "t-1", "t-2"}, "three trials")
-    assert "3 attempts are alive, as many as may" in combu("why", "t-5").stdout
+    assert "3 attempts are alive, which is the limit" in combu("why", "t-5").stdout
     combu("set", "parallel=0", background.run)
     wait_until(lambda: engine.running() == set(names), "all of them")
     lab.let_go(*names)

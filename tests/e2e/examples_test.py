@@ -36,7 +36,7 @@ def make(combu, program, *targets):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "has told no metric" not in done.stderr
+    assert "reported no metric" not in done.stderr
     return done.stdout
 
 

@@ -66,15 +66,15 @@ def test_a_run_continues_on_a_full_disk_and_writes_missing_facts_later(combu, en
     wait_until(lambda: "first" in engine.running(), "the first trial to run")
     fill(small_disk)
     (lab / "first.held").unlink()
-    lines = lines_to(process.stderr, "not on record")
+    lines = lines_to(process.stderr, "the record cannot be written")
     (small_disk / "rubbish").unlink()
     (lab / "then.held").unlink()
     rest = process.stderr.read()
     assert process.wait(timeout=60) == 0, lines + [rest]
     process.stderr.close()
     process.stdout.close()
-    assert lines[-1].startswith("the run goes on, but is not on record from here on: "), lines + [rest]
-    assert "the record is written again, and nothing is missing" in rest
+    assert lines[-1].startswith("the run continues, but the record cannot be written: "), lines + [rest]
+    assert "the record can be written again, and nothing is missing" in rest
     with sqlite3.connect(small_disk / "record.sqlite") as database:
         rows = database.execute("SELECT name, state, exit_code FROM states ORDER BY trial").fetchall()
     assert rows == [("first", "succeeded", 0), ("then", "succeeded", 0)]
@@ -126,7 +126,7 @@ def test_kill_keeps_a_container_whose_log_cannot_be_stored(combu, engine, small_
     wait_until(lambda: engine.running() == set(), "the end")
     fill(small_disk)
     refused = combu("kill", code=1)
-    assert "left: one: " in refused.stderr and "`kill --discard`" in refused.stderr, refused.stderr
+    assert "not removed: one: " in refused.stderr and "`kill --discard`" in refused.stderr, refused.stderr
     assert engine.names() == {"one"}
     (small_disk / "rubbish").unlink()
     combu("kill")

@@ -87,7 +87,7 @@ def test_kill_leaves_a_network_that_another_container_uses(combu, engine):
     combu.write([sleeper("one", networks=["shared-net"])])
     combu("run")
     engine.run_stranger("guest", HostConfig={"NetworkMode": "shared-net"})
-    assert "the network shared-net stays: still used by guest" in combu("kill").stderr
+    assert "network shared-net was not removed: still used by guest" in combu("kill").stderr
     assert engine.running() == {"guest"}
     assert "shared-net" in engine.networks()
 
@@ -155,7 +155,7 @@ def test_kill_interrupts_a_run_without_containers(combu, engine, tmp_path):
         running.communicate(timeout=60)
     finally:
         running.kill()
-    assert f"interrupted process {running.pid}, which was at work on run " in killed.stderr
+    assert f"interrupted process {running.pid}, which owned run " in killed.stderr
     assert running.returncode == 130
 
 
@@ -287,7 +287,7 @@ def test_outputs_that_take_long_do_not_delay_other_removals(combu, engine, stall
     assert engine.names() == {"endless"}
     assert set(engine.networks()) == {"kept"}
     killing.send_signal(signal.SIGINT)
-    assert "interrupted: the same command removes what is left" in killing.communicate(timeout=60)[1]
+    assert "interrupted; run the same command again to remove the rest" in killing.communicate(timeout=60)[1]
     assert killing.returncode == 130
     assert {name: row["state"] for name, row in combu.ps().items()} == {
         "good": "succeeded", "endless": "collecting", "on": "stopped", "serv": "stopped"
@@ -298,7 +298,7 @@ def test_outputs_that_take_long_do_not_delay_other_removals(combu, engine, stall
     assert engine.networks() == {}
     assert files(combu.home / "results/experiment/r1/good")["out/a"] == "x\n"
     assert files(combu.home / "results/experiment/r1/endless")["endless/a"] == "y\n"
-    assert "is over: 2 succeeded, 2 stopped" in combu("run", "--resume", "r1", code=1).stderr
+    assert "has ended: 2 succeeded, 2 stopped" in combu("run", "--resume", "r1", code=1).stderr
 
 
 def test_kill_keeps_only_the_container_whose_outputs_cannot_be_collected(combu, engine, left, stuck):
@@ -306,10 +306,10 @@ def test_kill_keeps_only_the_container_whose_outputs_cannot_be_collected(combu, 
     left([trial("stuck", "mkdir /out; echo precious >/out/a", networks=["kept"]), trial("good", "mkdir /out; echo x >/out/a")])
     for _ in range(2):
         done = combu("kill", code=1)
-        (line,) = [line for line in done.stderr.splitlines() if line.startswith("left: ")]
-        assert line.startswith("left: stuck: its outputs cannot be collected: "), line
+        (line,) = [line for line in done.stderr.splitlines() if line.startswith("not removed: ")]
+        assert line.startswith("not removed: stuck: its outputs cannot be collected: "), line
         assert "`kill --discard`" in done.stderr
-        assert "the network kept stays: still used by stuck" in done.stderr
+        assert "network kept was not removed: still used by stuck" in done.stderr
         assert engine.names() == {"stuck"}
         assert set(engine.networks()) == {"kept"}
         assert {name: row["state"] for name, row in combu.ps().items()} == {
@@ -320,7 +320,7 @@ def test_kill_keeps_only_the_container_whose_outputs_cannot_be_collected(combu, 
     # The container still has its name. Another run must not remove it together with its outputs.
     combu.write([sleeper("other"), sleeper("stuck")])
     refused = combu("run", code=1)
-    assert "stuck: its container of run r1 stays: its outputs cannot be collected: " in refused.stderr
+    assert "stuck: its container of run r1 was not removed: its outputs cannot be collected: " in refused.stderr
     assert "kill --run r1 --discard` removes it" in refused.stderr and "nothing was started" in refused.stderr
     combu.write([sleeper("other")])
     combu("run")
@@ -331,7 +331,7 @@ def test_kill_keeps_only_the_container_whose_outputs_cannot_be_collected(combu, 
     assert engine.names() == set()
     assert engine.networks() == {}
     assert files(combu.home / "results/experiment/r1/stuck")["out/a"] == "precious\n"
-    assert "is over: 2 succeeded, 2 stopped" in combu("run", "--resume", "r1", code=1).stderr
+    assert "has ended: 2 succeeded, 2 stopped" in combu("run", "--resume", "r1", code=1).stderr
 
 
 @pytest.mark.usefixtures("stuck")
@@ -354,7 +354,7 @@ def test_kill_stops_running_trials_whose_logs_cannot_be_stored(combu, engine, le
         beside.rename(damaged.with_name(beside.name.replace(kept.name, damaged.name)))
     kept.write_text("this is no database" * 1000, encoding="utf-8")
     done = combu("kill", code=1)
-    assert {line.split(":")[1] for line in done.stderr.splitlines() if line.startswith("left: ")} == {" on", " serv"}
+    assert {line.split(":")[1] for line in done.stderr.splitlines() if line.startswith("not removed: ")} == {" on", " serv"}
     assert engine.names() == {"on", "serv"}
     assert engine.running() == set()
     rows = combu.ps()

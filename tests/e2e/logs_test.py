@@ -82,7 +82,7 @@ def test_logs_print_the_ingested_part_if_the_container_is_gone(combu, engine):
     assert engine.ask("DELETE", "/containers/gone?force=1")[0] == 204
     whole = combu("logs")
     assert sorted(whole.stdout.splitlines()) == ["gone | first", "runs | second"]
-    assert whole.stderr == "combu: gone: what it wrote last was not taken before its container went\n"
+    assert whole.stderr == "combu: gone: its last output is missing: its container was removed before combu read it\n"
     assert combu("logs", "gone").stderr == whole.stderr
 
 
@@ -275,7 +275,7 @@ def test_metrics_are_read_by_pattern_and_from_a_file(combu):
     ])
     done = combu("run", "--wait")
     assert "lacks: the metrics file /none.csv does not exist" in done.stderr
-    assert "lacks has told no metric: the file /none.csv has no numbers\n" in done.stderr
+    assert "lacks reported no metric: the file /none.csv has no numbers\n" in done.stderr
     assert sorted(telemetry(combu, "SELECT trial, metric, points, last, greatest FROM metrics")) == [
         ("file", "loss", 2, 1.0, 2.0),
         ("text", "loss", 2, 0.25, 0.5),
@@ -291,9 +291,9 @@ def test_trials_without_metrics_are_reported_in_one_line(combu):
     ])
     done = combu("run", "--wait", code=1)
     none = "the pattern finds no number in its standard output"
-    told = [line for line in done.stderr.splitlines() if "has told no metric" in line]
-    assert len(told) == 1 and told[0].startswith("typo-") and told[0].endswith(f" has told no metric, nor have 2 more: {none}")
-    assert combu("why", "typo-1").stdout == f"typo-1 has succeeded; it has told no metric: {none}\n"
+    told = [line for line in done.stderr.splitlines() if "reported no metric" in line]
+    assert len(told) == 1 and told[0].startswith("typo-") and told[0].endswith(f" reported no metric, nor did 2 more: {none}")
+    assert combu("why", "typo-1").stdout == f"typo-1 has succeeded; it reported no metric: {none}\n"
     assert f"none: {none}\n" in combu("show", "typo-2").stdout
     assert combu("why", "fine").stdout == "fine has succeeded\n"
     assert combu("why", "none").stdout == "none has succeeded\n"

@@ -104,9 +104,9 @@ def test_another_users_run_between_two_attempts_is_not_replaced(combu, engine, t
         running.send_signal(signal.SIGCONT)
         _, told = running.communicate(timeout=60)
         assert running.returncode == 1, told
-        assert "1 of its trials still run" in told and told.splitlines()[-1] == "nothing was started"
+        assert "an earlier run still has 1 running trial;" in told and told.splitlines()[-1] == "nothing was started"
         assert engine.containers()["one"]["Config"]["Labels"]["combu.run"] == "theirs"
-        assert combu("run", "--resume", code=1).stderr.endswith(" is over: 1 blocked\n")
+        assert combu("run", "--resume", code=1).stderr.endswith(" has ended: 1 blocked\n")
     finally:
         running.kill()
         running.communicate()

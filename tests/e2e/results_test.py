@@ -64,7 +64,7 @@ def test_results_without_the_engine_show_the_ingested_metrics(combu, engine):
     wait_until(lambda: engine.running() == set(), "the ends")
     engine.stop()
     told = combu("results")
-    assert "have written since is not there" in told.stderr
+    assert "the newest logs and metrics of run " in told.stderr
     assert "t-1-1" in told.stdout
     engine.start()
     assert objects(combu)["t-1-1"]["metrics"]["loss"]["last"] == 10.1

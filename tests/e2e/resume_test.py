@@ -318,11 +318,11 @@ def test_a_run_that_is_over_is_not_resumed(combu, engine, lab, code):
     before = ids(engine)
     counts = "1 succeeded, 1 failed" if code else "2 succeeded"
     for resume in (("--resume",), ("--resume", "first")):
-        assert f"run first is over: {counts}\n" in combu("run", *resume, code=result).stderr
+        assert f"run first has ended: {counts}\n" in combu("run", *resume, code=result).stderr
     assert ids(engine) == before
     # Resume also starts nothing if the containers are removed.
     combu("kill")
-    assert f"run first is over: {counts}\n" in combu("run", "--resume", code=result).stderr
+    assert f"run first has ended: {counts}\n" in combu("run", "--resume", code=result).stderr
     assert engine.names() == set()
 
 
@@ -385,7 +385,7 @@ def test_a_trial_that_fails_again_is_failed(combu, engine, lab):
         assert f"failed: bad: exit code 7, after {attempt} attempts" in combu("retry", "--failed", code=1).stderr
         assert attempts_by_label(engine) == {"bad": attempt}
     assert lab.states() == {"bad": ("failed", 3, 7)}
-    assert "is over: 1 failed\n" in combu("run", "--resume", code=1).stderr
+    assert "has ended: 1 failed\n" in combu("run", "--resume", code=1).stderr
 
 
 def test_retry_runs_only_the_named_trials(combu, engine, lab):

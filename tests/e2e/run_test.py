@@ -148,7 +148,7 @@ def test_a_run_that_waits_is_replaced_by_another(combu, engine):
     assert "kill" in refused.stderr and "--replace" in refused.stderr
     assert engine.containers()["one"]["Id"] == before
     second = combu("run", "--replace")
-    assert f"interrupted process {first.pid}, which was at work on run " in second.stderr
+    assert f"interrupted process {first.pid}, which owned run " in second.stderr
     assert engine.containers()["one"]["Id"] != before
     _, said = first.communicate(timeout=60)
     assert first.returncode == 130 and "interrupted by `combu run --replace`: " in said

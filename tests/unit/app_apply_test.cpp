@@ -104,10 +104,10 @@ TEST_F(ApplyTest, AChangedTrialThatRunsOrSucceededKeepsItsText) {
   EXPECT_EQ(apply(text), Result::succeeded);
   EXPECT_THAT(told.of("note"),
               AllOf(Contains("run r1: 2 trials changed"),
-                    Contains("run r1: changed, and running on with the earlier text; `apply --replace` runs "
-                             "them again: goes"),
-                    Contains("run r1: changed, and keeping an earlier success; `apply --replace` runs them "
-                             "again: done")));
+                    Contains("run r1: changed, but still running with the earlier definition; `apply "
+                             "--replace` runs them again: goes"),
+                    Contains("run r1: changed, but succeeded with the earlier definition; `apply "
+                             "--replace` runs them again: done")));
   EXPECT_THAT(states("r1"), UnorderedElementsAre(Pair("done", "succeeded"), Pair("goes", "running")));
   EXPECT_EQ(trial_of("r1", "goes").revision, 1);
 }
@@ -155,7 +155,7 @@ TEST_F(ApplyTest, AnInvalidFileChangesNothing) {
   write("{experiment: 'other', trials: [{name: 'one', image: 'x'}]}");
   const Error error = error_in([&] { (void)apply(); });
   EXPECT_EQ(error.kind(), ErrorKind::invalid);
-  EXPECT_THAT(error.message(), HasSubstr("is of the experiment other now, and the run of lab"));
+  EXPECT_THAT(error.message(), HasSubstr("describes the experiment other, but the run is of lab"));
   EXPECT_EQ(entry("r1").text.evaluated, before);
 }
 
@@ -215,15 +215,15 @@ TEST_F(ApplyTest, AnEditedFileIsNoted) {
   };
   EXPECT_EQ(note(), "");
   write("// other bytes\n" + file_text(trial_text("one")));
-  EXPECT_THAT(note(),
-              HasSubstr("has been edited since, and no trial differs; `retry` uses the run's own text"));
+  EXPECT_THAT(
+      note(),
+      HasSubstr("was edited after it was recorded, and no trial differs; `retry` uses the recorded text"));
   write(file_text(trial_text("one", "echo new")));
-  EXPECT_THAT(note(), HasSubstr("has been edited since, and 1 trial differs;"));
+  EXPECT_THAT(note(), HasSubstr("was edited after it was recorded, and 1 trial differs;"));
   write(file_text(trial_text("two") + trial_text("three")));
-  EXPECT_THAT(note(), HasSubstr("has been edited since, and 3 trials differ;"));
+  EXPECT_THAT(note(), HasSubstr("was edited after it was recorded, and 3 trials differ;"));
   write("]");
-  EXPECT_THAT(note(),
-              HasSubstr("run r1: the run's own text is used; the file as it is now cannot be read: "));
+  EXPECT_THAT(note(), HasSubstr("run r1: the recorded text is used; the current file cannot be read: "));
   EXPECT_EQ(states("r1").size(), 1U);
 }
 
@@ -423,8 +423,8 @@ TEST_F(Comparing, ChangesArePrintedInOneLine) {
   EXPECT_THAT(
       told.of("note"),
       ElementsAre("run r1: 6 trials changed, 1 trial is new, 1 trial was removed",
-                  "run r1: changed, and keeping an earlier success; `apply --replace` runs them again: "
-                  "t0, t1, t2, t3, t4 and 1 more"));
+                  "run r1: changed, but succeeded with the earlier definition; `apply --replace` runs them "
+                  "again: t0, t1, t2, t3, t4 and 1 more"));
   told.clear();
   print_changes(shown, RunId("r1"), compare(before.trials), {});
   EXPECT_THAT(told.of("note"), ElementsAre("run r1: no trial changed"));

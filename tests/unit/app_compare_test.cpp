@@ -43,7 +43,7 @@ TEST_F(CompareTest, TheOptionsChooseRunsAndTrials) {
   EXPECT_THAT(both.form.over, ElementsAre("seed"));
   EXPECT_EQ(compared({}).runs.at(0).run.id.text(), "r2") << "the file's last run";
   EXPECT_EQ(compared({.where = "los>4"}).runs.at(0).rows.size(), 0U);
-  EXPECT_THAT(told.of("note"), Contains("--where: no trial of run r2 has `los`; is `loss` meant?"));
+  EXPECT_THAT(told.of("note"), Contains("--where: no trial of run r2 has `los`; did you mean `loss`?"));
 }
 
 TEST_F(CompareTest, ParamsInWhichRepeatsDifferMustExist) {
@@ -51,7 +51,7 @@ TEST_F(CompareTest, ParamsInWhichRepeatsDifferMustExist) {
   EXPECT_THAT(compared({.over = {"lr,params.seed"}, .is_over_given = true}).form.over,
               ElementsAre("lr", "seed"));
   EXPECT_EQ(error({.over = {"see"}, .is_over_given = true}),
-            "--over: no trial has a param `see`; is `seed` meant?");
+            "--over: no trial has a param `see`; did you mean `seed`?");
   EXPECT_EQ(error({.over = {"momentum"}, .is_over_given = true}), "--over: no trial has a param `momentum`");
   EXPECT_THAT(compared({.over = {"momentum"}}).form.over, ElementsAre("momentum")) << "it was not asked for";
   EXPECT_THAT(error({.metrics = {"loss,"}}), HasSubstr("--metric: "));
@@ -59,7 +59,8 @@ TEST_F(CompareTest, ParamsInWhichRepeatsDifferMustExist) {
 
 TEST_F(CompareTest, WithoutMetricsTheErrorSuggestsAColumn) {
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
-  EXPECT_EQ(error({}), "no trial of run r1 has told a metric; --metric names another column: seconds");
+  EXPECT_EQ(error({}),
+            "no trial of run r1 reported a metric; give another column, for example --metric seconds");
   EXPECT_THAT(compared({.metrics = {"seconds"}}).form.metrics, ElementsAre("seconds"));
 }
 

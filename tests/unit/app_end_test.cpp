@@ -127,7 +127,7 @@ TEST_F(KillTest, ANetworkThatOtherContainersUseStays) {
   invocation = invocation_of("experiment.jsonnet");
   EXPECT_EQ(kill(), Result::succeeded);
   EXPECT_THAT(told.of("note"),
-              Contains(AllOf(HasSubstr("the network lab stays: "), HasSubstr("another kill removes it"))));
+              Contains(AllOf(HasSubstr("network lab was not removed: "), HasSubstr("run `kill` again"))));
 }
 
 TEST_F(KillTest, AContainerWhoseLogCannotBeReadIsKept) {
@@ -136,9 +136,9 @@ TEST_F(KillTest, AContainerWhoseLogCannotBeReadIsKept) {
   refusing.logs_fault = Error(ErrorKind::unavailable, "engine", "the disk is gone");
   EXPECT_EQ(kill(), Result::failed);
   EXPECT_THAT(told.of("error"),
-              UnorderedElementsAre("left: goes: its log cannot be kept: engine: the disk is gone",
-                                   "left: other: its log cannot be kept: engine: the disk is gone"));
-  EXPECT_THAT(told.of("note"), Contains(HasSubstr("2 containers are stopped and kept")));
+              UnorderedElementsAre("not removed: goes: its log cannot be kept: engine: the disk is gone",
+                                   "not removed: other: its log cannot be kept: engine: the disk is gone"));
+  EXPECT_THAT(told.of("note"), Contains(HasSubstr("2 containers are stopped, but not removed")));
   EXPECT_THAT(containers(), ElementsAre("goes", "other"));
   EXPECT_FALSE(world.is_running("goes"));
   EXPECT_EQ(states("r1").at("goes"), "stopped");
@@ -215,10 +215,11 @@ TEST_F(KillCollecting, KillCollectsOutputsBeforeItRemovesContainers) {
 TEST_F(KillCollecting, AContainerWhoseOutputsCannotBeCollectedIsKept) {
   leave_uncollected();
   EXPECT_EQ(kill(), Result::failed);
-  EXPECT_THAT(told.of("error"),
-              UnorderedElementsAre(
-                  HasSubstr("left: leaves: its outputs cannot be collected: engine: the disk is full"),
-                  HasSubstr("left: other: its outputs cannot be collected: engine: the disk is full")));
+  EXPECT_THAT(
+      told.of("error"),
+      UnorderedElementsAre(
+          HasSubstr("not removed: leaves: its outputs cannot be collected: engine: the disk is full"),
+          HasSubstr("not removed: other: its outputs cannot be collected: engine: the disk is full")));
   EXPECT_THAT(containers(), ElementsAre("leaves", "other"));
   EXPECT_FALSE(entry("r1").ended_at);
   EXPECT_EQ(states("r1").at("leaves"), "collecting");
@@ -234,7 +235,7 @@ TEST_F(KillCollecting, AnInterruptKeepsUncollectedContainers) {
   InterruptingCopy interrupting(kept_engine, stop);
   engine = &interrupting;
   EXPECT_EQ(kill(), Result::interrupted);
-  EXPECT_THAT(told.of("note"), Contains("interrupted: the same command removes what is left"));
+  EXPECT_THAT(told.of("note"), Contains("interrupted; run the same command again to remove the rest"));
   EXPECT_THAT(containers(), ElementsAre("other"));
   EXPECT_THAT(states("r1"), UnorderedElementsAre(Pair("leaves", "succeeded"), Pair("other", "collecting")));
 }
@@ -255,9 +256,9 @@ TEST_F(KillTest, ATrialWhoseEndCannotBeRecordedDoesNotCountAsKilled) {
   refusing.facts_fault = refusal("does not say");
   EXPECT_EQ(kill(), Result::failed);
   EXPECT_THAT(told.of("note"),
-              Contains("how the trials of run r1 ended is not on record: engine: does not say"));
+              Contains("combu could not record how the trials of run r1 ended: engine: does not say"));
   EXPECT_THAT(told.of("error"),
-              ElementsAre("left: done: how it ended is not on record: engine: does not say"));
+              ElementsAre("not removed: done: combu could not record how it ended: engine: does not say"));
   EXPECT_EQ(states("r1").at("done"), "running");
   refusing.facts_fault.reset();
   EXPECT_EQ(kill(), Result::succeeded);
@@ -279,9 +280,9 @@ TEST_F(KillTest, ADamagedRecordKeepsContainers) {
   EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
   write_file("state/record.sqlite", "no database, and long enough to be taken for one by its size alone");
   EXPECT_EQ(kill(), Result::failed);
-  EXPECT_THAT(told.of("note"), Contains(HasSubstr("this is not on record: ")));
+  EXPECT_THAT(told.of("note"), Contains(HasSubstr("the record was not updated: ")));
   EXPECT_THAT(told.of("error"),
-              ElementsAre(HasSubstr("left: goes: its outputs and log cannot be collected: ")));
+              ElementsAre(HasSubstr("not removed: goes: its outputs and log cannot be collected: ")));
   EXPECT_EQ(kill(discarding()), Result::succeeded);
   EXPECT_THAT(containers(), IsEmpty());
 }
@@ -314,7 +315,8 @@ TEST_F(KillTest, ARunThatKeepsStartingTrialsIsAnError) {
   starting.file = invocation.file;
   engine = &starting;
   EXPECT_EQ(kill(discarding()), Result::failed);
-  EXPECT_THAT(told.of("error"), ElementsAre("a run of it goes on starting trials: end it, and kill again"));
+  EXPECT_THAT(told.of("error"),
+              ElementsAre("a run is still starting trials; end its process, then run `kill` again"));
   EXPECT_FALSE(entry("r1").ended_at);
 }
 
@@ -331,7 +333,7 @@ TEST_F(KillTest, AContainerThatTheEngineCannotRemoveIsAnError) {
   Holding holding(kept_engine);
   engine = &holding;
   EXPECT_EQ(kill(), Result::failed);
-  EXPECT_THAT(told.of("error"), ElementsAre("left: goes: is busy"));
+  EXPECT_THAT(told.of("error"), ElementsAre("not removed: goes: is busy"));
   EXPECT_FALSE(entry("r1").ended_at);
 }
 
@@ -502,7 +504,8 @@ TEST_F(WaitTest, ARecordThatCannotBeWrittenIsNotedOnce) {
       .exec("CREATE TRIGGER no BEFORE UPDATE ON trials BEGIN SELECT RAISE(ABORT, 'no'); END");
   EXPECT_EQ(wait(), Result::succeeded);
   EXPECT_THAT(ends, UnorderedElementsAre(Pair("first", "succeeded"), Pair("second", "succeeded")));
-  EXPECT_THAT(told.of("note"), ElementsAre(HasSubstr("what has ended is not on record yet: ")));
+  EXPECT_THAT(told.of("note"),
+              ElementsAre(HasSubstr("the record does not show yet which trials have ended: ")));
 }
 
 TEST_F(WaitTest, WaitWorksWithoutARecord) {
@@ -552,11 +555,12 @@ TEST_F(ForgetTest, ARunThatIsNotOverIsRefused) {
   EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
   const Error error = error_in([&] { (void)forget({"r0", "r1"}); });
   EXPECT_EQ(error.kind(), ErrorKind::conflict);
-  EXPECT_EQ(error.message(), "is not over; `combu kill --experiment lab --run r1` ends it");
+  EXPECT_EQ(error.message(),
+            "cannot be removed: it has not ended; `combu kill --experiment lab --run r1` ends it");
   EXPECT_NO_THROW((void)entry("r0")) << "then none is removed";
   const combu::Run run{.id = RunId("r1"), .experiment = {.name = "lab"}};
   const RunLock lock(LockScope::run, run, address, caller(), {});
-  EXPECT_THAT(error_in([&] { (void)forget({"r1"}); }).message(), HasSubstr("is at work on it"));
+  EXPECT_THAT(error_in([&] { (void)forget({"r1"}); }).message(), HasSubstr("owns it"));
 }
 
 TEST_F(ForgetTest, RunsThatEndedBeforeAnInstantAreRemoved) {

@@ -47,7 +47,7 @@ TEST_F(AppHistory, AnUnknownTrialIsAnErrorButATrialWithoutEventsIsNot) {
   const auto trial = error_of([&] { (void)events({.run = "run1", .trial = "other"}); });
   ASSERT_TRUE(trial);
   EXPECT_EQ(trial->kind(), ErrorKind::not_found);
-  EXPECT_STREQ(trial->what(), "other: is no trial of run run1");
+  EXPECT_STREQ(trial->what(), "other: is not a trial of run run1");
   EXPECT_EQ(error_of([&] { (void)events({.run = "run2"}); })->kind(), ErrorKind::not_found);
 }
 

@@ -204,7 +204,7 @@ TEST_F(ResultsTest, ResultsAreIncompleteIfTheEngineIsUnreachable) {
   engine = &away;
   EXPECT_THAT(metrics(), ElementsAre(ElementsAre("one", "running")));
   EXPECT_THAT(told.of("note"),
-              ElementsAre("what the trials of run r1 have written since is not there: engine: is away"));
+              ElementsAre("the newest logs and metrics of run r1 are missing: engine: is away"));
 }
 
 TEST_F(ResultsTest, IfTheRunHasAnOwnerOnlyRunningTrialsAreIngested) {
@@ -239,7 +239,7 @@ TEST_F(ResultsTest, AConditionChoosesResults) {
   EXPECT_EQ(results.rows[0].trial.name, "two");
   EXPECT_THAT(told.of("note"), Not(Contains(HasSubstr("--where"))));
   EXPECT_THAT(read({"r1"}, "los>4").at(0).rows, IsEmpty());
-  EXPECT_THAT(told.of("note"), Contains("--where: no trial of run r1 has `los`; is `loss` meant?"));
+  EXPECT_THAT(told.of("note"), Contains("--where: no trial of run r1 has `los`; did you mean `loss`?"));
   EXPECT_THAT(read({"r1"}, "loss<4").at(0).rows, SizeIs(1));
 }
 

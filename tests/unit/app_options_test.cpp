@@ -178,7 +178,7 @@ TEST_F(LoadErrors, AnErrorInAValueNamesTheOption) {
     return load(invocation, RunId("r1"), shown);
   };
   EXPECT_EQ(load_with("name=alpha")->run.experiment.trials.at(0).name, "alpha");
-  EXPECT_THAT(error_in([&] { (void)load_with("=alpha"); }).message(), HasSubstr("has no name"));
+  EXPECT_THAT(error_in([&] { (void)load_with("=alpha"); }).message(), HasSubstr("must begin with a name"));
   EXPECT_THAT(error_in([&] { (void)load_with("COMBU_TEST_UNSET"); }).message(),
               HasSubstr("is not in the environment"));
   setenv("name", "beta", 1);  // NOLINT(concurrency-mt-unsafe): there is one thread
@@ -194,7 +194,7 @@ TEST_F(LoadErrors, WithoutAFileTheDefaultFileIsUsed) {
   const Invocation none{.check_sections = invocation.check_sections};
   EXPECT_EQ(with_default_file(none).file, "");
   EXPECT_THAT(error_in([&] { (void)load(none, RunId("r1"), shown); }).message(),
-              HasSubstr("no experiment is given"));
+              HasSubstr("no experiment file is given"));
   write_file("docker/experiment.jsonnet", "[{name: 'inner', image: 'x'}]");
   EXPECT_EQ(load(none, RunId("r1"), shown)->run.experiment.trials.at(0).name, "inner");
   write("[{name: 'outer', image: 'x'}]");
@@ -239,11 +239,11 @@ TEST_F(Reserved, TheEngineMustHaveTheReservedSlots) {
   EXPECT_THAT(fault("gpu=7"), AllOf(HasSubstr("no GPU 7"), HasSubstr("it has 0, 1, whose UUIDs are not")));
   EXPECT_THAT(fault("gpu=0,gpu=0"), HasSubstr("given twice"));
   EXPECT_THAT(fault("gpu=0,gpu=nvidia.com/gpu=0"), Not(IsEmpty()));
-  EXPECT_THAT(fault("gpu="), HasSubstr("names no GPU"));
-  EXPECT_THAT(fault("1,2"), HasSubstr("memory has a unit: 2GiB"));
+  EXPECT_THAT(fault("gpu="), HasSubstr("must name a GPU"));
+  EXPECT_THAT(fault("1,2"), HasSubstr("for memory, add a unit: 2GiB"));
   EXPECT_THAT(fault("1GiB,2GiB"), HasSubstr("memory is given twice"));
-  EXPECT_THAT(fault("many"), HasSubstr("neither CPUs (2) nor memory"));
-  EXPECT_THAT(fault("2,"), HasSubstr("neither CPUs (2) nor memory"));
+  EXPECT_THAT(fault("many"), HasSubstr("must be CPUs (2), memory"));
+  EXPECT_THAT(fault("2,"), HasSubstr("must be CPUs (2), memory"));
 }
 
 }  // namespace

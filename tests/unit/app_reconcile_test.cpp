@@ -233,7 +233,8 @@ TEST_F(CutOff, AnUnreachableEngineIsOnlyANote) {
   with_session([&](Session& session) {
     Record all(state());
     reconcile_or_note(session, all, RunId("r1"));
-    EXPECT_THAT(told.of("note"), ElementsAre("what has ended is not on record yet: engine: is away"));
+    EXPECT_THAT(told.of("note"),
+                ElementsAre("the record does not show yet which trials have ended: engine: is away"));
     silent.kind = ErrorKind::cancelled;
     EXPECT_EQ(error_in([&] { reconcile_or_note(session, all, RunId("r1")); }).kind(), ErrorKind::cancelled);
   });

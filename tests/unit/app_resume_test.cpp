@@ -56,7 +56,7 @@ TEST_F(ResumeTest, AnInterruptedRunContinues) {
   interrupt(file_text(trial_text("one", "sleep 0.5") + after("two", "one")), "one");
   EXPECT_EQ(states("r1").at("two"), "waiting");
   EXPECT_EQ(resume(), Result::succeeded);
-  EXPECT_THAT(told.of("note"), Contains(HasSubstr("going on with run r1: ")));
+  EXPECT_THAT(told.of("note"), Contains(HasSubstr("resuming run r1: ")));
   EXPECT_THAT(states("r1"), UnorderedElementsAre(Pair("one", "succeeded"), Pair("two", "succeeded")));
   EXPECT_TRUE(entry("r1").ended_at);
 }
@@ -65,7 +65,7 @@ TEST_F(ResumeTest, AnEndDuringTheInterruptionIsRecordedWithItsLog) {
   interrupt(file_text(trial_text("one", "sh -c 'echo word; sleep 100'") + after("two", "one")), "one");
   pass_an_hour();
   EXPECT_EQ(resume(), Result::succeeded);
-  EXPECT_THAT(told.of("note"), Contains("going on with run r1: 1 waiting, 1 succeeded"));
+  EXPECT_THAT(told.of("note"), Contains("resuming run r1: 1 waiting, 1 succeeded"));
   EXPECT_TRUE(Telemetry(state(), RunId("r1"), Telemetry::Use::reading).log("one", 1)->complete);
 }
 
@@ -93,9 +93,9 @@ TEST_F(ResumeTest, ARunThatIsOverIsOnlyShown) {
   told.clear();
   engine = nullptr;
   EXPECT_EQ(resume({.run = "r1"}), Result::succeeded);
-  EXPECT_THAT(told.of("note"), Contains("run r1 is over: 1 succeeded"));
+  EXPECT_THAT(told.of("note"), Contains("run r1 has ended: 1 succeeded"));
   EXPECT_EQ(resume(), Result::failed);
-  EXPECT_THAT(told.of("note"), Contains("run r2 is over: 1 failed"));
+  EXPECT_THAT(told.of("note"), Contains("run r2 has ended: 1 failed"));
 }
 
 TEST_F(ResumeTest, OptionsAreAdjusted) {
@@ -133,8 +133,7 @@ TEST_F(ResumeTest, AnEditedFileIsNoted) {
   interrupt(file_text(trial_text("one", "sleep 0.05") + after("two", "one")), "one");
   write(file_text(trial_text("one", "sleep 0.05") + after("two", "one", "exit 1")));
   EXPECT_EQ(resume(), Result::succeeded);
-  EXPECT_THAT(told.of("note"),
-              Contains(HasSubstr("1 trial differs; `run --resume` uses the run's own text")));
+  EXPECT_THAT(told.of("note"), Contains(HasSubstr("1 trial differs; `run --resume` uses the recorded text")));
 }
 
 TEST_F(ResumeTest, AMissingEnvFileIsRefusedOnlyIfItIsNeeded) {
@@ -170,8 +169,9 @@ TEST_F(ResumeTest, AChangedLinkIsNoted) {
   std::filesystem::remove(path("link"));
   std::filesystem::create_directory_symlink(path("new"), path("link"));
   EXPECT_EQ(resume(), Result::succeeded);
-  EXPECT_THAT(told.of("note"), Contains(AllOf(HasSubstr(path("link")),
-                                              HasSubstr("when run r1 began, which still uses that"))));
+  EXPECT_THAT(told.of("note"),
+              Contains(AllOf(HasSubstr(path("link")),
+                             HasSubstr("when run r1 began; the run keeps using the earlier target"))));
 }
 
 TEST_F(ResumeTest, WithoutAnIdAndAFileNoRunIsFound) {
@@ -236,7 +236,7 @@ TEST_F(ResumeTest, RetryUsesTheEditedFileOnRequest) {
   EXPECT_EQ(start(file_text(trial_text("bad", "exit 3")), waiting_run("r1")), Result::failed);
   write(file_text(trial_text("bad")));
   EXPECT_EQ(retry({.failed = true}), Result::failed);
-  EXPECT_THAT(told.of("note"), Contains(HasSubstr("1 trial differs; `retry` uses the run's own text")));
+  EXPECT_THAT(told.of("note"), Contains(HasSubstr("1 trial differs; `retry` uses the recorded text")));
   EXPECT_EQ(retry({.failed = true, .edited = true, .wait = true}), Result::succeeded);
   EXPECT_EQ(states("r1").at("bad"), "succeeded 3");
   EXPECT_EQ(trial_of("r1", "bad").revision, 2);
@@ -385,11 +385,11 @@ TEST_F(RecorderTest, TheRecorderKeepsFactsThatItCannotWrite) {
     recorder.commit();
   }
   EXPECT_THAT(told.of("error"),
-              ElementsAre(HasSubstr("the run goes on, but is not on record from here on: ")));
+              ElementsAre(HasSubstr("the run continues, but the record cannot be written: ")));
   EXPECT_EQ(states("r1").at("one"), "waiting");
   recorder.fact(fact(TrialState::succeeded));
   recorder.commit();
-  EXPECT_THAT(told.of("note"), ElementsAre("the record is written again, and nothing is missing"));
+  EXPECT_THAT(told.of("note"), ElementsAre("the record can be written again, and nothing is missing"));
   EXPECT_EQ(states("r1").at("one"), "succeeded");
   told.clear();
   {

@@ -115,8 +115,8 @@ TEST_F(RunOwnerTest, KillInterruptsTheOwner) {
   EXPECT_EQ(start(file_text(k_sleeps), new_run("r1")), Result::succeeded);
   const Child child(caller(), address);
   EXPECT_EQ(in_session([&](Session& session) { return kill(session, invocation, {}); }), Result::succeeded);
-  EXPECT_THAT(told.of("note"), Contains("interrupted process " + std::to_string(child.process()) +
-                                        ", which was at work on run r1"));
+  EXPECT_THAT(told.of("note"),
+              Contains("interrupted process " + std::to_string(child.process()) + ", which owned run r1"));
   EXPECT_FALSE(owner_pid(RunId("r1"), caller()));
   EXPECT_THAT(containers(), IsEmpty());
   EXPECT_EQ(states("r1").at("goes"), "stopped");
@@ -136,8 +136,8 @@ TEST_F(RunOwnerTest, ReplaceInterruptsTheOwner) {
   NewRun second = new_run("r2");
   second.replace = true;
   EXPECT_EQ(start(second), Result::succeeded);
-  EXPECT_THAT(told.of("note"), Contains("interrupted process " + std::to_string(child.process()) +
-                                        ", which was at work on run r1"));
+  EXPECT_THAT(told.of("note"),
+              Contains("interrupted process " + std::to_string(child.process()) + ", which owned run r1"));
   EXPECT_EQ(states("r1").at("goes"), "stopped");
   EXPECT_EQ(states("r2").at("goes"), "running");
 }
@@ -146,14 +146,15 @@ TEST_F(RunOwnerTest, ARunWorksWithoutLocks) {
   write_file("state/locks", "a file");
   std::filesystem::permissions(state(), std::filesystem::perms::owner_all);
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
-  EXPECT_THAT(told.of("note"), Contains(HasSubstr("two runs at the same instant would not be noticed: ")));
+  EXPECT_THAT(told.of("note"),
+              Contains(HasSubstr("combu cannot detect two runs that start at the same time: ")));
 }
 
 TEST_F(RunOwnerTest, ARunWorksWithoutAChannel) {
   write_file("state/channels", "a file");
   std::filesystem::permissions(state(), std::filesystem::perms::owner_all);
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
-  EXPECT_THAT(told.of("note"), Contains(HasSubstr("nobody can attach to this run: ")));
+  EXPECT_THAT(told.of("note"), Contains(HasSubstr("`combu attach` cannot follow this run: ")));
 }
 
 // ---- The background
@@ -178,7 +179,7 @@ TEST_F(RunOwnerTest, ARunEntersTheBackgroundAfterAllChecks) {
   }
   EXPECT_EQ(background.entered, "r1");
   EXPECT_THAT(told.of("note"),
-              Contains(AllOf(HasSubstr("run r1 goes on in the background"), HasSubstr("combu attach r1"),
+              Contains(AllOf(HasSubstr("run r1 continues in the background"), HasSubstr("combu attach r1"),
                              HasSubstr(path("state/logs/r1.log")))));
   EXPECT_EQ(read("state/logs/r1.log"), "word\n");
 }
@@ -225,7 +226,8 @@ TEST_F(RunOwnerTest, TheRunContinuesWhenAFollowerLeaves) {
   ASSERT_TRUE(seen.wait_for("begin r1"));
   leave.request_stop();
   EXPECT_EQ(attached.get().result, Result::interrupted);
-  EXPECT_THAT(seen.of("note"), ElementsAre("left; the run goes on: `combu attach r1` follows it again"));
+  EXPECT_THAT(seen.of("note"),
+              ElementsAre("detached; the run continues: `combu attach r1` follows it again"));
   stop_container("r1", "goes");
   EXPECT_EQ(process.result(), Result::failed);
 }
@@ -235,20 +237,20 @@ TEST_F(RunOwnerTest, AttachShowsTheRecordIfThereIsNoOwner) {
   const Attached none = attach(invocation, "r1", shown, {});
   EXPECT_EQ(none.owner_exit_code, std::nullopt);
   EXPECT_EQ(none.result, Result::succeeded);
-  EXPECT_THAT(told.of("note"), Contains(HasSubstr("nobody is at work on run r1: 1 running; `")));
+  EXPECT_THAT(told.of("note"), Contains(HasSubstr("no process owns run r1: 1 running; `")));
   RunEntry begun = entry("r1");
   begun.id = RunId("r2");
   Experiment experiment;
   experiment.trials.emplace_back().name = "goes";
   record().begin(begun, experiment);
   EXPECT_EQ(attach(invocation, "r2", shown, {}).result, Result::failed);
-  EXPECT_THAT(told.of("note"), Contains(HasSubstr("nobody is at work on run r2: 1 waiting; `")));
+  EXPECT_THAT(told.of("note"), Contains(HasSubstr("no process owns run r2: 1 waiting; `")));
 }
 
 TEST_F(RunOwnerTest, AttachShowsHowARunEnded) {
   EXPECT_EQ(start(file_text(trial_text("bad", "exit 1")), waiting_run("r1")), Result::failed);
   EXPECT_EQ(attach(invocation, "r1", shown, {}).result, Result::failed);
-  EXPECT_THAT(told.of("note"), Contains("run r1 is over: 1 failed"));
+  EXPECT_THAT(told.of("note"), Contains("run r1 has ended: 1 failed"));
 }
 
 TEST_F(RunOwnerTest, TheSettingsOfARunCanBeAdjusted) {

@@ -96,7 +96,7 @@ TEST_F(StartTest, SlotsThatTheEngineLacksAreRefused) {
 TEST_F(StartTest, MissingFoldersOfVolumesAreCreated) {
   EXPECT_EQ(start(file_text(trial_text("one", "true", "volumes: ['./data/:/data']")), waiting_run("r1")),
             Result::succeeded);
-  EXPECT_THAT(told.of("note"), Contains("made the folder " + path("data")));
+  EXPECT_THAT(told.of("note"), Contains("created the folder " + path("data")));
   EXPECT_TRUE(std::filesystem::is_directory(path("data")));
 }
 
@@ -158,7 +158,7 @@ TEST_F(StartTest, RunningTrialsOfAnEarlierRunPreventAStart) {
   const std::string text = file_text(trial_text("one", "sleep 1000") + trial_text("two", "sleep 1000"));
   EXPECT_EQ(start(text, new_run("r1")), Result::succeeded);
   EXPECT_EQ(start(text, new_run("r2")), Result::failed);
-  EXPECT_THAT(told.of("error"), ElementsAre(HasSubstr("2 of its trials still run, of an earlier run")));
+  EXPECT_THAT(told.of("error"), ElementsAre(HasSubstr("an earlier run still has 2 running trials")));
   EXPECT_THAT(record().runs({}, 9).size(), 1U);
 }
 
@@ -264,7 +264,7 @@ TEST_F(StartTest, StartedTrialsStayIfTheEngineFails) {
   engine = &failing;
   EXPECT_EQ(start(file_text(trial_text("one", "sleep 1000")), waiting_run("r1")), Result::no_engine);
   EXPECT_THAT(told.of("error"), ElementsAre(HasSubstr("speaks in tongues")));
-  EXPECT_THAT(told.of("note"), Contains(AllOf(HasSubstr("what has been started stays"),
+  EXPECT_THAT(told.of("note"), Contains(AllOf(HasSubstr("started trials are not removed"),
                                               HasSubstr("--resume r1"), HasSubstr("kill"))));
 }
 
@@ -294,7 +294,7 @@ TEST_F(StartTest, ARunningTrialOfAnotherUserPreventsAStart) {
   EXPECT_EQ(start(file_text(trial_text("one", "sleep 1000")), new_run("r1")), Result::succeeded);
   std::filesystem::rename(state(), path("another"));
   EXPECT_EQ(start(new_run("r2")), Result::failed);
-  EXPECT_THAT(told.of("error"), ElementsAre(HasSubstr("1 of its trials still run")));
+  EXPECT_THAT(told.of("error"), ElementsAre(HasSubstr("an earlier run still has 1 running trial;")));
 }
 
 TEST_F(StartTest, AnotherUsersRunIsListedTwice) {
@@ -310,7 +310,7 @@ TEST_F(StartTest, MissingMetricsAreNoted) {
                                      trial_text("bad", "exit 1", "metrics: 'json'"));
   EXPECT_EQ(start(text, waiting_run("r1")), Result::failed);
   EXPECT_THAT(told.of("note"),
-              Contains(AllOf(HasSubstr("has told no metric, nor has 1 more: no line of its standard output"),
+              Contains(AllOf(HasSubstr("reported no metric, nor did 1 more: no line of its standard output"),
                              Not(HasSubstr("bad")))));
 }
 

@@ -129,7 +129,7 @@ TEST_F(StatusTest, WithoutTheEngineTheRecordIsShown) {
   faulty.is_away = true;
   EXPECT_EQ(show(), Result::succeeded);
   EXPECT_THAT(lines, ElementsAre("r1 left running", "one running"));
-  EXPECT_THAT(told.of("note"), ElementsAre("this is what is on record; the engine could not be asked: "
+  EXPECT_THAT(told.of("note"), ElementsAre("only the record is shown, because the engine could not be asked: "
                                            "engine: connection refused"));
   EXPECT_EQ(show_runs(), Result::succeeded);
   EXPECT_THAT(lines, ElementsAre("r1 left running: 1 running"));
@@ -153,7 +153,7 @@ TEST_F(StatusTest, FactsThatCannotBeRecordedAreShown) {
   SQLite::Database(state() + "/record.sqlite", SQLite::OPEN_READWRITE)
       .exec("CREATE TRIGGER no BEFORE UPDATE ON trials BEGIN SELECT RAISE(ABORT, 'no'); END");
   EXPECT_EQ(show(), Result::succeeded);
-  EXPECT_THAT(told.of("note"), Contains(HasSubstr("what has ended is not on record yet: ")));
+  EXPECT_THAT(told.of("note"), Contains(HasSubstr("the record does not show yet which trials have ended: ")));
   EXPECT_THAT(lines, Contains("bad failed"));
   EXPECT_EQ(rows.at(0).entry.exit_code, 3);
   EXPECT_EQ(rows.at(1).entry.reason, "its container no longer exists, and its end was not recorded");
@@ -278,7 +278,7 @@ TEST_F(StatusTest, ADamagedRecordIsAnErrorAndTheEngineAnswers) {
 
 TEST_F(StatusTest, TrialsWithoutARunAreRefused) {
   query.selection.trials = {"one"};
-  EXPECT_THAT(error_in([&] { (void)show_runs(); }).what(), HasSubstr("of which run?"));
+  EXPECT_THAT(error_in([&] { (void)show_runs(); }).what(), HasSubstr("the trials need a run"));
 }
 
 TEST_F(StatusTest, ANoteSaysThatOnlySimulatedRunsExist) {
@@ -310,7 +310,7 @@ TEST_F(StatusTest, RunsAreListedWithTheNewestFirst) {
   EXPECT_THAT(lines, SizeIs(2));
   query.where = "lr=1";
   EXPECT_EQ(show_runs(), Result::invalid);
-  EXPECT_THAT(told.of("error"), ElementsAre(HasSubstr("`lr` is nothing that a run has")));
+  EXPECT_THAT(told.of("error"), ElementsAre(HasSubstr("`lr` is not a field of runs")));
 }
 
 TEST_F(StatusTest, ALimitLeavesOutOlderRuns) {

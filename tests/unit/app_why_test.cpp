@@ -84,8 +84,8 @@ TEST_F(ExplanationTextTest, UnmetDependenciesAreNamedWithTheirStates) {
   restored[0].was_started = true;
   restored[1].state = TrialState::collecting;
   EXPECT_EQ(text(4),
-            "waits for `a` to be healthy (it is running), `b` to succeed (it is collecting), `c` to be over "
-            "(it is waiting), 1 more");
+            "waits for `a` to be healthy (it is running), `b` to succeed (it is collecting), `c` to end (it "
+            "is waiting), 1 more");
   EXPECT_EQ(text(5), "waits for `b` to be started (it is collecting)");
   EXPECT_EQ(others_asked, 0);
 }
@@ -101,7 +101,7 @@ TEST_F(ExplanationTextTest, TheCanaryIsNamed) {
 TEST_F(ExplanationTextTest, APausedRunIsTheReason) {
   begin("a");
   settings = Settings{.paused = true};
-  EXPECT_EQ(text(0), "waits, since the run is paused: `combu unpause r1` starts it");
+  EXPECT_EQ(text(0), "waits because the run is paused; `combu unpause r1` continues the run");
 }
 
 TEST_F(ExplanationTextTest, ServicesDoNotCountAgainstParallel) {
@@ -109,10 +109,10 @@ TEST_F(ExplanationTextTest, ServicesDoNotCountAgainstParallel) {
   experiment.parallel_max = 2;
   begin(std::move(experiment));
   for (const TrialIndex trial : {0, 1, 2}) restored[trial].state = TrialState::running;
-  EXPECT_EQ(text(3), "waits for a place: 2 attempts are alive, as many as may (parallel)");
+  EXPECT_EQ(text(3), "waits: 2 attempts are alive, which is the limit (parallel)");
   settings = Settings{.parallel_max = 1};
   restored[2].state = TrialState::waiting;
-  EXPECT_EQ(text(3), "waits for a place: 1 attempt is alive, as many as may (parallel)");
+  EXPECT_EQ(text(3), "waits: 1 attempt is alive, which is the limit (parallel)");
 }
 
 TEST_F(ExplanationTextTest, HoldersOfSlotsAreNamedWithGpuHoldersFirst) {
@@ -167,7 +167,7 @@ TEST_F(ExplanationTextTest, AServiceWaitsSoThatOthersHaveSlots) {
   begin("!one=1 !two=1 a=1<-one:started,two:started !three=2 b=1<-three:started");
   for (const TrialIndex trial : {0, 1}) restored[trial].state = TrialState::starting;
   snapshot = with_capacity(cpus("3"));
-  EXPECT_EQ(text(3), "waits, so that those that services serve have room beside them");
+  EXPECT_EQ(text(3), "waits, because it would leave too few slots for the trials that depend on services");
 }
 
 TEST_F(ExplanationTextTest, ARetryMayWaitForMoreMemory) {
@@ -191,11 +191,11 @@ TEST_F(ExplanationTextTest, TheStateOfAnAttemptIsShown) {
   it.state = TrialState::running;
   EXPECT_EQ(text(0), "runs (attempt 2)");
   it.ran_at = real_clock().now() - std::chrono::hours(2);
-  EXPECT_EQ(text(0), "runs since 2h00m (attempt 2)");
+  EXPECT_EQ(text(0), "runs for 2h00m (attempt 2)");
   it.state = TrialState::collecting;
-  EXPECT_EQ(text(0), "has ended (attempt 2), and its outputs are being taken home");
+  EXPECT_EQ(text(0), "has ended (attempt 2), and its outputs are being collected");
   it.reason = "exit code 1";
-  EXPECT_EQ(text(0), "has ended (attempt 2), and its outputs are being taken home: exit code 1");
+  EXPECT_EQ(text(0), "has ended (attempt 2), and its outputs are being collected: exit code 1");
   it.state = TrialState::succeeded;
   it.reason.clear();
   EXPECT_EQ(text(0), "has succeeded (attempt 2)");
@@ -233,9 +233,9 @@ TEST_F(ExplanationTextTest, TheStopperOfATrialIsNamed) {
 TEST_F(ExplanationTextTest, TheReasonOfAServicesStopIsShown) {
   begin("!serv");
   restored[0] = ended(TrialState::stopped, "");
-  EXPECT_EQ(text(0), "was stopped, since its work was done");
+  EXPECT_EQ(text(0), "was stopped because its work was done");
   experiment().deadline = Seconds(60);
-  EXPECT_EQ(text(0), "was stopped, since its work was done or the run's deadline had passed")
+  EXPECT_EQ(text(0), "was stopped because its work was done or the run's deadline had passed")
       << "when it ended is not on record";
   const auto end = [&](std::chrono::seconds after) {
     Fact fact{.trial = 0, .state = TrialState::stopped, .ran = true};
@@ -248,7 +248,7 @@ TEST_F(ExplanationTextTest, TheReasonOfAServicesStopIsShown) {
     record.append(RunId("r1"), facts);
   };
   end(std::chrono::seconds(30));
-  EXPECT_EQ(text(0), "was stopped, since its work was done");
+  EXPECT_EQ(text(0), "was stopped because its work was done");
   experiment().deadline = Seconds(10);
   EXPECT_EQ(text(0), "was stopped after the run's deadline of 10.0 s had passed");
 }
@@ -279,7 +279,7 @@ TEST_F(ExplanationTextTest, MissingMetricsAreShown) {
                          Bytes{1 << 20});
   }
   EXPECT_EQ(text(0),
-            "has succeeded; it has told no metric: the pattern finds no number in its standard output");
+            "has succeeded; it reported no metric: the pattern finds no number in its standard output");
   restored[1].state = TrialState::succeeded;
   EXPECT_EQ(text(1), "has succeeded");
 }
@@ -288,12 +288,12 @@ TEST_F(ExplanationTextTest, ATrialThatMustRunIsNotCompared) {
   begin("a");
   experiment().trials[0].cache.on = true;
   restored[0].state = TrialState::succeeded;
-  EXPECT_EQ(text(0), "has succeeded; what it is equal to cannot be told");
+  EXPECT_EQ(text(0), "has succeeded; no cache lookup is recorded");
   const std::vector<CacheResult> known{{.trial = 0, .hash = "h1", .parts = "{}"}};
   record.append(RunId("r1"), {}, {}, {}, known);
-  EXPECT_EQ(text(0), "has succeeded; nothing like it had been done before");
+  EXPECT_EQ(text(0), "has succeeded; no comparable trial had completed before");
   restored[0].anew = true;
-  EXPECT_EQ(text(0), "has succeeded; it was to be done again");
+  EXPECT_EQ(text(0), "has succeeded; it was run again on request");
 }
 
 // ---- Whole runs
@@ -320,7 +320,7 @@ TEST_F(WhyTest, WhyOfATrialReconcilesTheRun) {
                             trial_text("bad", "sh -c 'echo first; echo boom; sleep 100; exit 3'")),
                   new_run("r1")),
             Result::succeeded);
-  EXPECT_THAT(why("good"), MatchesRegex("good runs since [0-9.]+ m?s\n"));
+  EXPECT_THAT(why("good"), MatchesRegex("good runs for [0-9.]+ m?s\n"));
   pass_an_hour();
   EXPECT_EQ(why("good"), "good has succeeded\n");
   EXPECT_EQ(states("r1").at("good"), "succeeded");
@@ -378,8 +378,7 @@ TEST_F(WhyTest, WhyAsksTheOwnerAndReportsAMissingOwner) {
   Process process(*this, file_text(trial_text("one", "sleep 1000") + trial_text("two"), "parallel: 1,"),
                   waiting_run("r1"));
   ASSERT_TRUE(process.told.wait_for("one running"));
-  EXPECT_EQ(why_with("two", "place"),
-            "two waits for a place: 1 attempt is alive, as many as may (parallel)\n");
+  EXPECT_EQ(why_with("two", "place"), "two waits: 1 attempt is alive, which is the limit (parallel)\n");
   const auto settings = owner_settings(RunId("r1"), caller());
   ASSERT_TRUE(settings);
   EXPECT_EQ(settings->parallel_max, 1U);
@@ -391,9 +390,9 @@ TEST_F(WhyTest, WhyAsksTheOwnerAndReportsAMissingOwner) {
   EXPECT_FALSE(owner_settings(RunId("r1"), caller()));
   EXPECT_FALSE(owner_snapshot(RunId("r1"), caller()));
   EXPECT_EQ(why("two"),
-            "two waits for a place: 1 attempt is alive, as many as may (parallel); nobody is at work on the "
-            "run: `combu run --resume r1` goes on with it\n");
-  EXPECT_THAT(why("one"), HasSubstr("; nobody is at work on the run: "));
+            "two waits: 1 attempt is alive, which is the limit (parallel); no process owns the run: "
+            "`combu run --resume r1` resumes it\n");
+  EXPECT_THAT(why("one"), HasSubstr("; no process owns the run: "));
 }
 
 TEST_F(WhyTest, HoldersOnTheEngineAreNamed) {
@@ -417,7 +416,7 @@ TEST_F(WhyTest, HoldersOnTheEngineAreNamed) {
   Away away(kept_engine);
   engine = &away;
   EXPECT_EQ(why("one"), "one waits for 1 GPU\n");
-  EXPECT_THAT(told.of("note"), Contains("what other runs hold is not known: engine: is away"));
+  EXPECT_THAT(told.of("note"), Contains("the slots that other runs hold are unknown: engine: is away"));
 }
 
 constexpr const char* k_cached = "outputs: ['/out'], cache: true, params: {seed: 1}";
@@ -425,7 +424,7 @@ constexpr const char* k_cached = "outputs: ['/out'], cache: true, params: {seed:
 TEST_F(WhyTest, TheDifferenceFromTheMostSimilarTrialIsShown) {
   const std::string text = file_text(trial_text("one", "sh -c 'echo 1 > /out'", k_cached));
   EXPECT_EQ(start(text, waiting_run("r1")), Result::succeeded);
-  EXPECT_EQ(why("one"), "one has succeeded; nothing like it had been done before\n");
+  EXPECT_EQ(why("one"), "one has succeeded; no comparable trial had completed before\n");
   EXPECT_EQ(start(file_text(trial_text("one", "sh -c 'echo 2 > /out'",
                                        "outputs: ['/out'], cache: true, params: {seed: 2}")),
                   waiting_run("r2")),
@@ -441,13 +440,13 @@ TEST_F(WhyTest, TheReasonWhyAnEqualTrialRanIsShown) {
   second.options.cache = false;
   EXPECT_EQ(start(second), Result::succeeded);
   EXPECT_EQ(why("one", "r2"),
-            "one has succeeded; it is equal to `one` of run r1, and was run all the same (--no-cache)\n");
+            "one has succeeded; it is equal to `one` of run r1, but was run because of --no-cache\n");
   EXPECT_EQ(start(waiting_run("r3")), Result::succeeded);
   EXPECT_EQ(why("one", "r3"), "one was skipped: equal to `one` of run r2\n");
   for (const char* run : {"r1", "r2", "r3"})
     std::filesystem::remove_all(path(std::string("results/lab/") + run + "/one"));
   EXPECT_EQ(start(waiting_run("r4")), Result::succeeded);
-  EXPECT_THAT(why("one", "r4"), HasSubstr("which has no outputs to be taken over\n"));
+  EXPECT_THAT(why("one", "r4"), HasSubstr("which has no outputs to reuse\n"));
 }
 
 TEST_F(WhyTest, WhyOfASimulatedRunAsksNoEngine) {
