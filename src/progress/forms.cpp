@@ -51,7 +51,7 @@ ProgressForm parse_progress_form(std::string_view text) {
   for (const auto& [name, form] : k_forms)
     if (name == text) return form;
   throw Error(ErrorKind::invalid, "--progress",
-              fmt::format("'{}' is not one of auto, tty, plain, json, quiet", text));
+              fmt::format("'{}' must be auto, tty, plain, json or quiet", text));
 }
 
 std::unique_ptr<Progress> make_progress(ProgressForm form, std::FILE* stream) {
@@ -106,8 +106,8 @@ std::string interrupt_line(const Snapshot& snapshot) {
   if (!snapshot.interrupter.empty())
     return fmt::format("interrupted by `{}`: no new starts{}", snapshot.interrupter,
                        starting == 0 ? "" : fmt::format("; {} in flight finish", starting));
-  if (starting == 0) return "no new starts; Ctrl-C again leaves at once";
-  return fmt::format("no new starts; {} in flight finish; Ctrl-C again leaves at once", starting);
+  if (starting == 0) return "no new starts; Ctrl-C again exits at once";
+  return fmt::format("no new starts; {} in flight finish; Ctrl-C again exits at once", starting);
 }
 
 }  // namespace combu

@@ -46,7 +46,7 @@ void name_what_is_left(Progress& progress, const Run& run, const Outcome& outcom
   names.reserve(outcome.running.size());
   for (const TrialIndex trial : outcome.running) names.push_back(run.experiment.trials[trial].name);
   progress.note(
-      fmt::format("left running: {}; with `service: true` it would be stopped when its work is done",
+      fmt::format("left running: {}; combu stops a trial with `service: true` when its work is done",
                   fmt::join(ranges(names), ", ")));
 }
 
@@ -54,7 +54,7 @@ void print_undelivered(Progress& progress, const Run& run, const Outcome& outcom
   const std::size_t count = outcome.last.count(TrialState::collecting);
   if (count == 0) return;
   progress.error(fmt::format(
-      "the outputs of {} are not home yet{}; `{}` takes them", number_of(count, "trial"),
+      "the outputs of {} are not collected yet{}; `{}` collects them", number_of(count, "trial"),
       outcome.undelivered.empty() ? "" : ": " + outcome.undelivered, resume_line(run.id, engine)));
 }
 
@@ -83,13 +83,13 @@ void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, c
   print_undelivered(progress, run, outcome, engine);
   if (!keeps_containers) return;
   if (!outcome.last.interrupter.empty()) return;  // the interrupting command removes the containers
-  if (outcome.interrupted) progress.note(fmt::format("{}: goes on with it", resume_line(run.id, engine)));
+  if (outcome.interrupted) progress.note(fmt::format("{}: resumes it", resume_line(run.id, engine)));
   // A start that failed or was stopped may have left a container too.
   const std::size_t unstarted =
       outcome.last.count(TrialState::failed) + outcome.last.count(TrialState::stopped);
   if (outcome.last.started + unstarted == 0) return;
   if (until == Until::started && !outcome.interrupted && !outcome.running.empty())
-    progress.note(fmt::format("{}: until they are over", command_line(run.experiment, "wait", engine)));
+    progress.note(fmt::format("{}: waits until they end", command_line(run.experiment, "wait", engine)));
   progress.note(fmt::format("{}: removes them", command_line(run.experiment, "kill", engine)));
 }
 

@@ -24,7 +24,7 @@ class PlainProgress : public Progress {
 
   void preparation(const Preparation& preparation) override {
     if (preparation.kind == Preparation::Kind::network) {
-      say(fmt::format("network {} made", preparation.name));
+      say(fmt::format("network {} created", preparation.name));
     } else if (preparation.finished) {
       say(fmt::format("pulled {}", preparation.name));
     } else if (is_first(preparation.name)) {

@@ -47,7 +47,7 @@ class TtyProgress final : public Progress {
   void preparation(const Preparation& preparation) override {
     std::scoped_lock lock(mutex_);
     if (preparation.kind == Preparation::Kind::network) {
-      keep(fmt::format("network {} made", preparation.name), {});
+      keep(fmt::format("network {} created", preparation.name), {});
     } else if (preparation.finished) {
       content_.pulls.erase(preparation.name);
       keep(fmt::format("pulled {}", preparation.name), {});

@@ -252,7 +252,7 @@ TEST(TtyProgress, ReportsAnInterruptOnce) {
   Screen screen({80, 24});
   screen.show(paper.text());
   EXPECT_THAT(screen.lines(), ElementsAre("run r1: 2 trials",
-                                          "no new starts; 1 in flight finish; Ctrl-C again leaves at once"));
+                                          "no new starts; 1 in flight finish; Ctrl-C again exits at once"));
 }
 
 TEST(TtyProgress, UsesColoursOnlyIfEnabled) {
@@ -285,9 +285,10 @@ TEST(PlainProgress, PrintsPermanentLines) {
   progress->failure({.trial = 0, .state = TrialState::failed, .exit_code = 3}, {"a", "ValueError: x"});
   progress->fact({.trial = 1, .state = TrialState::blocked, .reason = "a failed"});
   progress->end();
-  EXPECT_EQ(paper.text(),
-            "checking…\npulling solver\npulled solver\nnetwork net made\nrun r1: 2 trials\nfailed: a: exit "
-            "code 3\n  a | a\n  a | ValueError: x\n");
+  EXPECT_EQ(
+      paper.text(),
+      "checking…\npulling solver\npulled solver\nnetwork net created\nrun r1: 2 trials\nfailed: a: exit "
+      "code 3\n  a | a\n  a | ValueError: x\n");
 }
 
 // Its clock is `now`, which must outlive the result.
@@ -418,7 +419,7 @@ TEST(Outcome, NamesFailuresAndTheNextCommands) {
   print_outcome(*make_plain_progress(around(paper)), run, outcome, {.until = Until::started});
   EXPECT_EQ(paper.text(), "failed: a: exit code 3\nblocked: b: a failed\nrun r1: 1 of 3 trials started in " +
                               to_string(Seconds{2}) +
-                              "\ncombu -f /lab/experiment.jsonnet wait: until they are over\n"
+                              "\ncombu -f /lab/experiment.jsonnet wait: waits until they end\n"
                               "combu -f /lab/experiment.jsonnet kill: removes them\n");
 }
 
@@ -431,7 +432,7 @@ TEST(Outcome, SuggestsResumingFirstAfterAnInterrupt) {
   print_outcome(*make_plain_progress(around(paper)), run_of({"a", "b", "c"}), outcome,
                 {.until = Until::ended});
   EXPECT_EQ(paper.text(),
-            "interrupted: 1 of 3 trials were started\ncombu run --resume r1: goes on with it\n"
+            "interrupted: 1 of 3 trials were started\ncombu run --resume r1: resumes it\n"
             "combu -f /lab/experiment.jsonnet kill: removes them\n");
 }
 
