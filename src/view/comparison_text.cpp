@@ -30,7 +30,7 @@ void add_number(NumberTable& table, double number) {
 std::string title_of(const PairTable& table, std::span<const Results> runs, bool repeats) {
   std::string text = fmt::format("{} of run {}", table.metric, runs.front().run.id.text());
   for (const Results& run : runs.subspan(1))
-    text += fmt::format(", and of run {} less that", run.run.id.text());
+    text += fmt::format(", and of run {} minus run {}", run.run.id.text(), runs.front().run.id.text());
   if (repeats) text += "; ± is half of a 95 % interval (Student's t)";
   return text;
 }
@@ -58,7 +58,7 @@ std::vector<NumberTable::Head> heads_of(const PairTable& table, std::span<const 
   }
   for (std::size_t run = 1; run < runs.size(); ++run) {
     add(runs.size() == 2 ? "DIFFERENCE"
-                         : fmt::format("{} LESS {}", runs[run].run.id.text(), runs[0].run.id.text()),
+                         : fmt::format("{} MINUS {}", runs[run].run.id.text(), runs[0].run.id.text()),
         k_value_rank);
     if (!repeats) continue;
     add("±", k_value_rank);
@@ -89,7 +89,7 @@ void print_overall(std::ostream& out, const PairTable& table, std::span<const Re
   for (std::size_t i = 0; i < table.overall.size(); ++i) {
     const Difference& difference = table.overall[i];
     if (difference.pairing == Pairing::none) continue;
-    out << fmt::format("all {} pairs: {} less {} is {} ± {} in the mean (95 %, paired)\n",
+    out << fmt::format("all {} pairs: {} minus {} is {} ± {} on average (95 %, paired)\n",
                        table.overall_count[i], runs[i + 1].run.id.text(), runs.front().run.id.text(),
                        short_number(difference.mean), short_number(difference.half));
   }
@@ -153,7 +153,7 @@ void print_comparison(std::ostream& out, std::span<const Results> runs, const Co
       NumberTable text(heads_of(table, runs, repeats));
       const std::size_t shown = limits.shown(table.pairs.size());
       for (const Pair& pair : std::span(table.pairs).first(shown)) add_pair(text, table, pair, repeats);
-      text.print(out, limits.columns, "a pipe has all");
+      text.print(out, limits.columns, "piped output has all");
       if (shown < table.pairs.size()) out << more_text(table.pairs.size() - shown) << '\n';
     }
     print_overall(out, table, runs);

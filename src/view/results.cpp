@@ -135,7 +135,7 @@ void print_results(std::ostream& out, const Results& results, const ResultsForm&
       }
     }
   }
-  table.print(out, form.table.columns, "--columns chooses, a pipe has all");
+  table.print(out, form.table.columns, "use --columns; piped output has all");
   if (rows.size() < results.rows.size()) out << more_text(results.rows.size() - rows.size()) << '\n';
 }
 

@@ -20,14 +20,15 @@ struct Stretch {
   const char* key;
 };
 // Indexed by AttemptPart.
-constexpr std::array<Stretch, k_attempt_part_count> k_stretches{{{"waiting for others", "OTHERS", "needs"},
-                                                                 {"waiting to retry", "RETRY", "retry"},
-                                                                 {"waiting for a place", "PLACE", "place"},
-                                                                 {"combu itself", "COMBU", "combu"},
-                                                                 {"creating", "CREATING", "creating"},
-                                                                 {"starting", "STARTING", "starting"},
-                                                                 {"running", "RUNNING", "running"},
-                                                                 {"taking home", "HOME", "home"}}};
+constexpr std::array<Stretch, k_attempt_part_count> k_stretches{
+    {{"waiting for dependencies", "DEPENDS", "needs"},
+     {"waiting to retry", "RETRY", "retry"},
+     {"waiting for slots", "SLOTS", "place"},
+     {"combu itself", "COMBU", "combu"},
+     {"creating", "CREATING", "creating"},
+     {"starting", "STARTING", "starting"},
+     {"running", "RUNNING", "running"},
+     {"collecting outputs", "COLLECT", "home"}}};
 
 std::string time_text(const std::optional<Seconds>& time) {
   return time ? to_string(*time) : "-";
@@ -56,7 +57,7 @@ std::string times_title(const RunEntry& entry, std::size_t attempts, Instant now
   std::string text = fmt::format("run {}: {} in {}", entry.id.text(), number_of(attempts, "attempt"),
                                  to_string(std::max(whole, Seconds(0))));
   if (entry.evaluated_in && entry.prepared_in)
-    text += fmt::format("; evaluated before in {}, images and networks prepared in {}",
+    text += fmt::format("; before that, evaluated in {}, images and networks prepared in {}",
                         to_string(*entry.evaluated_in), to_string(*entry.prepared_in));
   return text;
 }
@@ -66,12 +67,12 @@ std::string times_title(const RunEntry& entry, std::size_t attempts, Instant now
 void print_times(std::ostream& out, const RunEntry& run, std::span<const TimedAttempt> attempts,
                  Instant now) {
   out << times_title(run, attempts.size(), now) << '\n'
-      << fmt::format("{:<20} {:>10} {:>10} {:>10} {:>10}\n", "", "MEDIAN", "90 %", "MOST", "SUM");
+      << fmt::format("{:<24} {:>10} {:>10} {:>10} {:>10}\n", "", "MEDIAN", "90 %", "MOST", "SUM");
   const TimesByPart parts = times_by_part(attempts);
   for (std::size_t i = 0; i < k_stretches.size(); ++i) {
     const auto& part = parts.at(i);
     if (!part) continue;
-    out << fmt::format("{:<20} {:>10} {:>10} {:>10} {:>10}\n", k_stretches.at(i).title,
+    out << fmt::format("{:<24} {:>10} {:>10} {:>10} {:>10}\n", k_stretches.at(i).title,
                        to_string(part->median), to_string(part->most_of_90_percent), to_string(part->most),
                        to_string(part->sum));
   }

@@ -33,7 +33,7 @@ std::string shell_line(const std::vector<std::string>& words) {
 std::string command_of(const Process& process) {
   std::vector<std::string> words = process.entrypoint.value_or(std::vector<std::string>());
   if (process.cmd) std::ranges::copy(*process.cmd, std::back_inserter(words));
-  if (words.empty()) return "the image's own";
+  if (words.empty()) return "from the image";
   return shell_line(words);
 }
 
@@ -79,7 +79,7 @@ std::string revision_text(const RunEntry& run) {
     text += fmt::format(", and {}{} lines of diff (`combu show --diff --run {}`)",
                         tree.is_cut ? "more than " : "", std::ranges::count(tree.diff, '\n'), run.id.text());
   else if (run.revision_dirty)
-    text += ", and changes that are not on record";
+    text += ", and changes that are not recorded";
   if (!tree.untracked.empty())
     text += fmt::format(", {} untracked", number_of(tree.untracked.size(), "file"));
   if (!tree.by_index.empty())
@@ -118,16 +118,16 @@ void print_trial(std::ostream& out, const ShownTrial& shown) {
   for (const AttemptEntry& attempt : shown.attempts)
     line(fmt::format("attempt {}", attempt.attempt), recorded_attempt_text(attempt));
   for (const MetricSummary& metric : shown.metrics)
-    line("metric", fmt::format("{} {:g} (least {:g}, greatest {:g}, of {})", metric.metric, metric.last,
-                               metric.least, metric.greatest, metric.points));
+    line("metric", fmt::format("{} {:g} (least {:g}, greatest {:g}, {})", metric.metric, metric.last,
+                               metric.least, metric.greatest, number_of(metric.points, "point")));
   if (trial.metrics && shown.metrics.empty() && shown.log && shown.log->complete)
     line("metric", "none: " + words_of_none(*trial.metrics));
   if (shown.log && shown.log->passed_over > 0)
-    line("metrics", fmt::format("{} points passed over: of the metrics the first {} names are taken",
+    line("metrics", fmt::format("{} points ignored: combu keeps the first {} names of metrics",
                                 shown.log->passed_over, k_metrics_max));
   if (const std::size_t points = shown.points_not_kept(); points > 0)
-    line("metrics",
-         fmt::format("{} points not kept: of an attempt the first {} are", points, k_kept_points_max));
+    line("metrics", fmt::format("{} points not kept: combu keeps the first {} of an attempt", points,
+                                k_kept_points_max));
   if (shown.log && shown.log->gaps > 0) line("log", gaps_text(*shown.log));
   line("outputs", shown.outputs);
   line("so far", shown.partial_outputs);
@@ -138,7 +138,7 @@ void print_trial(std::ostream& out, const ShownTrial& shown) {
     line("version", fmt::format("{} of {}", shown.entry.revision, run.earlier.size() + 1));
   if (shown.is_equal())
     line("ran in", fmt::format("{}{}", shown.known->equal_run.text(),
-                               shown.ran_in ? "" : ", which is not on record: who ran it knows more"));
+                               shown.ran_in ? "" : ", which is not in this record"));
   if (shown.ran_in) {
     line("commit", revision_text(*shown.ran_in));
     line("host", shown.ran_in->machine);

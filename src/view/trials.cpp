@@ -109,7 +109,7 @@ void print_trials(std::ostream& out, const RunRow& run, std::span<const TrialRow
   if (trials.size() != 1 || !trials.front().entry.taken) return;
   const CollectionResult& taken = *trials.front().entry.taken;
   out << "outputs: " << taken_text(taken) << '\n';
-  for (const std::string& path : taken.left) out << fmt::format("left behind: {}\n", clean_line(path));
+  for (const std::string& path : taken.left) out << fmt::format("not collected: {}\n", clean_line(path));
 }
 
 // Formats JSON without a library for speed: there may be 100,000 trials, and their params are JSON already.

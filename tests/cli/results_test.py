@@ -119,7 +119,7 @@ def test_show_tells_how_many_points_are_not_kept(combu, runs, tmp_path):
     with contextlib.closing(sqlite3.connect(tmp_path / ".local/state/combu/telemetry/two.sqlite")) as database, database:
         database.execute("UPDATE series SET points = 1000007 WHERE metric = 'loss'")
     page = ok(combu("show", "--run", "two", "vit-0_25-2"))  # includes one point of the accuracy
-    assert "metrics    8 points not kept: of an attempt the first 1000000 are\n" in page
+    assert "metrics    8 points not kept: combu keeps the first 1000000 of an attempt\n" in page
     assert json.loads(ok(combu("show", "--run", "two", "--json", "vit-0_25-2")))["points_not_kept"] == 8
     assert "not kept" not in ok(combu("show", "--run", "one", "vit-0_25-2"))
 
@@ -178,12 +178,12 @@ def test_results_as_json(combu, runs):
 
 def test_runs_are_compared_by_params_and_seeds(combu, runs):
     text = ok(combu("compare", "one", "two", "--metric", "loss")).splitlines()
-    assert text[0] == "loss of run one, and of run two less that; ± is half of a 95 % interval (Student's t)"
+    assert text[0] == "loss of run one, and of run two minus run one; ± is half of a 95 % interval (Student's t)"
     assert text[1] == "the same for all: epochs=3"
     assert [line.split() for line in text[3:7]] == [
         [lr, model, low, "6.353", "0.7071", "2", high, "6.353", "0.7071", "2", "0.25", "0", "paired"]
         for lr, low, high in (("0.125", "2.5", "2.75"), ("0.25", "3.5", "3.75")) for model in ("resnet", "vit")]
-    assert text[7].startswith("all 4 pairs: two less one is 0.25 ± 0 ")
+    assert text[7].startswith("all 4 pairs: two minus one is 0.25 ± 0 ")
     assert text[8:] == [line for run in ("one", "two") for line in (
         f"run {run} is simulated: its results are not measured", f"left out of run {run}: 1 failed")]
     done = combu("compare", "one", "two", "--json")

@@ -67,15 +67,15 @@ def test_times_tell_where_the_time_has_gone(combu, write, tmp_path):
     assert not any("needs" in times[trial] for trial in ("one", "two")), "they wait for no other trial"
     lines = combu("-f", file, "times").stdout.splitlines()
     assert re.fullmatch(r"run [a-z0-9]{12}: 3 attempts in .+", lines[0])
-    assert "evaluated before in " in lines[0] and "prepared in " in lines[0]
-    assert [line[:20].strip() for line in lines[2:]] == [
-        "waiting for others", "waiting for a place", "combu itself", "creating", "starting", "running"]
+    assert "before that, evaluated in " in lines[0] and "prepared in " in lines[0]
+    assert [line[:24].strip() for line in lines[2:]] == [
+        "waiting for dependencies", "waiting for slots", "combu itself", "creating", "starting", "running"]
     for row in times.values():
         assert min(row[key] for key in ("place", "combu", "creating", "starting", "running")) >= 0
         assert 0.05 <= row["starting"] <= 0.2
     of_one = combu("-f", file, "times", "one").stdout.splitlines()
     assert len(of_one) == 2 and of_one[1].startswith("one ")
-    assert dict(zip(of_one[0].split(), of_one[1].split()))["OTHERS"] == "-"
+    assert dict(zip(of_one[0].split(), of_one[1].split()))["DEPENDS"] == "-"
     assert combu("-f", file, "times", "nobody").returncode == 1
 
 

@@ -83,7 +83,7 @@ def test_a_skipped_trial_keeps_its_logs_when_the_cached_run_is_removed(combu):
     (row,) = map(json.loads, combu("results", "--json").stdout.splitlines())
     assert (row["run"], row["state"], row["metrics"]["loss"]["last"]) == ("third", "skipped", 0.5)
     page = combu("show", "learn-1").stdout
-    assert "first, which is not on record: who ran it knows more" in page
+    assert "first, which is not in this record" in page
     assert "person" not in page, "nobody's that is known"
     assert len(combu("export", "csv", "--points").stdout.splitlines()) == 2
     # A cache hit needs the logs and metrics of the cached trial, not only its outputs.

@@ -304,7 +304,7 @@ def test_metric_names_above_the_limit_are_reported(combu):
     done = combu("run", "--wait")
     assert "many: it has more than 1000 metrics: combu keeps only the first ones" in done.stderr
     assert telemetry(combu, "SELECT count(*) FROM metrics") == [(1000,)]
-    assert "2 points passed over: of the metrics the first 1000 names are taken" in combu("show", "many").stdout
+    assert "2 points ignored: combu keeps the first 1000 names of metrics" in combu("show", "many").stdout
     assert json.loads(combu("show", "many", "--json").stdout)["passed_over"] == 2
 
 

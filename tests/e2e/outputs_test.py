@@ -148,7 +148,7 @@ def test_unusual_files_are_collected(combu):
     done = combu("run", "--wait")
     assert "are not collected: outputs must be files, folders or links" in done.stderr
     assert sorted(combu.ps()["odd"]["outputs"]["left"]) == ["out/null", "out/pipe"]
-    assert "left behind: out/pipe" in combu("ps", "odd").stdout
+    assert "not collected: out/pipe" in combu("ps", "odd").stdout
     out = results(combu) / "odd/out"
     assert (out / "with blank").read_text() == "a\n"
     assert (out / "line\nend").read_text() == "b\n"

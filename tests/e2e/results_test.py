@@ -88,4 +88,4 @@ def test_results_compare_plot_export_and_show_agree(combu):
     assert {row["trial"]: float(row["loss"]) for row in rows} == {f"t-{lr}-{seed}": lr * 10 + seed / 10 for lr in (1, 2, 3) for seed in (1, 2)}
     shown = json.loads(combu("show", "--run", "first", "t-3-2", "--json").stdout)
     assert shown["metrics"]["loss"] == {"last": 30.2, "least": 9, "greatest": 30.2, "points": 2}
-    assert "loss 30.2 (least 9, greatest 30.2, of 2)" in combu("show", "--run", "first", "t-3-2").stdout
+    assert "loss 30.2 (least 9, greatest 30.2, 2 points)" in combu("show", "--run", "first", "t-3-2").stdout

@@ -53,7 +53,7 @@ TEST(Compare, LeavesOutDeviationsAndCountsFirst) {
                                       {.metrics = {}, .over = {"seed"}}, {.columns = 56});
   EXPECT_THAT(text, HasSubstr("\n  lr   one      ±  N   two      ±  DIFFERENCE  ±  BY\n"
                               "0.25  1.25  2.484  3  1.75  2.484         0.5  0  paired\n"));
-  EXPECT_THAT(text, HasSubstr("\n3 columns left out: DEVIATION, N; a pipe has all\n"));
+  EXPECT_THAT(text, HasSubstr("\n3 columns left out: DEVIATION, N; piped output has all\n"));
 }
 
 TEST(Compare, CountsTheRowsThatItLeavesOut) {
@@ -67,9 +67,9 @@ TEST(Compare, CountsTheRowsThatItLeavesOut) {
   const TableForm one_row{.rows = 1};
   const std::string text = comparison({one, two}, form, one_row);
   EXPECT_THAT(text, HasSubstr("\nlr   one  two  DIFFERENCE\n 1  0.25  0.5        0.25\n"
-                              "… and 2 more; --limit 0 shows all\nall 3 pairs: two less one is 0.5 ± "));
+                              "… and 2 more; --limit 0 shows all\nall 3 pairs: two minus one is 0.5 ± "));
   EXPECT_THAT(text, HasSubstr("\nlr  one  two  DIFFERENCE\n 1    1    2           1\n"
-                              "… and 2 more; --limit 0 shows all\nall 3 pairs: two less one is 1 ± "));
+                              "… and 2 more; --limit 0 shows all\nall 3 pairs: two minus one is 1 ± "));
   std::ostringstream json;
   EXPECT_THAT(print_comparison_json(json, std::vector{one, two}, form, one_row), testing::IsEmpty());
   EXPECT_EQ(lines_within(10'000, json.str()).size(), 2U) << "one of each metric";
@@ -85,16 +85,16 @@ TEST(Compare, GroupsRepetitionsOfASingleRun) {
 
 TEST(Compare, PairsRepetitionsWithTheSameSeed) {
   EXPECT_EQ(comparison({repeated("one", 0), repeated("two", 0.5)}),
-            "loss of run one, and of run two less that; ± is half of a 95 % interval (Student's t)\n"
+            "loss of run one, and of run two minus run one; ± is half of a 95 % interval (Student's t)\n"
             "  lr   one      ±  DEVIATION  N   two      ±  DEVIATION  N  DIFFERENCE  ±  BY\n"
             "0.25  1.25  2.484          1  3  1.75  2.484          1  3         0.5  0  paired\n"
             "0.5   1.5   2.484          1  3  2     2.484          1  3         0.5  0  paired\n"
-            "all 2 pairs: two less one is 0.5 ± 0 in the mean (95 %, paired)\n");
+            "all 2 pairs: two minus one is 0.5 ± 0 on average (95 %, paired)\n");
 }
 
 TEST(Compare, NamesTheDifferencesOfThreeRuns) {
   EXPECT_THAT(comparison({repeated("one", 0), repeated("two", 0.5), repeated("three", 1)}),
-              HasSubstr("  N  two LESS one  ±  BY      three LESS one  ±  BY\n"));
+              HasSubstr("  N  two MINUS one  ±  BY      three MINUS one  ±  BY\n"));
 }
 
 TEST(Compare, UsesWelchIfSeedsDiffer) {
@@ -109,12 +109,12 @@ TEST(Compare, ComputesAnIntervalOverAllPairsOfSingleValues) {
     add(two, "b-" + std::to_string(i), {i * 1.0}, {1.0 + i});
   }
   EXPECT_EQ(comparison({one, two}),
-            "loss of run one, and of run two less that\n"
+            "loss of run one, and of run two minus run one\n"
             "lr  one  two  DIFFERENCE\n"
             " 1    1    2           1\n"
             " 2    1    3           2\n"
             " 3    1    4           3\n"
-            "all 3 pairs: two less one is 2 ± 2.484 in the mean (95 %, paired)\n");
+            "all 3 pairs: two minus one is 2 ± 2.484 on average (95 %, paired)\n");
 }
 
 TEST(Compare, NamesTrialsThatItLeavesOut) {
@@ -167,12 +167,12 @@ Results with_helpers(const std::string& id, const Value& optimizer, double shift
 
 TEST(Compare, IgnoresTrialsWithoutTheParamThatDiffersBetweenRuns) {
   EXPECT_EQ(comparison({with_helpers("one", "sgd", 0), with_helpers("two", "adam", 0.5)}),
-            "loss of run one, and of run two less that\n"
+            "loss of run one, and of run two minus run one\n"
             "kind   lr  one  two  DIFFERENCE\n"
             "–     0.1    1  1.5         0.5\n"
             "–     0.2    2  2.5         0.5\n"
             "eval    –    8  8.5         0.5\n"
-            "all 3 pairs: two less one is 0.5 ± 0 in the mean (95 %, paired)\n"
+            "all 3 pairs: two minus one is 0.5 ± 0 on average (95 %, paired)\n"
             "differs between the runs: optimizer sgd → adam\n"
             "left out of run one: 1 trial without it (loader)\n"
             "left out of run two: 1 trial without it (loader)\n");
@@ -181,7 +181,7 @@ TEST(Compare, IgnoresTrialsWithoutTheParamThatDiffersBetweenRuns) {
 TEST(Compare, PairsTrialsIfOneRunDoesNotHaveAParam) {
   const std::string text =
       comparison({with_helpers("one", "sgd", 0), with_helpers("two", std::monostate(), 0.5)});
-  EXPECT_THAT(text, HasSubstr("all 3 pairs: two less one is 0.5 ± 0 in the mean"));
+  EXPECT_THAT(text, HasSubstr("all 3 pairs: two minus one is 0.5 ± 0 on average"));
   EXPECT_THAT(text, HasSubstr("differs between the runs: optimizer sgd → –\n"));
 }
 
@@ -198,7 +198,7 @@ TEST(Compare, DoesNotPairATrialWithAParamAndOneWithoutIt) {
   Results three = run_of("three", {"lr", "warmup"});
   add(three, "warm", {0.1, 7.0}, {1.5});
   add(three, "cold", {0.1, std::monostate()}, {2.25});
-  EXPECT_THAT(comparison({one, three}), HasSubstr("all 2 pairs: three less one is 0.375 ± 1.588 in"));
+  EXPECT_THAT(comparison({one, three}), HasSubstr("all 2 pairs: three minus one is 0.375 ± 1.588 on"));
 }
 
 TEST(Compare, SaysWhyNothingIsPaired) {
@@ -224,7 +224,7 @@ TEST(Compare, PrefersTheMetricIfAParamOfOneRunHasItsName) {
   Results two = run_of("two", {"loss", "model"}, {"loss"});
   add(one, "a", {"vit"}, {1.0});
   add(two, "a", {"mse", "vit"}, {1.5});
-  EXPECT_THAT(comparison({one, two}), StartsWith("metrics.loss of run one, and of run two less that\n"
+  EXPECT_THAT(comparison({one, two}), StartsWith("metrics.loss of run one, and of run two minus run one\n"
                                                  "model  one  two  DIFFERENCE\n"
                                                  "vit      1  1.5         0.5\n"));
 }

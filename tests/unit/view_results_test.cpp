@@ -97,7 +97,7 @@ TEST(Results, LeaveOutWholeColumnsInsteadOfCuttingNumbers) {
                          "TRIAL     a-qu…m-1  a-qu…m-2  a-qu…m-3  a-qu…m-4  STATE      TIME     acc   loss",
                          testing::MatchesRegex("a-qu…-17 +0.5 +1.5 +2.5 +3.5 +succeeded  –     0.1235  12.5"),
                          testing::MatchesRegex("a-qu…-18 .* +succeeded  –     0.6543   0.25"),
-                         "2 columns left out: model, optimizer; --columns chooses, a pipe has all"));
+                         "2 columns left out: model, optimizer; use --columns; piped output has all"));
 }
 
 TEST(Results, KeepTrialStateAndSimulatedMarkOnANarrowTerminal) {

@@ -39,23 +39,24 @@ TEST(PrintTimes, SumsUpThePartsThatOccur) {
   print_times(out, run, k_attempts, k_began + seconds(60));
   EXPECT_EQ(out.str(),
             "run r1: 2 attempts in 1m00s\n"
-            "                         MEDIAN       90 %       MOST        SUM\n"
-            "waiting for a place       3.0 s      3.0 s      3.0 s      4.0 s\n"
-            "running                  20.0 s     20.0 s     20.0 s     30.0 s\n");
+            "                             MEDIAN       90 %       MOST        SUM\n"
+            "waiting for slots             3.0 s      3.0 s      3.0 s      4.0 s\n"
+            "running                      20.0 s     20.0 s     20.0 s     30.0 s\n");
   run.ended_at = k_began + seconds(30);
   run.evaluated_in = Seconds(1);
   run.prepared_in = Seconds(2);
   out.str("");
   print_times(out, run, {}, k_began + seconds(60));
-  EXPECT_EQ(out.str(),
-            "run r1: 0 attempts in 30.0 s; evaluated before in 1.0 s, images and networks prepared in 2.0 s\n"
-            "                         MEDIAN       90 %       MOST        SUM\n");
+  EXPECT_EQ(
+      out.str(),
+      "run r1: 0 attempts in 30.0 s; before that, evaluated in 1.0 s, images and networks prepared in 2.0 s\n"
+      "                             MEDIAN       90 %       MOST        SUM\n");
 }
 
 TEST(PrintAttemptTimes, HasAColumnForEachPart) {
   EXPECT_EQ(times_table({}),
-            "TRIAL                    ATTEMPT    OTHERS     RETRY     PLACE     COMBU"
-            "  CREATING  STARTING   RUNNING      HOME\n"
+            "TRIAL                    ATTEMPT   DEPENDS     RETRY     SLOTS     COMBU"
+            "  CREATING  STARTING   RUNNING   COLLECT\n"
             "solver                         1         -         -     1.0 s         -"
             "         -         -    10.0 s         -\n"
             "solver                         2         -         -     3.0 s         -"
@@ -64,8 +65,8 @@ TEST(PrintAttemptTimes, HasAColumnForEachPart) {
 
 TEST(PrintAttemptTimes, FitsATerminalAndCountsTheRowsThatAreLeftOut) {
   EXPECT_EQ(times_table({.columns = 80, .rows = 1}),
-            "TRIAL            ATTEMPT OTHERS RETRY PLACE COMBU CREATING STARTING RUNNING HOME\n"
-            "solver                 1      -     - 1.0 s     -        -        -  10.0 s    -\n"
+            "TRIAL        ATTEMPT DEPENDS RETRY SLOTS COMBU CREATING STARTING RUNNING COLLECT\n"
+            "solver             1       -     - 1.0 s     -        -        -  10.0 s       -\n"
             "… and 1 more; --limit 0 shows all\n");
 }
 
