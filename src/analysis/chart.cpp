@@ -72,10 +72,12 @@ std::vector<SeriesGroup> groups_by(const std::vector<const ResultRow*>& rows, co
     sorted[{place_of(value), whole_text(value)}].push_back(row);
   }
   if (sorted.size() > k_series_max)
-    throw Error(ErrorKind::invalid, "--by",
-                fmt::format("`{}` has {} values, and {} can be told apart; --x {} draws the last values over "
-                            "it, --where chooses some",
-                            by, sorted.size(), k_series_max, by));
+    throw Error(
+        ErrorKind::invalid, "--by",
+        fmt::format(
+            "`{}` has {} values, but a plot shows at most {} curves; draw the last values with --x {}, "
+            "or choose trials with --where",
+            by, sorted.size(), k_series_max, by));
   std::vector<SeriesGroup> groups;
   groups.reserve(sorted.size());
   for (auto& [key, trials] : sorted)
@@ -131,17 +133,16 @@ bool is_drawn(double x, double y, const ChartForm& form, LeftOut& left_out) {
 
 void add_notes(Chart& chart, const LeftOut& left_out) {
   if (left_out.no_numbers > 0)
-    chart.notes.push_back(fmt::format("left out: {} that {} no number",
-                                      number_of(left_out.no_numbers, "value"),
-                                      left_out.no_numbers == 1 ? "is" : "are"));
+    chart.notes.push_back(fmt::format("left out: {} that {}", number_of(left_out.no_numbers, "value"),
+                                      left_out.no_numbers == 1 ? "is not a number" : "are not numbers"));
   if (left_out.not_above_zero > 0)
-    chart.notes.push_back(fmt::format("left out: {} not above 0, which a logarithmic scale does not have",
+    chart.notes.push_back(fmt::format("left out: {} not above 0, because the scale is logarithmic",
                                       number_of(left_out.not_above_zero, "value")));
 }
 
 Error nothing_to_draw(const Results& results, const ChartForm& form) {
   return {ErrorKind::not_found, form.metric,
-          fmt::format("nothing to draw: no trial of run {} has told it{}", results.run.id.text(),
+          fmt::format("nothing to draw: no trial of run {} reported it{}", results.run.id.text(),
                       form.x.empty() ? "" : fmt::format(", or none of these has `{}`", form.x))};
 }
 
@@ -177,7 +178,7 @@ Chart curves(const Results& results, const ChartForm& form) {
   if (column.of != Column::Of::metric || column.part != Column::Part::last)
     throw Error(
         ErrorKind::invalid, "plot",
-        fmt::format("`{}` has one value for each trial, and no steps; --x NAME says over what it is drawn",
+        fmt::format("`{}` has one value for each trial, but no steps; choose the x axis with --x NAME",
                     form.metric));
   Chart chart{.x_title = "step",
               .y_title = form.metric,
@@ -230,7 +231,7 @@ Chart scatter(const Results& results, const ChartForm& form) {
       rows.push_back(&row);
   chart.x_words = words_of(rows, x);
   if (!chart.x_words.empty() && form.x_scale == Scale::logarithmic)
-    throw Error(ErrorKind::invalid, "--log", fmt::format("`{}` is no number everywhere", form.x));
+    throw Error(ErrorKind::invalid, "--log", fmt::format("every value of `{}` must be a number", form.x));
   const auto x_of = [&](const ResultRow& row) {
     const Value value = value_in(row, x);
     if (chart.x_words.empty()) return std::get<double>(value);

@@ -130,8 +130,8 @@ Column expect_column(const Results& results, std::string_view name, std::string_
   const auto near = nearest_column(results, name);
   throw Error(ErrorKind::invalid, std::string(subject),
               fmt::format("run {} has no param and no metric `{}`{}", results.run.id.text(), shortened(name),
-                          near ? fmt::format("; is `{}` meant?", *near)
-                               : "; `combu results` without options shows what there is"));
+                          near ? fmt::format("; did you mean `{}`?", *near)
+                               : "; `combu results` without options shows all of them"));
 }
 
 Column field_column(std::string_view name) {

@@ -252,8 +252,8 @@ void add_missing(PairTable& table, const Results& run, const std::optional<Colum
                                         number_of(names.size(), "trial"), why,
                                         list_text(names, k_named_max)));
   };
-  note(without, "without it");
-  note(no_number, "whose value is no number");
+  note(without, "without a value");
+  note(no_number, "whose value is not a number");
 }
 
 void add_unpaired(PairTable& table, std::span<const Results> runs,
@@ -335,7 +335,7 @@ std::string nothing_paired(std::span<const Results> runs, const std::vector<cons
   }
   if (apart.empty()) return "nothing is paired: no trials of two runs have the same params";
   return fmt::format(
-      "nothing is paired: no value of {} is in two runs; `--over {}` takes trials that differ in it as "
+      "nothing is paired: no value of {} is in two runs; `--over {}` treats trials that differ in it as "
       "repeats",
       fmt::join(apart, ", "), fmt::join(apart, ","));
 }

@@ -18,7 +18,7 @@ std::string take_name(std::string_view& rest, std::string_view option) {
   const std::size_t end = rest.find(rest.front(), 1);
   if (end == std::string_view::npos || (end + 1 < rest.size() && rest[end + 1] != ','))
     throw Error(ErrorKind::invalid, std::string(option),
-                fmt::format("{}: a name that begins with a quote ends with it", shortened(rest)));
+                fmt::format("{}: a name that begins with a quote must end with it", shortened(rest)));
   std::string name(rest.substr(1, end - 1));
   rest.remove_prefix(end + 1);
   return name;
@@ -32,7 +32,7 @@ std::vector<std::string> names_in(const std::vector<std::string>& lists, std::st
     while (true) {
       names.push_back(take_name(rest, option));
       if (names.back().empty())
-        throw Error(ErrorKind::invalid, std::string(option), "names stand between commas, and one is empty");
+        throw Error(ErrorKind::invalid, std::string(option), "commas must separate names; one name is empty");
       if (std::count(names.begin(), names.end(), names.back()) > 1)
         throw Error(ErrorKind::invalid, std::string(option),
                     fmt::format("`{}` is named twice", names.back()));

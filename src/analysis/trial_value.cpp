@@ -34,7 +34,7 @@ bool is_phase(std::string_view word) {
   for (std::size_t i = 0; i < k_trial_state_count; ++i)
     states.push_back(to_string(static_cast<TrialState>(i)));
   throw Error(ErrorKind::invalid, "--where",
-              fmt::format("`{}` is no state; {}, {} and {} are", word, fmt::join(states, ", "),
+              fmt::format("`{}` is not a state; the states are {}, {} and {}", word, fmt::join(states, ", "),
                           to_string(Phase::created), to_string(Phase::ended)));
 }
 

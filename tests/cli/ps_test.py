@@ -55,7 +55,7 @@ def test_ps_chooses_by_params_and_states(combu, write):
     mistyped = combu("-f", file, "--engine", SIMULATED, "ps", "--where", "lrr<0.01")
     assert mistyped.returncode == 0 and "--where: no trial of run" in mistyped.stderr and "has `lrr`" in mistyped.stderr
     mistyped = combu("-f", file, "--engine", SIMULATED, "ps", "--where", "state=fialed")
-    assert mistyped.returncode == 2 and "`fialed` is no state; waiting, ready, " in mistyped.stderr
+    assert mistyped.returncode == 2 and "`fialed` is not a state; the states are waiting, ready, " in mistyped.stderr
     assert names(ps(combu, file, "lr-1", "bare")) == ["lr-1", "bare"]
     [one] = ps(combu, file, "lr-2")
     assert one["params"] == {"lr": 0.002, "model": "net"}

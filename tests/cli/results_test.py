@@ -134,21 +134,21 @@ def test_results_are_sorted_chosen_and_cut_to_columns(combu, runs):
         ["vit-0_125-1", "2", "4", "3"]]
     unknown = combu("results", "one", "--sort", "los")
     assert (unknown.returncode, unknown.stderr) == (
-        2, "combu: --sort: run one has no param and no metric `los`; is `loss` meant?\n")
+        2, "combu: --sort: run one has no param and no metric `los`; did you mean `loss`?\n")
     for command in (["results", "one"], ["ps", "--run", "one"]):
-        for name, hint in (("nothing", ""), ("modle", "; is `model` meant?")):
+        for name, hint in (("nothing", ""), ("modle", "; did you mean `model`?")):
             note = combu(*command, "--where", f"{name}=1")
             assert (note.returncode, note.stderr) == (0, f"--where: no trial of run one has `{name}`{hint}\n")
 
 
 def test_mistakes_in_lists_of_names_are_told(combu, runs):
     for arguments, wanted in (
-            (["results", "one", "--columns", "trial,,lr"], "--columns: names stand between commas, and one is empty"),
-            (["results", "one", "--columns", "trial,lr,"], "--columns: names stand between commas, and one is empty"),
+            (["results", "one", "--columns", "trial,,lr"], "--columns: commas must separate names; one name is empty"),
+            (["results", "one", "--columns", "trial,lr,"], "--columns: commas must separate names; one name is empty"),
             (["results", "one", "--columns", "lr,trial", "--columns", "lr"], "--columns: `lr` is named twice"),
             (["results", "one", "--sort", "lr", "--sort", "loss"], "--sort must be given once, not 2 times; see combu results --help"),
-            (["compare", "one", "two", "--metric", "loss,,lr"], "--metric: names stand between commas, and one is empty"),
-            (["compare", "one", "two", "--over", "sede"], "--over: no trial has a param `sede`; is `seed` meant?")):
+            (["compare", "one", "two", "--metric", "loss,,lr"], "--metric: commas must separate names; one name is empty"),
+            (["compare", "one", "two", "--over", "sede"], "--over: no trial has a param `sede`; did you mean `seed`?")):
         done = combu(*arguments)
         assert (done.returncode, done.stdout, done.stderr) == (2, "", f"combu: {wanted}\n")
 
@@ -163,7 +163,7 @@ def test_names_with_odd_letters_stand_in_quotes(combu, write):
     assert [json.loads(line)["metric"] for line in compared.stdout.splitlines()] == ["a,b"] * 2
     for names in ('"a,b', '"a"b'):
         wrong = combu("results", "odd", "--columns", names)
-        assert (wrong.returncode, wrong.stderr) == (2, f"combu: --columns: {names}: a name that begins with a quote ends with it\n")
+        assert (wrong.returncode, wrong.stderr) == (2, f"combu: --columns: {names}: a name that begins with a quote must end with it\n")
 
 
 def test_results_as_json(combu, runs):
@@ -222,7 +222,7 @@ def test_a_plot_is_written_as_svg(combu, runs, tmp_path):
     assert wrong.returncode == 2 and "must end with .svg" in wrong.stderr
     nothing = combu("-f", runs, "plot", "loss", "--where", "state=failed")
     assert (nothing.returncode, nothing.stderr) == (
-        1, "combu: loss: nothing to draw: no trial of run two has told it\n")
+        1, "combu: loss: nothing to draw: no trial of run two reported it\n")
 
 
 def test_a_plot_of_words_that_xml_does_not_allow_is_xml(combu, write, tmp_path):

@@ -22,7 +22,7 @@ TEST(NamesIn, NamesAreSeparatedByCommasOrQuoted) {
     EXPECT_EQ(error->subject(), "--metric");
     return error->message();
   };
-  EXPECT_THAT(fault({"loss,,acc"}), HasSubstr("one is empty"));
+  EXPECT_THAT(fault({"loss,,acc"}), HasSubstr("one name is empty"));
   EXPECT_THAT(fault({"loss", "acc,loss"}), HasSubstr("`loss` is named twice"));
   EXPECT_THAT(fault({"\"loss"}), HasSubstr("begins with a quote"));
   EXPECT_THAT(fault({"\"loss\"x"}), HasSubstr("begins with a quote"));

@@ -298,7 +298,7 @@ TEST_F(Curves, HaveAGapAtStepsWithoutAFiniteValue) {
     if (point.apart) apart.push_back(point.x);
   EXPECT_THAT(apart, ElementsAre(5));
   EXPECT_EQ(chart.series[0].points.size(), 4U);
-  EXPECT_THAT(chart.notes, ElementsAre("left out: 2 values that are no number"));
+  EXPECT_THAT(chart.notes, ElementsAre("left out: 2 values that are not numbers"));
 }
 
 TEST_F(Curves, HaveNoGapAtStepsWhereOneTrialHasAFiniteValue) {
@@ -353,9 +353,8 @@ TEST(MakeChart, NamesValuesThatItLeavesOut) {
   add(results, "c", {0.3}, {-1.0});
   const Chart chart =
       make_chart(results, {.metric = "loss", .by = "", .x = "lr", .y_scale = Scale::logarithmic});
-  EXPECT_THAT(chart.notes,
-              ElementsAre("left out: 1 value that is no number",
-                          "left out: 1 value not above 0, which a logarithmic scale does not have"));
+  EXPECT_THAT(chart.notes, ElementsAre("left out: 1 value that is not a number",
+                                       "left out: 1 value not above 0, because the scale is logarithmic"));
   results.rows.erase(results.rows.begin());
   EXPECT_THROW(
       (void)make_chart(results, {.metric = "loss", .by = "", .x = "lr", .y_scale = Scale::logarithmic}),

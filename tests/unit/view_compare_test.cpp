@@ -133,8 +133,8 @@ TEST(Compare, NamesTrialsThatItLeavesOut) {
                                 "left out of run one: 1 failed, 1 stopped\n"
                                 "only in run one: 1 trial (a-2)\n"
                                 "only in run two: 1 trial (b-9)\n"
-                                "left out of run one: 1 trial without it (a-4)\n"
-                                "left out of run one: 1 trial whose value is no number (a-3)\n"));
+                                "left out of run one: 1 trial without a value (a-4)\n"
+                                "left out of run one: 1 trial whose value is not a number (a-3)\n"));
 }
 
 TEST(Compare, CountsSkippedTrialsAsSucceeded) {
@@ -174,8 +174,8 @@ TEST(Compare, IgnoresTrialsWithoutTheParamThatDiffersBetweenRuns) {
             "eval    –    8  8.5         0.5\n"
             "all 3 pairs: two minus one is 0.5 ± 0 on average (95 %, paired)\n"
             "differs between the runs: optimizer sgd → adam\n"
-            "left out of run one: 1 trial without it (loader)\n"
-            "left out of run two: 1 trial without it (loader)\n");
+            "left out of run one: 1 trial without a value (loader)\n"
+            "left out of run two: 1 trial without a value (loader)\n");
 }
 
 TEST(Compare, PairsTrialsIfOneRunDoesNotHaveAParam) {
@@ -210,7 +210,7 @@ TEST(Compare, SaysWhyNothingIsPaired) {
   }
   EXPECT_THAT(
       comparison({one, two}),
-      HasSubstr("nothing is paired: no value of lr is in two runs; `--over lr` takes trials that differ "
+      HasSubstr("nothing is paired: no value of lr is in two runs; `--over lr` treats trials that differ "
                 "in it as repeats\n"));
   std::ostringstream out;
   EXPECT_THAT(print_comparison_json(out, std::vector{one, two}, {.metrics = {}, .over = {}}),

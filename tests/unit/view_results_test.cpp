@@ -139,7 +139,7 @@ TEST(Results, SuggestASimilarNameForAnUnknownColumn) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::invalid);
-    EXPECT_STREQ(error.what(), "--columns: run mine has no param and no metric `los`; is `loss` meant?");
+    EXPECT_STREQ(error.what(), "--columns: run mine has no param and no metric `los`; did you mean `loss`?");
   }
 }
 
