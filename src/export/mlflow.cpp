@@ -93,7 +93,7 @@ class Keys {
                           sha256_of(name).substr(0, k_digits));
       }
       taken.insert(key);
-      renamed_.push_back(fmt::format("`{}` is `{}`", shortened(name), shortened(key)));
+      renamed_.push_back(fmt::format("`{}` to `{}`", shortened(name), shortened(key)));
       keys_[name] = std::move(key);
     }
   }
@@ -286,8 +286,7 @@ class Exporter {
         renamed.begin(), renamed.begin() + static_cast<std::ptrdiff_t>(std::min(renamed.size(), k_shown)));
     const std::string more =
         renamed.size() > k_shown ? fmt::format(", and {} more", renamed.size() - k_shown) : "";
-    form_.note(
-        fmt::format("{} that MLflow does not take by their names: {}{}", what, fmt::join(shown, ", "), more));
+    form_.note(fmt::format("{} renamed for MLflow: {}{}", what, fmt::join(shown, ", "), more));
   }
 
   std::string experiment() {
@@ -432,7 +431,7 @@ class Exporter {
     const std::scoped_lock lock(cut_mutex_);
     for (const std::string& name : names)
       if (cut_.insert(name).second && form_.note)
-        form_.note(fmt::format("param {}: MLflow has the first {} characters of values that are longer",
+        form_.note(fmt::format("param {}: MLflow gets only the first {} characters of longer values",
                                shortened(name), value_max));
   }
 
@@ -509,11 +508,11 @@ void export_to_mlflow(const Results& results, const MlflowForm& form, const std:
     Exporter(results, form, server).go();
   } catch (const Json::exception& exception) {
     throw Error(ErrorKind::refused, server.address(),
-                fmt::format("its answer is none of an MLflow server: {}", exception.what()));
+                fmt::format("its answer is not that of an MLflow server: {}", exception.what()));
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::corrupt || !error.subject().empty()) throw;
     throw Error(ErrorKind::refused, server.address(),
-                fmt::format("its answer is none of an MLflow server: {}", error.message()));
+                fmt::format("its answer is not that of an MLflow server: {}", error.message()));
   }
 }
 

@@ -78,13 +78,13 @@ Account find_account() {
                   .trusts_all = flag("MLFLOW_TRACKING_INSECURE_TLS")};
   if (account.trusts_all && !account.authorities.empty())
     throw Error(ErrorKind::invalid, "MLFLOW_TRACKING_INSECURE_TLS",
-                "trusts every certificate, and MLFLOW_TRACKING_SERVER_CERT_PATH some: unset one of them");
+                "conflicts with MLFLOW_TRACKING_SERVER_CERT_PATH; unset one of them");
   for (const std::string& path : {account.authorities, account.own})
     if (!path.empty() && !std::filesystem::exists(path))
-      throw Error(
-          ErrorKind::invalid, path,
-          fmt::format("is not there; {} names it", path == account.own ? "MLFLOW_TRACKING_CLIENT_CERT_PATH"
-                                                                       : "MLFLOW_TRACKING_SERVER_CERT_PATH"));
+      throw Error(ErrorKind::invalid, path,
+                  fmt::format("does not exist; correct {}", path == account.own
+                                                                ? "MLFLOW_TRACKING_CLIENT_CERT_PATH"
+                                                                : "MLFLOW_TRACKING_SERVER_CERT_PATH"));
   return account;
 }
 
@@ -95,7 +95,7 @@ std::string take_address(const std::string& uri, Account& account) {
   const bool is_web = uri.starts_with("http://") || uri.starts_with("https://");
   if (!is_web || curl_url_set(parts.get(), CURLUPART_URL, uri.c_str(), 0) != CURLUE_OK)
     throw Error(ErrorKind::invalid, uri.substr(uri.rfind('@') + 1),
-                "is no address of an MLflow server; give http://HOST:PORT or https://HOST");
+                "must be the address of an MLflow server: http://HOST:PORT or https://HOST");
   const auto part = [&](CURLUPart which, unsigned flags) {
     char* text = nullptr;
     if (curl_url_get(parts.get(), which, &text, flags) != CURLUE_OK) return std::string();
@@ -226,8 +226,8 @@ std::optional<Json> MlflowServer::Impl::ask(const std::string& call, const std::
   if (status == k_not_found && (code.empty() || code == "RESOURCE_DOES_NOT_EXIST")) return std::nullopt;
   if (status == k_unauthorized)
     throw Error(ErrorKind::refused, address,
-                "wants to know who asks, or does not know them: MLFLOW_TRACKING_USERNAME and "
-                "MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN, say it");
+                "authentication failed; set MLFLOW_TRACKING_USERNAME and "
+                "MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN");
   throw Error(ErrorKind::refused, address,
               fmt::format("{}: {}", path,
                           answer.is_object() && answer.contains("message")
@@ -241,15 +241,14 @@ void MlflowServer::Impl::explain(CURLcode result, const char* words) const {
   if (result == CURLE_PEER_FAILED_VERIFICATION || result == CURLE_SSL_CACERT_BADFILE)
     throw Error(
         ErrorKind::refused, address,
-        fmt::format("its certificate is not trusted: {}; MLFLOW_TRACKING_SERVER_CERT_PATH names a file "
-                    "of those that are",
+        fmt::format("its certificate is not trusted: {}; set MLFLOW_TRACKING_SERVER_CERT_PATH to a file "
+                    "of trusted certificates",
                     why));
   // `unavailable` is reserved for an engine that cannot be reached.
-  throw Error(
-      ErrorKind::refused, address,
-      fmt::format("no MLflow server answers there, or it broke off ({}); what is there already stays: "
-                  "the same command goes on with it",
-                  why));
+  throw Error(ErrorKind::refused, address,
+              fmt::format("the MLflow server does not answer, or closed the connection ({}); run the same "
+                          "command again to export the rest",
+                          why));
 }
 
 MlflowServer::MlflowServer(const std::string& uri, std::stop_token stop)
@@ -267,7 +266,7 @@ std::optional<Json> MlflowServer::find(const std::string& call, const std::strin
 namespace {
 
 Json expected(std::optional<Json> answer, const std::string& address, const std::string& call) {
-  if (!answer) throw Error(ErrorKind::not_found, address, call + ": is not there; is this an MLflow server?");
+  if (!answer) throw Error(ErrorKind::not_found, address, call + ": not found; is this an MLflow server?");
   return *std::move(answer);
 }
 

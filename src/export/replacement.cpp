@@ -47,10 +47,10 @@ Replacement::Replacement(const std::string& path) : path_(path), place_(path) {
   const fs::file_status status = fs::status(path, fault);
   if (fs::exists(status)) {
     if (is_in_place(path) || !fs::is_regular_file(status))
-      throw Error(ErrorKind::refused, path, "cannot be written: it is no regular file");
+      throw Error(ErrorKind::refused, path, "cannot be written: it must be a regular file");
     place_ = fs::canonical(path).string();
   } else if (fs::is_symlink(fs::symlink_status(path, fault))) {
-    throw Error(ErrorKind::refused, path, "cannot be written: it is a link to what is not there");
+    throw Error(ErrorKind::refused, path, "cannot be written: it is a link whose target does not exist");
   }
   beside_ = fmt::format("{}.{}.new", place_, getpid());
   fs::remove(beside_, fault);

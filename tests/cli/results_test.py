@@ -318,7 +318,7 @@ def test_what_is_no_file_is_written_to(combu, runs, tmp_path):
         ok(combu("plot", "loss", "--run", "one", "-o", "pipe"))
         assert reader.stdout.read().startswith("<svg ")
     refused = combu("export", "sqlite", "one", "-o", "/dev/stdout")
-    assert (refused.returncode, refused.stderr) == (1, "combu: /dev/stdout: cannot be written: it is no regular file\n")
+    assert (refused.returncode, refused.stderr) == (1, "combu: /dev/stdout: cannot be written: it must be a regular file\n")
 
 
 CLASHES = """
@@ -547,10 +547,10 @@ print(json.dumps([run.data.params, {key: [point.value for point in client.get_me
         done = notes_of(combu("export", "mlflow", "clash", "--to", mlflow, "--progress", "plain"))
         notes = [line for line in done.splitlines() if "MLflow" in line]
         assert len(notes) == len(told), done
-        assert notes[0].startswith("params that MLflow does not take by their names: `a(b` is `a_b-"), notes[0]
-        assert "`, `c(d` is `c_d`, `nx" in notes[0]
-        assert notes[1].startswith("metrics that MLflow does not take by their names: `x(y` is `x_y-"), notes[1]
-        assert notes[2:] in ([], ["param long: MLflow has the first 6000 characters of values that are longer"])
+        assert notes[0].startswith("params renamed for MLflow: `a(b` to `a_b-"), notes[0]
+        assert "`, `c(d` to `c_d`, `nx" in notes[0]
+        assert notes[1].startswith("metrics renamed for MLflow: `x(y` to `x_y-"), notes[1]
+        assert notes[2:] in ([], ["param long: MLflow gets only the first 6000 characters of longer values"])
         out = subprocess.run([peers / "bin/python", "-c", script, mlflow, str(file)], check=True, stdout=subprocess.PIPE, text=True).stdout
         params, metrics = json.loads(out)
         assert sorted(value for key, value in params.items() if key not in ("long", "fits")) == ["1", "2", "3", "4"]
@@ -566,7 +566,7 @@ def test_an_old_mlflow_server_gets_less_of_a_param(combu, write):
         server.value_max = 500
         done = notes_of(combu("export", "mlflow", "old", "--to", f"http://127.0.0.1:{server.server_port}", "--progress", "plain",
                             env={"MLFLOW_TRACKING_TOKEN": "a-token"}))
-    assert "param long: MLflow has the first 500 characters of values that are longer\n" in done
+    assert "param long: MLflow gets only the first 500 characters of longer values\n" in done
     taken = [body["params"] for path, body in server.heard if path.endswith("log-batch")]
     assert taken[-1] == [{"key": "long", "value": "x" * 500}, {"key": "short", "value": "y"}]
 
@@ -574,11 +574,11 @@ def test_an_old_mlflow_server_gets_less_of_a_param(combu, write):
 def test_an_mlflow_server_that_is_not_there_is_told(combu, runs):
     away = combu("export", "mlflow", "one", "--to", "http://127.0.0.1:1")
     assert away.returncode == 1
-    assert away.stderr.splitlines()[-1].startswith("combu: http://127.0.0.1:1: no MLflow server answers there")
+    assert away.stderr.splitlines()[-1].startswith("combu: http://127.0.0.1:1: the MLflow server does not answer")
     for uri in ("ftp://example.org", "example.org", "http://"):
         wrong = combu("export", "mlflow", "one", "--to", uri)
         assert (wrong.returncode, wrong.stderr) == (
-            2, f"combu: {uri}: is no address of an MLflow server; give http://HOST:PORT or https://HOST\n")
+            2, f"combu: {uri}: must be the address of an MLflow server: http://HOST:PORT or https://HOST\n")
     assert combu("export", "mlflow", "one").returncode == 2
 
 
@@ -663,7 +663,7 @@ def test_an_mlflow_server_behind_tls_knows_who_asks(combu, runs, secure_server, 
                                                   "[mlflow]\nmlflow_tracking_username = ada\nmlflow_tracking_password=so:secret\n")
     ok(export(**trusted))
     refused = export(**{**ada, "MLFLOW_TRACKING_PASSWORD": "wrong"}, **trusted)
-    assert refused.returncode == 1 and "does not know them: MLFLOW_TRACKING_USERNAME" in refused.stderr
+    assert refused.returncode == 1 and "authentication failed; set MLFLOW_TRACKING_USERNAME" in refused.stderr
     hidden = export(uri.replace("://", "://ada:wrong@"), **trusted)
     assert hidden.returncode == 1 and "wrong" not in hidden.stderr
     for env, name in (({"MLFLOW_TRACKING_INSECURE_TLS": "yes"}, "MLFLOW_TRACKING_INSECURE_TLS"),
