@@ -29,8 +29,9 @@ Publisher::~Publisher() {
   if (thread_.joinable()) thread_.join();
   const std::size_t count = unpublished_ + waiting_.size();
   if (count > 0)
-    context_.progress.remark(fmt::format("others are not told that {} {} succeeded, and may run the like: {}",
-                                         number_of(count, "trial"), count == 1 ? "has" : "have", fault_));
+    context_.progress.remark(
+        fmt::format("the success of {} is not shared, so other runs may repeat equal trials: {}",
+                    number_of(count, "trial"), fault_));
 }
 
 void Publisher::add(const Trial& trial) {
@@ -80,7 +81,7 @@ bool Publisher::put(const Success& success) {
     std::string packed =
         context_.telemetry == nullptr ? "" : context_.telemetry->packed(trial.name, success.attempt);
     if (packed.empty() && trial.metrics)
-      throw Error(ErrorKind::not_found, trial.name, "what it has told is not kept");
+      throw Error(ErrorKind::not_found, trial.name, "its log and metrics are not kept");
     return packed;
   };
   try {
