@@ -32,7 +32,7 @@ def faults_of(found):
     ]
 
 
-@pytest.mark.parametrize("source", [sentences.documents, sentences.comments])
+@pytest.mark.parametrize("source", [sentences.documents, sentences.comments, sentences.messages])
 def test_sentences_are_plain(source):
     assert faults_of(source(ROOT)) == []
 
