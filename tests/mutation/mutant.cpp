@@ -1,6 +1,6 @@
 // combu_mutant(NUMBER) returns true if the environment variable COMBU_MUTANT is NUMBER. If
-// COMBU_MUTANTS_REACHED names a file, each test appends a line to the file: the name of the test, its duration
-// in milliseconds, and the numbers of the mutants that the test executed.
+// COMBU_MUTANTS_REACHED names a file, each test appends a line to the file: the name of the test, its
+// duration in milliseconds, and the numbers of the mutants that the test executed.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
