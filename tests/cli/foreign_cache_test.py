@@ -138,7 +138,7 @@ def test_a_senseless_marker_is_refused(run, server, marker):
     said = run("two", "bbbbbbbbbbbb")
     assert "1 succeeded" in said and "\x1b" not in said
     (note,) = [line for line in said.splitlines() if line.startswith(f"s3:/{key}: ")]
-    assert "refused" in note or "is larger than 2 KiB" in note
+    assert "the marker of a cached trial is invalid" in note or "is larger than 2 KiB" in note
     assert note.endswith("; combu runs trial `learn`")
     assert server.objects[key] == b"lab/bbbbbbbbbbbb/learn\ntag"
     assert "1 skipped" in run("three", "cccccccccccc")

@@ -215,7 +215,7 @@ def test_what_does_not_exist_is_told(combu, failing, record):
     silent = combu("-f", failing, "events", "good")
     assert (silent.returncode, silent.stdout, silent.stderr) == (0, "", "")
     unknown = combu("-f", failing, "events", "nosuch")
-    assert (unknown.returncode, unknown.stderr) == (1, "combu: nosuch: is no trial of run mine\n")
+    assert (unknown.returncode, unknown.stderr) == (1, "combu: nosuch: is not a trial of run mine\n")
 
 
 def test_the_record_is_the_callers_alone(combu, failing, tmp_path):

@@ -143,7 +143,7 @@ TEST_F(SelectionTest, AnErrorNamesAtMostFiveOtherExperiments) {
   invocation = invocation_of("experiment.jsonnet");
   with_session([&](Session& session) {
     EXPECT_THAT(others_text(session, invocation, {}),
-                AllOf(HasSubstr("lab-4 (1 container), 2 more; --experiment NAME")));
+                AllOf(HasSubstr("lab-4 (1 container), 2 more; choose one with --experiment NAME")));
   });
 }
 

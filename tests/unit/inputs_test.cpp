@@ -209,7 +209,8 @@ TEST_F(InputsTest, ALinkThatReplacesAnInputIsNotFollowed) {
              [&] { (void)read_input(trial.inputs.front(), Bytes{1000}, {}); }}) {
       const Error error = error_of(read);
       EXPECT_EQ(error.kind(), ErrorKind::refused);
-      EXPECT_THAT(error.message(), HasSubstr(at(named) + " cannot be read: a symbolic link"));
+      EXPECT_THAT(error.message(),
+                  HasSubstr(at(named) + " cannot be read: it was replaced by a symbolic link"));
     }
   };
   fs::remove(at("work/dir/result"));
@@ -245,7 +246,8 @@ TEST_F(InputsTest, TheErrorNamesTheEntryThatCannotBePacked) {
   const auto pack = [&](const std::string& from) {
     return error_of([&] { (void)packed({input(from, "/in")}); });
   };
-  EXPECT_THAT(pack("data").message(), HasSubstr(at("data/pipe") + " is neither"));
+  EXPECT_THAT(pack("data").message(),
+              HasSubstr(at("data/pipe") + " must be a file, folder or symbolic link"));
   EXPECT_EQ(pack("data").kind(), ErrorKind::refused);
   EXPECT_EQ(pack("none").message(), at("none") + " is not there");
 }
@@ -587,7 +589,7 @@ TEST_F(LeftTest, AResultsFolderThatBecameALinkIsNotFollowed) {
   link("results/_lab-one/r1/first", at("secrets"));
   const Input input{.from = found("/out/a"), .trial = "first", .to = "/in"};
   EXPECT_THAT(error_of([&] { (void)packed({input}); }).message(),
-              HasSubstr("r1/first cannot be read: a symbolic link"));
+              HasSubstr("r1/first cannot be read: it was replaced by a symbolic link"));
 }
 
 // ---- Digests

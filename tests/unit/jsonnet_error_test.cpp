@@ -388,8 +388,9 @@ TEST(UnsupportedSyntax, TheErrorNamesTheBuildThatHasIt) {
   }
   EXPECT_THAT(bytes, HasSubstr("e.jsonnet:2:12: importbin is not supported by this build's evaluator, " +
                                evaluator()));
-  EXPECT_THAT(number,
-              HasSubstr("e.jsonnet:1:3: a number with _ between its digits, such as 1_000, is not in this "));
+  EXPECT_THAT(
+      number,
+      HasSubstr("e.jsonnet:1:3: a number with _ between its digits, such as 1_000, is not supported by "));
   EXPECT_THAT(block, HasSubstr("e.jsonnet:1:1: |||- is not supported by this build's evaluator, "));
 }
 

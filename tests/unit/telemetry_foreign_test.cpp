@@ -232,11 +232,11 @@ TEST_F(ForeignTelemetry, ValuesThatPackedCannotWriteAreRefused) {
       {"UPDATE attempts SET trial = 'b'", "an attempt of another name"},
       {"UPDATE attempts SET attempt = 1", "an attempt of another name"},
       {"UPDATE attempts SET complete = 0", "log is not complete"},
-      {"UPDATE attempts SET complete = 'yes'", "no integer"},
-      {"UPDATE attempts SET size = 'text'", "no integer"},
-      {"UPDATE attempts SET size = x'00'", "no integer"},
-      {"UPDATE attempts SET size = 1.5", "no integer"},
-      {"UPDATE attempts SET gaps = 'text'", "no integer"},
+      {"UPDATE attempts SET complete = 'yes'", "not an integer"},
+      {"UPDATE attempts SET size = 'text'", "not an integer"},
+      {"UPDATE attempts SET size = x'00'", "not an integer"},
+      {"UPDATE attempts SET size = 1.5", "not an integer"},
+      {"UPDATE attempts SET gaps = 'text'", "not an integer"},
       {"UPDATE attempts SET size = -1", "is negative"},
       {"UPDATE attempts SET at_until = -1", "is negative"},
       {"UPDATE attempts SET passed_over = -9223372036854775808", "is negative"},
@@ -261,11 +261,11 @@ TEST_F(ForeignTelemetry, ValuesThatPackedCannotWriteAreRefused) {
       {"UPDATE series SET greatest = 'nan'", "another type"},
       {"UPDATE points SET series = 77 WHERE series = 1", "belong to no series"},
       {"UPDATE points SET place = -1 WHERE place = 0", "out of order"},
-      {"UPDATE points SET place = 'text' WHERE place = 1", "no integer"},
-      {"UPDATE points SET step = 'text'", "no number"},
-      {"UPDATE points SET step = NULL", "no number"},
-      {"UPDATE points SET value = 'text'", "no number"},
-      {"UPDATE points SET at = 'text'", "no integer"},
+      {"UPDATE points SET place = 'text' WHERE place = 1", "not an integer"},
+      {"UPDATE points SET step = 'text'", "not a number"},
+      {"UPDATE points SET step = NULL", "not a number"},
+      {"UPDATE points SET value = 'text'", "not a number"},
+      {"UPDATE points SET at = 'text'", "not an integer"},
       {"UPDATE points SET at = 9223372036854775807", "out of range"},
       {"UPDATE points SET at = -9223372036854775807", "out of range"},
   };
@@ -315,12 +315,15 @@ TEST_F(ForeignTelemetry, AFrameThatClaimsALargeSizeTakesLittleMemory) {
 TEST_F(ForeignTelemetry, TruncatedTelemetryIsRefused) {
   const std::string packed = other.packed("b", 1);
   for (std::size_t size = 0; size < packed.size(); size += 1 + packed.size() / 50)
-    EXPECT_THAT(refusal_of_packed(packed.substr(0, size)), HasSubstr("is refused")) << size;
-  EXPECT_THAT(refusal_of_packed(packed + "x"), HasSubstr("is refused"));
-  EXPECT_THAT(refusal_of_packed(packed + packed), HasSubstr("is refused"));
+    EXPECT_THAT(refusal_of_packed(packed.substr(0, size)),
+                HasSubstr("the telemetry of an equal trial is invalid: "))
+        << size;
+  EXPECT_THAT(refusal_of_packed(packed + "x"), HasSubstr("the telemetry of an equal trial is invalid: "));
+  EXPECT_THAT(refusal_of_packed(packed + packed), HasSubstr("the telemetry of an equal trial is invalid: "));
   const std::string whole = image();
   for (std::size_t size = 0; size < whole.size(); size += 500)
-    EXPECT_THAT(refusal(whole.substr(0, size)), HasSubstr("is refused")) << size;
+    EXPECT_THAT(refusal(whole.substr(0, size)), HasSubstr("the telemetry of an equal trial is invalid: "))
+        << size;
 }
 
 TEST_F(ForeignTelemetry, TelemetryWithChangedBytesIsRefusedOrReadable) {

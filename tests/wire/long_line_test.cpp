@@ -142,7 +142,7 @@ TEST_P(LongLine, ALineOfHalfAGigabyteIsStoredWithLittleMemory) {
   const auto notes = ingest_logs(*engine, {.run = RunId("run1"), .trial = "a", .attempt = 1}, trial,
                                  LogEnd::complete, telemetry, {});
   EXPECT_LT(bytes_of("VmHWM"), before + k_memory_max);
-  EXPECT_THAT(notes, testing::ElementsAre(testing::HasSubstr("the last 64 MiB are kept")));
+  EXPECT_THAT(notes, testing::ElementsAre(testing::HasSubstr("combu keeps only the last 64 MiB")));
   const std::size_t parts = (k_line_size + GetParam().part_text - 1) / GetParam().part_text;
   EXPECT_EQ(telemetry.log("a", 1)->size.count, static_cast<std::int64_t>(parts * GetParam().part_text + 1));
 }
