@@ -372,7 +372,7 @@ def test_ps_answers_while_the_engine_is_away(new_engine, combu_on):
     combu("run")
     engine.stop()
     away = combu("ps")
-    assert "is on record" in away.stderr and away.stdout.splitlines()[2].split()[:2] == ["one", "running"]
+    assert "only the record is shown" in away.stderr and away.stdout.splitlines()[2].split()[:2] == ["one", "running"]
     engine.start()
     # The engine was shut down normally and has stopped the trial.
     wait_until(lambda: combu.ps()["one"]["state"] in ("failed", "stopped"), "the end of what ran")

@@ -120,9 +120,9 @@ def test_services_leave_slots_for_the_trials_that_need_them(combu, engine):
 def test_impossible_slots_are_refused_before_the_first_start(combu, engine):
     combu.write([worker("small"), worker("huge", cpus=cpus_of(engine) + 1), worker("vast", memory="1000t")])
     refused = combu("run", code=2)
-    assert "huge: wants" in refused.stderr and "vast: wants" in refused.stderr
+    assert "huge: needs" in refused.stderr and "vast: needs" in refused.stderr
     combu.write([worker("whole", cpus=cpus_of(engine))])
-    assert "whole: wants" in combu("run", "--reserve", "0.5,64m", code=2).stderr
+    assert "whole: needs" in combu("run", "--reserve", "0.5,64m", code=2).stderr
     assert engine.names() == set()
 
 

@@ -198,9 +198,12 @@ def test_trials_whose_ends_cannot_be_recorded_are_not_marked_as_killed(combu, en
     assert {row[3] for row in ended_at(combu).values()} == {None}
 
 
-def test_a_run_that_cannot_replace_an_earlier_run_ends(combu, engine, lab):
-    combu.write([{"name": "one", "image": "combu-test", "cmd": "true"}])
+def test_a_run_that_cannot_replace_an_earlier_run_ends(combu, engine, lab, tmp_path):
+    (tmp_path / "hold").mkdir()
+    waits = "until [ -e /hold/go ]; do sleep 0.05; done"
+    combu.write([{"name": "one", "image": "combu-test", "cmd": ["sh", "-c", waits], "volumes": [f"{tmp_path / 'hold'}:/hold"]}])
     combu("run", "--run-id", "first")
+    (tmp_path / "hold/go").touch()
     wait_until(lambda: engine.running() == set(), "its end")
     lab.change("UPDATE texts SET evaluated = '[17]'")
     combu("run", "--run-id", "second", code=None)
