@@ -70,8 +70,9 @@ struct KeptAnswer {
 // Where trusted certificates are. Both paths are empty if no certificates were found, or if libcurl has its
 // own default.
 struct Authorities {
-  std::string file;    // of certificates, named by their hashes
-  std::string folder;  // of certificates by hashed names
+  std::string file;  // all certificates in one PEM file (CURLOPT_CAINFO)
+  std::string
+      folder;  // one file for each, named by the hash of its subject, as c_rehash does (CURLOPT_CAPATH)
 };
 
 // Returns the certificates at `place`, a file or a folder. If `place` is empty, uses SSL_CERT_FILE and

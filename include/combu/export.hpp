@@ -36,7 +36,7 @@ struct MlflowForm {
   std::string uri;  // address of the server, as for MlflowServer
   // Returns where the outputs of a trial are; "" if there are none. Called from several threads.
   std::function<std::string(const TrialEntry& trial)> outputs_of;
-  // Returns when an earlier attempt of a trial ended, if known. Calls do not overlap.
+  // Returns the time at which an earlier attempt of a trial ended, if known. Calls do not overlap.
   std::function<std::optional<Instant>(const std::string& trial, int attempt)> ended_at_of;
   std::function<void(std::size_t count, std::size_t total)> tell;
   // Reports a value or name that MLflow stores in a different form. Called from several threads, but calls do

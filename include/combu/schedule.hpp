@@ -59,8 +59,8 @@ using TrialCounts = std::array<std::size_t, k_trial_state_count>;  // index: Tri
 [[nodiscard]] constexpr bool is_alive(TrialState state) {
   return state == TrialState::starting || state == TrialState::running;
 }
-// True if the engine may have an attempt of a trial that has this state on record. A `waiting` trial may have
-// one, because its start may not be on record yet.
+// True if the engine may have a living attempt of a trial whose state in the record is `on_record`. A
+// `waiting` trial may have one, because a start may be missing in the record.
 [[nodiscard]] constexpr bool may_have_attempt(TrialState on_record) {
   return is_alive(on_record) || on_record == TrialState::waiting;
 }
@@ -429,8 +429,9 @@ struct Ending {
 [[nodiscard]] std::vector<Error> check_slots(const Experiment& experiment, const Slots& capacity,
                                              std::span<const Gpu> gpus, Until until = Until::ended);
 
-// Returns the ends of a run's trials after a person removed its containers, except those of `kept`. `trials`
-// are the trials' names, in the order of `restored`.
+// A person has removed the run's containers, except the containers of the trials that `kept` names. Returns
+// the facts that end every other open trial. `trials` are the names of the run's trials, in the order of
+// `restored`.
 [[nodiscard]] std::vector<Fact> facts_of_kill(const RunId& run, std::span<const std::string> trials,
                                               std::vector<RestoredTrial> restored,
                                               std::span<const std::string> kept, Instant now);

@@ -235,7 +235,7 @@ struct SelectionOptions {
 [[nodiscard]] std::optional<Error> without_container(const std::string& name, const Invocation& invocation,
                                                      const SelectionOptions& options);
 
-// Returns the error (invalid) that trials of several experiments have this name.
+// Returns Error(invalid): several experiments have a trial of the name `trial`.
 [[nodiscard]] Error of_several_experiments(const std::string& trial,
                                            const std::set<std::string>& experiments);
 

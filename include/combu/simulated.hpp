@@ -119,7 +119,7 @@ class World {
 
   // Processes everything that is due at `now`.
   void advance(Instant now);
-  // Returns when the next event is due; nullopt if nothing is scheduled.
+  // Returns the time of the next event; nullopt if nothing is scheduled.
   [[nodiscard]] std::optional<Instant> next_due() const;
 
   // Faults on request.

@@ -16,10 +16,11 @@ bool waits_to_retry(const AttemptEntry& entry) {
   return entry.attempt > 1 && entry.attempt != entry.first_attempt;
 }
 
-// Returns when the attempt began to wait. A trial's first attempt waits since the run began. If a changed
-// file added or changed the trial, it waits since the run was reopened with that file. A retry waits since
-// the end of the previous attempt, `before`. The first attempt after `combu retry` has no such waiting time:
-// the result is its ready_at.
+// Returns the time at which the attempt began to wait:
+// - of a trial's first attempt, the beginning of the run, or the time at which an edited file added the
+// trial;
+// - of a retry, the end of the previous attempt, `before`;
+// - of the first attempt after `combu retry`, its ready_at.
 Instant since_of(const AttemptEntry& entry, const AttemptEntry* before, const RunEntry& run) {
   if (entry.attempt == 1) return entry.revision > 1 ? run.working_since : run.began_at;
   if (!waits_to_retry(entry) || before == nullptr || before->trial != entry.trial) return entry.ready_at;

@@ -55,8 +55,8 @@ Evaluation evaluation_of(const Invocation& invocation, const RunId& run, const C
           .time_max = duration_option("--evaluate-time", invocation.evaluate_time)};
 }
 
-// Returns the index of the trial in an error's path: "[17].image", "trials[17].image". Returns -1 for other
-// errors, so that they come first.
+// Returns the index of the trial in an error's path: "[17].image", "trials[17].image". Returns -1 for an
+// error of the whole file, so that such errors come first.
 std::ptrdiff_t trial_index(const Error& error) {
   std::string_view path = error.subject();
   constexpr std::string_view k_before[] = {"trials", "["};

@@ -24,7 +24,7 @@ struct RunOptions {
   bool monitored = false;
   bool operator==(const RunOptions&) const = default;
 };
-// Returns when the process may end: when all trials have ended (--wait), or when all have started.
+// Returns the condition on which the process may end: all trials have ended (--wait), or all have started.
 [[nodiscard]] Until until_of(const RunOptions& options);
 // Convert the options to the text of a JSON object, and back.
 [[nodiscard]] std::string to_json(const RunOptions& options);

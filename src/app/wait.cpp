@@ -25,9 +25,9 @@ namespace {
 
 constexpr Seconds k_wait_poll{0.1};
 
-// Removes attempts of runs that are over. If no attempt is running, keeps the attempts of the newest run,
-// which has just ended.
-void leave_old_runs(std::vector<Observation>& attempts) {
+// Erases the attempts of every run without a running attempt. If no run has one, keeps the attempts of the
+// newest run, which has just ended.
+void erase_ended_runs(std::vector<Observation>& attempts) {
   if (attempts.empty()) return;
   std::set<RunId> awaited;
   for (const Observation& seen : attempts)
@@ -47,7 +47,7 @@ std::vector<Selector> selectors_for(std::vector<Observation> attempts, const Sel
   const bool by_name = !options.trials.empty();
   const std::size_t services =
       by_name ? 0 : std::erase_if(attempts, [](const Observation& seen) { return seen.service; });
-  if (options.run.empty()) leave_old_runs(attempts);
+  if (options.run.empty()) erase_ended_runs(attempts);
 
   std::map<std::pair<std::string, RunId>, Selector> selectors;
   for (const Observation& seen : attempts) {

@@ -164,7 +164,8 @@ void create_network(Connections& engine, const std::string& name, const Labels& 
 // POST /networks/{name}/connect. Repeatable.
 void connect_network(Connections& engine, const std::string& network, const std::string& container,
                      const nlohmann::json& endpoint, const std::stop_token& stop);
-// GET /networks/{name}. Returns when the network was created; nullopt if there is no such network.
+// GET /networks/{name}. Returns the time at which the network was created; nullopt if there is no such
+// network.
 [[nodiscard]] std::optional<Instant> network_created_at(Connections& engine, const std::string& name,
                                                         const std::stop_token& stop);
 // DELETE /networks/{id}. Returns the answer with any status.

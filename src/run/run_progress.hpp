@@ -24,7 +24,8 @@ class RunProgress {
   // Pauses do not count as working time.
   void set_paused(bool is_paused, Instant now);
 
-  // Returns a snapshot whose members that follow from the facts are set. `unfinished`: Planner::unfinished().
+  // Returns a snapshot. The caller sets the members that only the planner knows: counts, settings and held
+  // slots. `unfinished`: Planner::unfinished().
   [[nodiscard]] Snapshot snapshot(std::size_t unfinished, Instant now) const;
   // Returns the facts of the trials that ended without success, in the order of these facts.
   [[nodiscard]] std::vector<Fact> take_unsuccessful() { return std::move(unsuccessful_); }

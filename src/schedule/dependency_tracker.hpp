@@ -32,7 +32,7 @@ class DependencyTracker {
 
   // ---- Its dependents
 
-  // The condition of `trial` is met. Returns the waiting trials whose last unmet dependency this was.
+  // Records that `trial` meets `condition`. Returns the waiting trials that have no other unmet dependency.
   [[nodiscard]] std::vector<TrialIndex> meet(TrialIndex trial, Condition condition);
   // Returns the waiting trials that depend on this condition of `trial`.
   [[nodiscard]] std::vector<TrialIndex> waiting_for(TrialIndex trial, Condition condition) const;
