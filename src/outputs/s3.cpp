@@ -422,8 +422,8 @@ class S3 final : public OutputStore {
     } catch (const Error&) {
       try {
         remove(wanted.trial);
-      } catch (
-          const Error&) {  // NOLINT(bugprone-empty-catch): objects without a manifest count as no outputs
+        // Objects without a manifest count as no outputs.
+      } catch (const Error&) {  // NOLINT(bugprone-empty-catch)
       }
       throw;
     }
