@@ -18,12 +18,11 @@ def faults_of(row):
     """The paths of a row without a file, and the names that none of its files has."""
     words = re.findall(r"`([^`]+)`", row)
     files = [word for word in words if FILE.fullmatch(word)]
-    folders = [ROOT / "src" / word for word in words if (ROOT / "src" / word).is_dir()]
-    found = [path for name in files for path in files_of(name)] + [
-        path for folder in folders for path in folder.rglob("*.?pp")
-    ]
+    rooms = [word for word in words if (ROOT / "src" / word).is_dir()]
+    found = [path for name in files for path in files_of(name)]
+    found += [path for room in rooms for path in (ROOT / "src" / room).rglob("*.?pp")]
     text = "\n".join(path.read_text(encoding="utf-8") for path in found)
-    names = [word for word in words if NAME.fullmatch(word) and word not in files and not (ROOT / "src" / word).is_dir()]
+    names = [word for word in words if NAME.fullmatch(word) and word not in files + rooms]
     return [name for name in files if not files_of(name)] + [
         name for name in names if not re.search(rf"\b{name.replace('()', '').rpartition('::')[2]}\b", text)
     ]

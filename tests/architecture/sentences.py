@@ -107,10 +107,11 @@ def drawn(root, seed, number):
 
 
 if __name__ == "__main__":
-    commit, number = [*sys.argv[1:], "HEAD", "50"][:2] if len(sys.argv) < 3 else sys.argv[1:3]
+    commit = sys.argv[1] if len(sys.argv) > 1 else "HEAD"
+    number = int(sys.argv[2]) if len(sys.argv) > 2 else 50
     digits = subprocess.run(
         ["git", "rev-parse", "--short=8", commit], cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout.strip()
     print(f"seed {digits}")
-    for place, text in drawn(ROOT, int(digits[:8], 16), int(number)):
+    for place, text in drawn(ROOT, int(digits[:8], 16), number):
         print(f"{place}: {text}")
