@@ -4,6 +4,7 @@
 As a program, it draws sentences at random, for a reader who judges them:
   tests/architecture/sentences.py [COMMIT [NUMBER]]
 The seed is the first eight hexadecimal digits of COMMIT (HEAD), so the same commit gives the same sentences (fifty).
+A comment behind code is printed after this code, a table cell after the first cell of its row.
 """
 
 import random
@@ -106,6 +107,17 @@ def drawn(root, seed, number):
     return random.Random(seed).sample(sentences, number)
 
 
+def context(root, sentence):
+    """The code in front of a comment behind code, or the first cell of a table cell's row; empty for other sentences."""
+    name, number = sentence.place.rsplit(":", 1)
+    line = (root / name).read_text(encoding="utf-8").splitlines()[int(number) - 1]
+    if name.endswith(".md"):
+        first = line.split("|")[1].strip() + " |" if line.startswith("|") else ""
+    else:
+        first = line.split("//")[0].strip() if "//" in line else ""
+    return "" if sentence.text in first else first
+
+
 if __name__ == "__main__":
     commit = sys.argv[1] if len(sys.argv) > 1 else "HEAD"
     number = int(sys.argv[2]) if len(sys.argv) > 2 else 50
@@ -113,5 +125,5 @@ if __name__ == "__main__":
         ["git", "rev-parse", "--short=8", commit], cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout.strip()
     print(f"seed {digits}")
-    for place, text in drawn(ROOT, int(digits[:8], 16), number):
-        print(f"{place}: {text}")
+    for drawn_sentence in drawn(ROOT, int(digits[:8], 16), number):
+        print(f"{drawn_sentence.place}: {context(ROOT, drawn_sentence)} {drawn_sentence.text}".replace(":  ", ": "))
