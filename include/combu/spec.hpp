@@ -19,10 +19,10 @@ namespace combu {
 
 // A condition that a trial must meet before a dependent trial starts.
 enum class Condition {
-  started,    // its process runs, or has run
-  healthy,    // its health check has passed once
-  succeeded,  // ended with exit code 0
-  finished,   // ended with any exit code
+  started,    // the process of the trial runs or has run
+  healthy,    // the trial's health check has passed once
+  succeeded,  // the trial has ended with exit code 0
+  finished,   // the trial has ended with any exit code
 };
 [[nodiscard]] std::string_view to_string(Condition condition);
 
@@ -46,14 +46,15 @@ struct Volume {
   bool source_is_path = true;
   std::string target;  // absolute path in the container
   bool read_only = false;
-  bool folder_meant = false;  // the path in the file ends with `/`
+  bool folder_meant = false;  // the experiment file writes `source` with a `/` at its end
   std::string path;           // location of this element in the evaluated file, for messages
   bool operator==(const Volume&) const = default;
 };
 
 struct Healthcheck {
-  std::vector<std::string> test;  // in Docker's form: {"CMD", …}, {"CMD-SHELL", text} or {"NONE"}
-  Seconds interval{0};            // 0: the engine's default; likewise for the next three members
+  // the command of the check in Docker's form: {"CMD", …}, {"CMD-SHELL", text} or {"NONE"}
+  std::vector<std::string> test;
+  Seconds interval{0};  // the next four members: 0 means the engine's default
   Seconds timeout{0};
   Seconds start_period{0};
   int retries = 0;
@@ -77,15 +78,15 @@ struct Slots {
 };
 // Returns for example "1.5 CPUs, 512 MiB of memory, GPU 0", or "nothing" if `slots` is empty.
 [[nodiscard]] std::string to_string(const Slots& slots);
-// Like to_string(slots), for a message that shows `others` as well. If the two memory amounts differ but have
-// the same text, prints `slots.memory` in bytes.
+// Like to_string(slots), for a message that shows `others` as well. If both amounts of memory differ but
+// would be printed alike, prints `slots.memory` in bytes.
 [[nodiscard]] std::string to_string(const Slots& slots, const Slots& others);
 
-// The GPUs that a trial requests. Each of them serves one attempt only.
+// The GPUs that a trial requests. A GPU serves only one attempt at a time.
 struct GpuWish {
   std::size_t count = 0;
-  bool all = false;              // all GPUs that match, instead of `count`
-  std::vector<std::string> ids;  // only these GPUs match: the engine's names or numbers, or UUIDs; empty: all
+  bool all = false;              // true: the trial requests all GPUs that match, and `count` is not used
+  std::vector<std::string> ids;  // names, numbers or UUIDs of the only GPUs that match; empty: all GPUs match
   Bytes memory;                  // only GPUs with at least this much memory match
   std::string kind;              // only GPUs whose model name contains this text match, ignoring case: "a100"
   auto operator<=>(const GpuWish&) const = default;
@@ -99,13 +100,13 @@ enum class Order { file, random };
 // Why an attempt failed.
 enum class Cause : std::uint8_t {
   none,
-  error,           // its exit code is not 0
-  oom,             // it or one of its processes was killed because memory ran out
-  timeout,         // it ran longer than its `timeout`, and combu stopped it
-  start_deadline,  // it did not run within its `start_deadline`
-  host_lost,       // it was lost because its host or the engine there failed
-  start,           // the engine refused to start it
-  stopped,         // a user stopped it, or the run's `deadline` passed
+  error,           // the attempt's exit code is not 0
+  oom,             // a process of the attempt was killed because memory ran out
+  timeout,         // the attempt ran longer than its `timeout`, and combu stopped it
+  start_deadline,  // the attempt did not run within its `start_deadline`
+  host_lost,       // the attempt was lost because its host or the host's engine failed
+  start,           // the engine refused to start the attempt
+  stopped,         // a user stopped the attempt, or the run's `deadline` passed
   outputs,         // a required output is missing, or an output cannot be collected
 };
 inline constexpr std::size_t k_cause_count = 9;
@@ -114,12 +115,12 @@ inline constexpr std::size_t k_cause_count = 9;
 
 // When combu retries a failed attempt.
 struct Retries {
-  int max = 0;  // attempts after the first; attempts that were lost with their host do not count
+  int max = 0;  // maximum number of retries; retries after the loss of a host do not count
   std::bitset<k_cause_count> on;
-  Seconds pause{1};  // before the second attempt; each further pause is `factor` times as long
+  Seconds pause{1};  // pause before the second attempt; each later pause is `factor` times the previous one
   double factor = 2;
   Seconds pause_max{300};
-  double grow_memory = 1;  // after `oom`, the next attempt gets this many times the memory
+  double grow_memory = 1;  // after the cause `oom`, combu multiplies the trial's memory by this factor
   bool operator==(const Retries&) const = default;
 };
 
@@ -135,15 +136,18 @@ enum class CollectOn { always, success };
 struct Collect {
   std::string to;  // an absolute path on this machine, or "s3://BUCKET[/PREFIX]"
   CollectOn on = CollectOn::always;
-  Seconds every{0};  // interval of collecting from running attempts too; 0: only when they have ended
+  // interval at which combu also collects from running attempts; 0: combu collects only from ended attempts
+  Seconds every{0};
 };
 
 // Where combu finds a trial's metrics.
 struct Metrics {
-  bool json = false;    // in lines of standard output that are JSON objects
-  std::string pattern;  // in lines of standard output: a regular expression (RE2) with named groups
-  std::string file;     // absolute path in the container: CSV if the name ends with ".csv", else JSON lines
-  std::string step = "step";  // name of the number that is the step of the other numbers
+  bool json = false;    // true: lines of standard output that are JSON objects hold metrics
+  std::string pattern;  // regular expression (RE2) for lines of standard output; its named groups are metrics
+  // absolute path of a file of metrics in the container; its format is CSV if the name ends with ".csv", else
+  // JSON lines
+  std::string file;
+  std::string step = "step";  // name of the value that is the step of all metrics
   bool operator==(const Metrics&) const = default;
   [[nodiscard]] bool empty() const { return *this == Metrics{}; }
 };
@@ -154,25 +158,27 @@ struct Input {
                       // inside one)
   std::string trial;  // the trial that writes the output; empty: a file on this machine
   std::string to;     // absolute path in the container
-  std::string path;   // location of its `from` in the evaluated file, for messages
+  std::string path;   // location of the input's `from` in the evaluated file, for messages
   bool operator==(const Input&) const = default;
 };
 
-// Maps each path on this machine, as the user wrote it, to its target when the run began. combu resolves
-// symbolic links only once, because a container may later replace links in a mounted folder.
+// Maps each path of the experiment file on this machine to the path without symbolic links at the beginning
+// of the run. combu resolves the links only once, because a container may later replace links in a mounted
+// folder.
 using HostPaths = std::map<std::string, std::string>;
 
 // If `on`, combu skips a trial for which an equal trial has already succeeded.
 struct Cache {
   bool on = false;
-  std::vector<std::string> key;  // only these fields and the image count; empty: all that affect the result
+  // the fields that, with the image, must be equal; empty: all fields that affect the result
+  std::vector<std::string> key;
   bool operator==(const Cache&) const = default;
 };
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-// Optional member that few trials set. An unset Rare costs one pointer. A value equal to T() is stored as
-// unset, and an unset Rare reads as T().
+// Optional member that few trials set. An unset Rare uses the memory of one pointer. An unset Rare has the
+// value T(), and a value equal to T() is stored as unset.
 template <class T>
 class Rare {
  public:
@@ -205,7 +211,7 @@ class Rare {
 struct Process {
   std::optional<std::vector<std::string>> entrypoint;  // nullopt: the image's own entrypoint
   std::optional<std::vector<std::string>> cmd;         // nullopt: the image's own command
-  Pairs env;  // ordered, each name once; includes COMBU_PARAM_… variables
+  Pairs env;  // ordered, each name once, with the variables COMBU_PARAM_…
   std::string workdir;
   std::string user;  // "uid[:gid]" or a name; the reader has resolved "caller"
   bool init = true;
@@ -220,7 +226,7 @@ struct ContainerSettings {
   std::vector<Port> ports;
   std::vector<Volume> volumes;
   std::vector<std::string> networks;  // empty: the engine's default network
-  Bytes shm_size;                     // of /dev/shm; 0: the engine's default
+  Bytes shm_size;                     // size of /dev/shm; 0: the engine's default
   std::string docker;                 // the `docker` section as JSON text of an object, or empty
   bool operator==(const ContainerSettings&) const = default;
 };
@@ -232,23 +238,26 @@ struct Trial {
   ContainerSettings container;
   std::vector<Depend> depends;
   Rare<Healthcheck> healthcheck;  // unset: the image's own health check
-  bool service = false;  // the run does not wait for its end; `run --wait` stops it once no trial needs it
-  Slots slots;           // reserved and enforced by the engine
-  Rare<GpuWish> gpus;    // also reserved and enforced
-  int priority = 0;      // ready trials with the highest priority start first
+  // true: the run does not wait for the end of this trial, and `run --wait` stops it once no trial needs it
+  bool service = false;
+  Slots slots;         // amounts that an attempt reserves, and that the engine enforces as limits
+  Rare<GpuWish> gpus;  // GPUs that an attempt reserves, and that the engine enforces
+  int priority = 0;    // ready trials with the highest priority start first
   Retries retries;
-  Seconds timeout{0};         // of an attempt, from the moment it runs; 0: no limit
-  Seconds start_deadline{0};  // from the start request to the engine until the attempt runs; 0: no limit
+  Seconds timeout{0};  // maximum time from the moment when an attempt runs until its end; 0: no limit
+  // maximum time from the start request to the engine until the attempt runs; 0: no limit
+  Seconds start_deadline{0};
   std::vector<Output> outputs;
   std::vector<Input> inputs;
   Rare<Metrics> metrics;
-  Bytes log_size_max{64LL << 20U};  // limit of the stored part of an attempt's log
+  Bytes log_size_max{64LL << 20U};  // maximum number of bytes that combu stores of an attempt's log
   Cache cache;
   Pull pull = Pull::missing;
-  std::string platform;        // "linux/arm64", or empty
-  std::string params;          // JSON text of an object, or empty
-  bool params_file = false;    // combu puts /combu/params.json into the container
-  std::string env_fault = {};  // why `process.env` is incomplete, or empty; see Caller::may_lack_env_files
+  std::string platform;      // "linux/arm64", or empty
+  std::string params;        // JSON text of an object, or empty
+  bool params_file = false;  // combu puts /combu/params.json into the container
+  // why `process.env` is incomplete (see Caller::may_lack_env_files); empty: complete
+  std::string env_fault = {};
   std::string path = {};  // location of this trial in the evaluated file ("[17]", "trials[17]"), for messages
   bool operator==(const Trial&) const = default;
 };
@@ -256,14 +265,15 @@ struct Trial {
 [[nodiscard]] bool same(Trial one, Trial other);
 
 struct Experiment {
-  std::string name;           // the `experiment` field, else the absolute path of the file; `kill` accepts it
-  std::string file;           // absolute path of the file; "FOLDER/-" for standard input
-  std::vector<Trial> trials;  // in the order of the file
-  std::size_t parallel_max = 0;  // most attempts that are alive at once, services not counted; 0: no limit
+  // the `experiment` field or, if the field is absent, the absolute path of the file; a name for `combu kill`
+  std::string name;
+  std::string file;              // absolute path of the file; "FOLDER/-" for standard input
+  std::vector<Trial> trials;     // all trials in the order of the file
+  std::size_t parallel_max = 0;  // maximum number of simultaneous attempts, without services; 0: no limit
   Order order = Order::file;     // start order of trials with the same priority
   std::uint64_t seed = 0;        // for Order::random
   std::size_t failures_max = 0;  // once this many trials have failed, no further trial starts; 0: no limit
-  Seconds deadline{0};           // of the run: when it passes, combu stops all trials; 0: no limit
+  Seconds deadline{0};           // maximum time of the run, after which combu stops all trials; 0: no limit
   Collect collect;               // where combu copies outputs, and of which attempts
   bool canary = false;  // one trial of each shape must succeed before the others start; see canary_shape()
   std::string defaults_docker;  // the `docker` section of `defaults` as JSON text, or empty; each trial's
@@ -273,13 +283,13 @@ struct Experiment {
 // Facts about the caller and the file that read_experiment() needs.
 struct Caller {
   std::string file;    // see Experiment::file
-  std::string folder;  // absolute; relative paths in the file start here
+  std::string folder;  // absolute path of the folder in which relative paths of the file start
   std::string home;
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
   std::function<std::optional<std::string>(const std::string&)> env;  // reads the caller's environment
-  // If true, an `env_file` that cannot be read sets Trial::env_fault instead of an error. For commands that
-  // start no trial.
+  // If true, an `env_file` that cannot be read sets Trial::env_fault instead of an error. Commands that start
+  // no trial set this member.
   bool may_lack_env_files = false;
 };
 
@@ -289,8 +299,8 @@ struct Caller {
 struct Reading {
   Experiment experiment;
   std::vector<Error> errors;
-  // Warnings about legal values that are probably mistakes, at most one for each kind: "solver-1 and 9 more:
-  // cmd: …".
+  // Warnings about legal values that are probably mistakes, at most one for each kind. The form is "solver-1
+  // and 9 more: cmd: …".
   std::vector<std::string> warnings;
 };
 
@@ -302,21 +312,19 @@ struct Reading {
 [[nodiscard]] std::optional<std::string> fault_of_trial_name(std::string_view name);
 [[nodiscard]] std::optional<std::string> fault_of_experiment_name(std::string_view name);
 
-// Whose file system the engine mounts host paths from.
+// The machine on which the engine finds the host paths of volumes.
 enum class EngineHost { this_machine, another };
 
 // Checks the host paths of an experiment and returns an error for each fault. Creates nothing and does not
-// throw.
-// - A volume's host path is unreadable, or is a file although the path ends with `/`.
-// - A volume's host path is absent and, judging by its nearest existing parent folder, cannot be created.
-// - `host` is this_machine, a host folder is absent, all its mounts are read-only, and neither another volume
-//   nor the collected outputs can fill it.
-// - An input file or folder of this machine is absent or unreadable.
-// - `collect.to` is a file, is not writable, or cannot be created.
+// throw. The host path of a volume must be readable. If the path ends with `/`, it must be a folder. If the
+// host path is absent, its nearest existing parent folder must allow combu to create the path. If `host` is
+// this_machine, a writable volume or the collected outputs must be able to fill an absent folder. Each input
+// file or folder of this machine must exist and be readable. `collect.to` must be a writable folder, or an
+// absent folder that combu can create.
 [[nodiscard]] std::vector<Error> check_host_paths(const Experiment& experiment, EngineHost host);
 
 // make_host_folders() creates each absent host folder of the volumes, owned by the caller, and lists it in
-// `made`. `errors` holds faults in the form of check_host_paths(). The function does not throw.
+// `made`. `errors` holds the faults in the form that check_host_paths() returns. The function does not throw.
 struct HostFolders {
   std::vector<std::string> made;
   std::vector<Error> errors;
@@ -327,29 +335,27 @@ struct HostFolders {
 // Expands nothing. Throws Error(invalid) if a quote is not closed.
 [[nodiscard]] std::vector<std::string> split_words(std::string_view line);
 
-// Returns the first part of a command line that a shell would interpret but split_words() treats as text.
-// Such parts are && || | < > ; outside quotes, and $NAME or ${NAME} outside single quotes. Returns an empty
-// view if there is none. Throws like split_words().
+// Returns the first part of a command line that a shell would interpret but split_words() treats as text. A
+// shell would interpret && || | < > ; outside quotes, and $NAME or ${NAME} outside single quotes. Returns an
+// empty view if the line has no such part. Throws like split_words().
 [[nodiscard]] std::string_view find_shell_syntax(std::string_view line);
 
 // A condition on named values, for example "lr<0.01 && mode=fast". Each term has the form NAME OPERATOR
-// VALUE. The operators are = == != < <= > >=.
-// - A name or value must be in single or double quotes if it contains blanks, quotes or any of = < > & |.
-//   A name must also be in quotes if it contains !.
-// - If both sides are numbers, they are compared as numbers, otherwise as text.
-// - For text, = and != accept shell patterns ("trial=solver-*").
-// - If a name has no value, its term holds only for the operator !=.
+// VALUE. The operators are = == != < <= > >=. A name or value must be in single or double quotes if it
+// contains blanks, quotes or any of = < > & |. A name must also be in quotes if it contains !. If both sides
+// are numbers, they are compared as numbers, otherwise as text. For text, = and != accept shell patterns
+// ("trial=solver-*"). If a name has no value, its term holds only for the operator !=.
 class Filter {
  public:
   enum class Relation { equal, not_equal, less, at_most, greater, at_least };
-  // Returns the value of `name`, or nullopt if it has none. `wanted` is the value in the term. The function
-  // can use it to choose between several kinds of values.
+  // Returns the value of `name`, or nullopt if the name has no value. The term compares this value with
+  // `wanted`. If `name` has several kinds of values, the function can choose the kind that fits `wanted`.
   using Lookup = std::function<std::optional<std::string>(std::string_view name, std::string_view wanted)>;
 
-  // Throws Error(invalid) if `text` is not a condition. The message quotes `text` from the first invalid
-  // term.
+  // Throws Error(invalid) if `text` is not a condition. The message quotes `text` from the first invalid term
+  // on.
   explicit Filter(std::string_view text);
-  // Calls `lookup` once for each term. Throws Error(invalid) if an order operator compares a number with text
+  // Calls `lookup` once for each term. Throws Error(invalid) if <, <=, > or >= compares a number with text
   // that is not a number.
   [[nodiscard]] bool matches(const Lookup& lookup) const;
 

@@ -31,7 +31,8 @@ std::string unknown_part(const std::string& part) {
                             fmt::join(k_parts, ", "));
 }
 
-// Reads one element of `key`. "params.lr" names a part of a field: only params and env have parts.
+// Reads one element of the field `key`, for example "cmd" or "params.lr". Only params and env can be followed
+// by the name of a part.
 void read_part(const Json& value, const Place& place, Report& report, Cache& cache) {
   const auto text = read_string(value, place, report);
   if (!text) return;

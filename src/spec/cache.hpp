@@ -7,7 +7,7 @@
 
 namespace combu::spec {
 
-// Accepts true, false, or {key: ["cmd", "params.lr"]}.
+// Accepts true, false, or an object whose field `key` lists fields such as "cmd" and "params.lr".
 [[nodiscard]] Cache read_cache(const Json& value, const Place& place, Report& report);
 
 }  // namespace combu::spec

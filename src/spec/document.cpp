@@ -9,12 +9,13 @@ namespace combu::spec {
 
 namespace {
 
-// Limit of nesting, because printing and freeing a value recurse into it.
+// Maximum depth of nested arrays and objects, because the functions that print or free a value are recursive.
 constexpr std::size_t k_depth_max = 256;
-// The text adds two levels: the outer object and its array of trials.
+// The text has two more levels around each trial: the outer object and its array of trials.
 static_assert(k_depth_max + 2 < k_json_depth_max);
 
-// Reserved fields of a trial. An ordered map copies its values when it grows, and trials have few fields.
+// Number of fields for which a trial reserves memory. An ordered map copies its values when it grows, and
+// most trials have few fields.
 constexpr std::size_t k_fields_usual = 16;
 
 class Splitter {
@@ -32,7 +33,7 @@ class Splitter {
   bool number_integer(number_integer_t value) { return scalar(Json(value)); }
   bool number_unsigned(number_unsigned_t value) { return scalar(Json(value)); }
   bool number_float(number_float_t value, const string_t& /*text*/) {
-    // Jsonnet has one type of number: 3.0 is 3.
+    // Jsonnet has only one type of number, so 3.0 means the whole number 3.
     constexpr double k_exact_max = 9007199254740992.0;
     const bool integral = std::abs(value) <= k_exact_max && std::trunc(value) == value;
     return scalar(integral ? Json(static_cast<std::int64_t>(value)) : Json(value));
@@ -66,7 +67,7 @@ class Splitter {
     if (stack_.empty()) {
       top_key_ = std::move(name);
     } else {
-      // operator[] would search all existing keys.
+      // Appends the key directly, because operator[] would search all existing keys.
       stack_.back()->get_ref<Json::object_t&>().emplace_back(std::move(name), nullptr);
     }
     return true;
@@ -114,7 +115,7 @@ class Splitter {
       stack_.pop_back();
       if (stack_.empty()) deliver();
     } else {
-      // End of the array of trials, or of the outer object.
+      // The array of trials or the outer object has ended.
       in_trials_ = false;
     }
     return true;

@@ -14,19 +14,19 @@ enum class DocumentForm { none, array, object };
 class DocumentSink {
  public:
   virtual ~DocumentSink() = default;
-  // Called for each field of the object form except an array `trials`. A `trials` that is not an array is
-  // passed here.
+  // Called for each top-level field of a file that is an object, except for an array `trials`. Also called
+  // for a field `trials` that is not an array.
   virtual void top_field(const std::string& name, const Json& value) = 0;
-  // Called at the beginning of the array of trials: the file itself, or its field `trials`.
+  // Called at the beginning of the array of trials, which is the whole file or its field `trials`.
   virtual void trials_begin(DocumentForm form) = 0;
   virtual void trial(std::size_t index, Json& value) = 0;
-  // Called if the file is neither an array nor an object. No other function is called then.
+  // Called if the file is neither an array nor an object. In this case no other function is called.
   virtual void not_a_document(const Json& value) = 0;
 };
 
 struct DocumentEnd {
   DocumentForm form = DocumentForm::none;
-  std::string fault;  // why the text could not be read completely, or empty
+  std::string fault;  // why the text could not be read completely; empty: read completely
 };
 
 [[nodiscard]] DocumentEnd read_document(std::string_view text, DocumentSink& sink);

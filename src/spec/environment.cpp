@@ -17,7 +17,7 @@ namespace {
 
 // Returns the fault of a name, or nullopt if the name is valid.
 using NameFault = std::function<std::optional<std::string>(std::string_view)>;
-// Returns the value for a name without a value, or nullopt to omit the name.
+// Returns the value of a variable or label for which the file gives only a name, or nullopt to omit the name.
 using Absent = std::function<std::optional<std::string>(const std::string&)>;
 
 class PairReader {
@@ -100,7 +100,7 @@ FileText read_file(const std::string& path) {
   }
 }
 
-// Reads one line of a file into `pairs`. Returns the fault of the line, or an empty string. Values are
+// Reads one line of a file into `pairs`. Returns the fault of the line, or an empty string. Values are taken
 // verbatim, including quotes: https://docs.docker.com/reference/cli/docker/container/run/#env
 std::string put_line(std::string_view line, const Caller& caller, PairMap& pairs) {
   if (line.ends_with('\r')) line.remove_suffix(1);
@@ -139,7 +139,7 @@ void PairMap::put(const std::string& name, std::string value) {
     pairs_[found].second = std::move(value);
     return;
   }
-  // With fewer pairs, a linear search is faster than the index. Most trials have fewer.
+  // With fewer pairs, a linear search is faster than the index. Most trials have fewer pairs than this limit.
   constexpr std::size_t k_few = 16;
   pairs_.emplace_back(name, std::move(value));
   if (pairs_.size() == k_few) {

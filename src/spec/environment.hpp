@@ -27,12 +27,13 @@ class PairMap {
   [[nodiscard]] std::size_t find(const std::string& name) const;
 
   Pairs pairs_;
-  std::unordered_map<std::string, std::size_t> index_;  // empty while there are few pairs
+  // index of each name in `pairs_`; empty while there are few pairs
+  std::unordered_map<std::string, std::size_t> index_;
 };
 
 struct EnvFile {
   Pairs pairs;
-  std::string fault;  // why the file cannot be read, if the caller accepts that; else empty
+  std::string fault;  // why the file cannot be read, if Caller::may_lack_env_files is true; else empty
 };
 
 // The files that env_file names. Reads each file once and reports its faults once.
@@ -48,12 +49,13 @@ class EnvFiles {
 [[nodiscard]] PairMap read_env(const Json& value, const Caller& caller, const Place& place, Report& report);
 [[nodiscard]] PairMap read_labels(const Json& value, const Place& place, Report& report);
 
-// Returns the name of the variable that passes a param to the container: COMBU_PARAM_LR_MAX for "lr-max".
+// Returns the name of the variable that passes a param to the container, for example COMBU_PARAM_LR_MAX for
+// the param "lr-max".
 [[nodiscard]] std::string param_variable(std::string_view param);
-// Reports params that would have the same variable name, except pairs that are both in `told` (already
-// reported).
+// Reports each two params that would have the same variable name. If both are in `told`, they have already
+// been reported.
 void check_params(const Json& params, const Json& told, const Place& place, Report& report);
-// Adds each param to `env` as a variable. A variable that the user has set stays.
+// Adds each param to `env` as a variable, unless `env` already has this variable.
 void put_params(const Json& params, PairMap& env);
 
 }  // namespace combu::spec

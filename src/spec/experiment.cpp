@@ -45,7 +45,7 @@ class ExperimentReader final : public DocumentSink {
 
   void top_field(const std::string& name, const Json& value) override {
     const Place place = root_.key(name);
-    // Jsonnet's `if` without `else` gives null. Null means that the field is absent.
+    // A field with the value null counts as absent, because Jsonnet's `if` without `else` returns null.
     if (value.is_null() && name != k_trials && spec::top_field(name)) return;
     if (may_hold_identifier_ && !own_field(name)) warn_of_identifier(value, place, report_);
     if (name == "experiment") {
@@ -119,10 +119,10 @@ class ExperimentReader final : public DocumentSink {
       defaults_ = LayerReader(LayerKind::defaults, caller_, env_files_, report_).read(object, place);
       check_params(defaults_.params, Json::object(), place.key(field_name(Field::params)), report_);
     } else {
-      report_.add(place, fmt::format("must be an object of a trial's fields, not {}", shown(value)));
+      report_.add(place, fmt::format("must be an object with fields of a trial, not {}", shown(value)));
     }
   }
-  // Returns the `defaults` that came after the first trial in the file, or null.
+  // Returns the field `defaults` if it follows the first trial in the file, else null.
   [[nodiscard]] const Json& late_defaults() const { return late_defaults_; }
 
   Reading finish(const DocumentEnd& end) {
@@ -142,8 +142,8 @@ class ExperimentReader final : public DocumentSink {
       report_.add(*trials_, "no trials: the array is empty");
     }
     report_unknown_key_parts();
-    // No shrink_to_fit(): the excess capacity of a large vector is memory that was never touched, and copying
-    // the vector would set the memory peak.
+    // shrink_to_fit() would not save memory here. The excess capacity of a large vector is memory that was
+    // never touched, and a copy of the vector would cause the peak of used memory.
     experiment_.failures_max = max_failures_.of(experiment_.trials.size());
     if (!defaults_.docker.empty()) experiment_.defaults_docker = json_text(defaults_.docker);
     return {std::move(experiment_), report_.take(), report_.warnings()};
@@ -159,17 +159,18 @@ class ExperimentReader final : public DocumentSink {
   }
 
   using Names = std::set<std::string, std::less<>>;
-  // A param or variable in a cache key. If no trial has it, the key cannot distinguish trials, which is an
-  // error.
+  // A param or variable that a cache key names. If no trial has this param or variable, the key cannot
+  // distinguish trials, and combu reports an error.
   struct KeyPart {
-    std::string trial;  // the first trial that names it
+    std::string trial;  // name of the first trial whose cache key names the param or variable
     std::size_t index = 0;
     bool found = false;
-    Names near;  // the names that this trial has
+    Names near;  // names of this trial's params or variables, to suggest a similar name
   };
 
   void look_for_key_parts(const Trial& trial, std::size_t index) {
-    std::optional<Names> params;  // parsed once, and only if a key part needs them
+    // names of the trial's params, parsed when a part of the key first needs them
+    std::optional<Names> params;
     for (const std::string& part : trial.cache.key) {
       const std::size_t dot = part.find('.');
       if (dot == std::string::npos) continue;
@@ -242,11 +243,12 @@ class ExperimentReader final : public DocumentSink {
     const bool cleared = own.cleared.test(at);
     const bool by_defaults = field != Field::name && defaults_.given.test(at) && !defaults_.cleared.test(at);
     if (!cleared && (own.given.test(at) || by_defaults)) return;
-    report_.add(place.key(field_name(field)), "missing: every trial needs it");
+    report_.add(place.key(field_name(field)), "missing: every trial needs this field");
   }
 
   const Caller& caller_;
-  const bool may_hold_identifier_;  // false: no need to search all values
+  // false: the text "UUID" does not occur, so combu need not search all values
+  const bool may_hold_identifier_;
   Report report_;
   EnvFiles env_files_;
   Experiment experiment_;
@@ -258,7 +260,8 @@ class ExperimentReader final : public DocumentSink {
   Place root_;
   Place trials_field_ = root_.key(k_trials);
   const Place* trials_ = &root_;
-  bool trials_given_ = false;  // also true if the field is misspelt or no array, which is another error
+  // also true if the field `trials` is misspelt or not an array, for which combu reports another error
+  bool trials_given_ = false;
   bool trials_begun_ = false;
   std::size_t trials_seen_ = 0;
   bool trial_fields_seen_ = false;
@@ -287,8 +290,8 @@ Reading read_experiment(std::string_view json, const Caller& caller) {
   spec::ExperimentReader reader(json, caller);
   const spec::DocumentEnd end = spec::read_document(json, reader);
   if (reader.late_defaults().is_null()) return reader.finish(end);
-  // The defaults came after a trial, which is rare because Jsonnet sorts fields. Read the file again with
-  // known defaults.
+  // The field `defaults` follows a trial, which is rare because Jsonnet sorts fields. combu reads the file
+  // again with these defaults.
   spec::ExperimentReader again(json, caller);
   again.read_defaults(reader.late_defaults());
   const spec::DocumentEnd end_again = spec::read_document(json, again);

@@ -65,7 +65,7 @@ constexpr std::array k_backoff_fields{Spelling{"initial", "initial"}, Spelling{"
                                       Spelling{"max", "max"}};
 constexpr std::array k_grow_fields{Spelling{"memory", "memory"}};
 
-// The causes that a retry can follow. A stopped trial is never retried.
+// The causes of failure after which combu can retry a trial. A stopped trial is never retried.
 constexpr std::array k_retried{Cause::error,     Cause::oom,   Cause::timeout, Cause::start_deadline,
                                Cause::host_lost, Cause::start, Cause::outputs};
 
@@ -104,7 +104,8 @@ double read_factor(const Json& value, const Place& place, Report& report) {
   return 1;
 }
 
-// Returns the fields of the object `value`. If `value` is not an object, reports that and returns nullopt.
+// Returns the fields of the object `value`. If `value` is not an object, reports an error and returns
+// nullopt.
 std::optional<Section> read_section(const Json& value, std::span<const Spelling> fields,
                                     std::string_view wanted, const Place& place, Report& report) {
   if (value.is_object()) return Section(value, fields, place, report);
@@ -126,7 +127,7 @@ void read_backoff(const Json& value, const Place& place, Report& report, Retries
   }
   retries.pause_max = read_duration(*most, place.key("max"), report).value_or(retries.pause_max);
   if (section->find("initial") != nullptr && retries.pause_max < retries.pause)
-    report.add(place.key("max"), fmt::format("must be at least `initial`, {}, not {}",
+    report.add(place.key("max"), fmt::format("must be at least `initial` ({}), not {}",
                                              to_string(retries.pause), to_string(retries.pause_max)));
 }
 
@@ -151,7 +152,8 @@ Retries read_retries(const Json& value, const Place& place, Report& report) {
   if (const Json* on = section->find("on")) {
     retries.on = read_causes(*on, place.key("on"), report);
     if (on->is_array() && on->empty())
-      report.add(place.key("on"), "must name at least one cause; leave it out to retry after every cause");
+      report.add(place.key("on"),
+                 "must name at least one cause; leave the field out to retry after every cause");
   }
   if (const Json* grow = section->find("grow")) {
     const Place here = place.key("grow");
@@ -166,7 +168,8 @@ Retries read_retries(const Json& value, const Place& place, Report& report) {
 
 Seconds read_limit(const Json& value, const Place& place, Report& report) {
   const auto limit = read_duration(value, place, report);
-  if (limit && limit->count() == 0) report.add(place, "must be more than 0; leave it out for no limit");
+  if (limit && limit->count() == 0)
+    report.add(place, "must be more than 0; leave the field out for no limit");
   return limit.value_or(Seconds(0));
 }
 

@@ -9,12 +9,13 @@
 
 namespace combu::spec {
 
-// Each function reports faults at `place`. If the field is faulty, it returns the value of an absent field.
+// Each function reports faults at `place`. For a faulty field, the function returns the value of an absent
+// field.
 [[nodiscard]] Retries read_retries(const Json& value, const Place& place, Report& report);
 // Reads a maximum duration, which must be longer than 0.
 [[nodiscard]] Seconds read_limit(const Json& value, const Place& place, Report& report);
 
-// A number of trials, or a share of all trials such as "10%".
+// The limit of failed trials: a number of trials, or a share of all trials such as "10%".
 struct MaxFailures {
   std::size_t trials = 0;
   double percent = 0;

@@ -18,7 +18,8 @@ struct FieldSpelling {
   Field field;
 };
 
-// A field's own name comes first. Its aliases follow: the names in Compose, Dockerfiles and `docker run`.
+// For each field, combu's own name precedes the aliases. Aliases are the field's names in Compose,
+// Dockerfiles and `docker run`.
 constexpr std::array k_spellings{
     FieldSpelling{"name", Field::name},
     FieldSpelling{"container_name", Field::name},
@@ -71,7 +72,7 @@ constexpr std::array k_spellings{
     FieldSpelling{"docker", Field::docker},
 };
 
-// Includes the names of these features in Compose.
+// Names of planned fields, and the names of these features in Compose.
 constexpr auto k_planned = std::to_array<std::string_view>(
     {"slots", "build", "secrets", "gang", "worker", "replicas", "scale", "reuse", "swarm", "kubernetes"});
 

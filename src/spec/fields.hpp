@@ -59,12 +59,14 @@ constexpr std::size_t k_field_count = static_cast<std::size_t>(Field::docker) + 
 [[nodiscard]] std::optional<Field> find_field(std::string_view spelling);
 // Returns the field's name in messages and in docs/experiment.md.
 [[nodiscard]] std::string_view field_name(Field field);
-// True if the documentation names the field (of a trial or of the file) and combu does not support it yet.
+// True if the documentation names this field of a trial or of the file, but combu does not support the field
+// yet.
 [[nodiscard]] bool planned_field(std::string_view spelling);
-// True for a top-level field of the file: "experiment", "defaults", "trials", "parallel", …
+// True for a top-level field of the file, for example "experiment" or "trials".
 [[nodiscard]] bool top_field(std::string_view spelling);
 [[nodiscard]] const std::vector<std::string_view>& top_fields();
-// True for "x-…". Such fields belong to the user, and combu never reads them.
+// True for a name that begins with "x-". Fields with such names belong to the user, and combu never reads
+// them.
 [[nodiscard]] bool own_field(std::string_view spelling);
 
 // Returns the field of a trial that an unknown spelling probably means, or nullopt. Includes planned fields.
@@ -74,16 +76,16 @@ constexpr std::size_t k_field_count = static_cast<std::size_t>(Field::docker) + 
 
 struct Spelling {
   std::string_view spelling;
-  std::string_view name;  // the same for all spellings of a field
+  std::string_view name;  // name of the field, which is equal for all its spellings
 };
 // The fields of a small object. The constructor reports unknown and repeated fields.
 class Section {
  public:
   Section(const Json& object, std::span<const Spelling> known, const Place& place, Report& report);
   [[nodiscard]] const Json* find(std::string_view name) const;
-  // True if the field is absent and is not one of the misspelt fields that were reported.
+  // True if the field is absent, and no misspelt field that was reported probably means this field.
   [[nodiscard]] bool lacks(std::string_view name) const;
-  // Returns the spelling in the file, for a Place, or `name` if the field is absent.
+  // Returns the field's spelling in the file for use in a Place, or `name` if the field is absent.
   [[nodiscard]] std::string_view spelling(std::string_view name) const;
 
  private:

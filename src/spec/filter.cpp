@@ -11,7 +11,7 @@
 namespace combu {
 namespace {
 
-// An operator must come before its own prefixes.
+// The first match counts, so an operator must precede its own prefixes, as "==" precedes "=".
 constexpr std::array<std::pair<std::string_view, Filter::Relation>, 7> k_relations{
     {{"==", Filter::Relation::equal},
      {"!=", Filter::Relation::not_equal},
@@ -23,9 +23,10 @@ constexpr std::array<std::pair<std::string_view, Filter::Relation>, 7> k_relatio
 
 constexpr std::string_view k_blanks = " \t\n";
 constexpr std::string_view k_ends_name = " \t\n\"'=!<>&|";
-// Without `!`, because a pattern such as [!0] may contain it.
+// The character `!` does not end a value, because a pattern such as [!0] may contain it.
 constexpr std::string_view k_ends_value = " \t\n\"'=<>&|";
-constexpr std::string_view k_form = "write NAME=VALUE (or != < <= > >=), and join several by &&";
+constexpr std::string_view k_form =
+    "write NAME=VALUE (or != < <= > >= instead of =), and join several conditions by &&";
 
 bool holds(std::partial_ordering order, Filter::Relation relation) {
   switch (relation) {
@@ -49,15 +50,15 @@ bool is_order(Filter::Relation relation) {
   return relation != Filter::Relation::equal && relation != Filter::Relation::not_equal;
 }
 
-// True if `value` has the relation to `wanted`. Throws Error(invalid) if an order operator compares a number
-// with text that is not a number: the user probably did not mean that.
+// True if the relation holds between `value` and `wanted`. Throws Error(invalid) if <, <=, > or >= compares a
+// number with text that is not a number, because the user probably made a mistake.
 bool holds(const std::string& name, const std::string& value, Filter::Relation relation,
            const std::string& wanted) {
   const auto is_nan = [](const std::optional<double>& one) { return one && std::isnan(*one); };
   auto left = parse_number<double>(value);
   if (is_nan(left) && is_order(relation)) return false;
   auto right = parse_number<double>(wanted);
-  // NaN is not even equal to itself as a number, so compare it as text.
+  // As a number, NaN is not even equal to itself, so NaN is compared as text.
   if (is_nan(left)) left.reset();
   if (is_nan(right)) right.reset();
   if (left && right) return holds(*left <=> *right, relation);
@@ -100,7 +101,7 @@ class TermReader {
  public:
   explicit TermReader(std::string_view text) : rest_(text) {}
 
-  // Consumes the `&&` before the next term. False if there is no next term.
+  // Consumes the `&&` before the next term. Returns false if there is no next term.
   bool more() {
     skip_blanks();
     if (rest_.empty()) return false;
@@ -168,7 +169,7 @@ class TermReader {
 Filter::Filter(std::string_view text) {
   TermReader reader(text);
   do {
-    // Separate statements fix the order of the reads.
+    // Separate statements ensure that the name is read before the relation.
     std::string name = reader.name();
     const Relation relation = reader.relation();
     terms_.push_back({std::move(name), relation, reader.value()});

@@ -15,8 +15,9 @@ struct ForeignField {
   std::string_view instead;
 };
 
-// Fields of HostConfig, with an example of each. The names are those of services in the Compose
-// specification, and of ContainerCreate in the Docker Engine API v1.51.
+// Names of fields that combu lacks, each with an example of the equivalent field of HostConfig. The names are
+// those of services in the Compose specification. The examples are for ContainerCreate in the Docker Engine
+// API v1.51.
 constexpr auto k_of_host_config = std::to_array<ForeignField>({
     {"add_host", R"(ExtraHosts: ["registry.lab:10.0.0.2"])"},
     {"annotations", R"(Annotations: { "com.example.note": "text" })"},
@@ -73,7 +74,7 @@ constexpr auto k_of_host_config = std::to_array<ForeignField>({
     {"volumes_from", R"(VolumesFrom: ["loader"])"},
 });
 
-// Fields of the request body of ContainerCreate itself.
+// Names whose equivalent field is in the request body of ContainerCreate, outside HostConfig.
 constexpr auto k_of_container = std::to_array<ForeignField>({
     {"domainname", R"(Domainname: "lab.example.com")"},
     {"hostname", R"(Hostname: "solver")"},
@@ -84,22 +85,22 @@ constexpr auto k_of_container = std::to_array<ForeignField>({
 
 constexpr auto k_of_combu = std::to_array<ForeignField>({
     {"HostConfig", "write docker: { HostConfig: { ... } }"},
-    {"configs", "in combu this is `inputs`"},
-    {"cpu_count", "in combu this is `cpus`"},
-    {"cpu_period", "in combu this is `cpus`"},
-    {"cpu_quota", "in combu this is `cpus`"},
-    {"expose", "leave it out: trials on one network reach every port of each other"},
-    {"extends", "in Jsonnet this is `base + { ... }`"},
-    {"external_links", "in combu this is `networks`: trials on one network reach each other by name"},
-    {"links", "in combu this is `networks`: trials on one network reach each other by name"},
-    {"mount", "in combu this is `volumes`"},
-    {"mounts", "in combu this is `volumes`"},
-    {"profiles", "leave it out: `combu run --only` chooses trials"},
-    {"restart", "in combu this is `retries`"},
-    {"restart_policy", "in combu this is `retries`"},
+    {"configs", "use `inputs`"},
+    {"cpu_count", "use `cpus`"},
+    {"cpu_period", "use `cpus`"},
+    {"cpu_quota", "use `cpus`"},
+    {"expose", "leave the field out: trials on one network reach every port of each other"},
+    {"extends", "use `base + { ... }` of Jsonnet"},
+    {"external_links", "use `networks`: trials on one network reach each other by name"},
+    {"links", "use `networks`: trials on one network reach each other by name"},
+    {"mount", "use `volumes`"},
+    {"mounts", "use `volumes`"},
+    {"profiles", "leave the field out: `combu run --only` chooses trials"},
+    {"restart", "use `retries`"},
+    {"restart_policy", "use `retries`"},
 });
 
-// Finds a field by its spelling, or by its API name, which is the first word of its example.
+// Finds a field by its spelling, or by the name in the engine's API, which is the first word of the example.
 std::string_view find_foreign(std::span<const ForeignField> fields, std::string_view spelling) {
   const auto found = std::ranges::find_if(fields, [&](const ForeignField& field) {
     return field.spelling == spelling || field.instead.substr(0, field.instead.find(':')) == spelling;

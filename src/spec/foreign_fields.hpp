@@ -6,8 +6,8 @@
 
 namespace combu::spec {
 
-// Returns what to write instead of a foreign field, for a message: "write docker: { HostConfig: { Ulimits:
-// [...] } }", "in combu this is `retries`". Returns an empty string if `spelling` is not such a field.
+// Returns a hint for a message about a foreign field, for example "use `retries`". Returns an empty string if
+// `spelling` is not the name of a foreign field.
 [[nodiscard]] std::string written_instead(std::string_view spelling);
 
 }  // namespace combu::spec

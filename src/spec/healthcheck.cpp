@@ -39,7 +39,7 @@ std::optional<std::vector<std::string>> read_test(const Json& value, const Place
   const bool command = (first == "CMD" || first == "CMD-SHELL") && words->size() > 1;
   if (command || *words == no_check()) return words;
   report.add(place,
-             "must be \"CMD\" or \"CMD-SHELL\" with a command after it, or [\"NONE\"]; "
+             "must be \"CMD\" or \"CMD-SHELL\" followed by a command, or [\"NONE\"]; "
              "a string is run by the container's shell");
   return std::nullopt;
 }
@@ -48,7 +48,7 @@ Seconds read_span(const Section& section, std::string_view name, const Place& pl
   const Json* value = section.find(name);
   if (value == nullptr) return Seconds{0};
   const auto span = read_duration(*value, place.key(name), report);
-  // The engine has the same limit: "cannot be less than 1ms".
+  // The engine also refuses a shorter time ("cannot be less than 1ms").
   if (span && span->count() > 0 && *span < std::chrono::milliseconds(1)) {
     report.add(place.key(name), "must be 0 or at least 1ms");
     return Seconds{0};

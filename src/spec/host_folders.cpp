@@ -28,10 +28,10 @@ bool is_file(const std::string& path) {
   return stat(path.c_str(), &status) == 0 && !S_ISDIR(status.st_mode);
 }
 
-// Creates a folder and its parents, as mkdir -p does. Returns the fault, or an empty string.
+// Creates a folder and its parents, as mkdir -p does. Returns the fault, or an empty string if there is none.
 std::string make_folders(const std::string& path, const Caller& caller) {
   const bool for_another = geteuid() == 0 && caller.uid != 0;
-  constexpr mode_t k_mode = 0777;  // the umask reduces it
+  constexpr mode_t k_mode = 0777;  // the umask reduces these permissions
   for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
     const std::string folder = path.substr(0, end);
     const int failed = mkdir(folder.c_str(), k_mode) == 0 ? 0 : errno;
@@ -47,7 +47,7 @@ std::string make_folders(const std::string& path, const Caller& caller) {
   }
 }
 
-// Returns why an existing host path cannot be mounted, or an empty string.
+// Returns why an existing host path cannot be mounted, or an empty string if it can be mounted.
 std::string fault_of_existing(const std::string& path, mode_t mode, bool folder_meant) {
   if (folder_meant && !S_ISDIR(mode)) return "is a file, but the `/` at its end means a folder";
   const int access_wanted = S_ISDIR(mode) ? R_OK | X_OK : R_OK;
@@ -58,9 +58,10 @@ std::string fault_of_existing(const std::string& path, mode_t mode, bool folder_
 // One host path, which several trials may mount.
 struct HostPath {
   const Trial* trial;
-  const Volume* volume;  // the first volume with this path, or the first one whose path ends with `/`
+  // the first volume whose path is written with a `/` at its end, or else the first volume with this path
+  const Volume* volume;
   bool folder_meant;
-  bool read_only;  // all volumes with this path are read-only
+  bool read_only;  // true: all volumes with this path are read-only
 };
 
 std::vector<HostPath> distinct_paths(const Experiment& experiment) {
@@ -96,7 +97,8 @@ std::string fault_of(const HostPath& path) {
   return errno == ENOENT || errno == ENOTDIR ? "" : "cannot be read: " + reason(errno);
 }
 
-// Returns why an absent folder cannot be created, judging by its nearest existing parent; empty if it can.
+// Returns why an absent folder cannot be created, judging by its nearest existing parent folder. Returns an
+// empty string if the folder can be created.
 std::string fault_of_making(const std::string& path) {
   std::string above = path;
   struct stat status {};
@@ -109,7 +111,7 @@ std::string fault_of_making(const std::string& path) {
   return fmt::format("does not exist and cannot be created: {}: {}", above, reason(errno));
 }
 
-// Returns why outputs cannot be copied to `path`, or an empty string.
+// Returns why outputs cannot be copied to `path`, or an empty string if they can be copied.
 std::string fault_of_results(const std::string& path) {
   struct stat status {};
   if (stat(path.c_str(), &status) != 0) return fault_of_making(path);
@@ -128,7 +130,7 @@ bool any_outputs(const Experiment& experiment) {
          std::ranges::any_of(experiment.trials, [](const Trial& trial) { return !trial.outputs.empty(); });
 }
 
-// True if a trial with a writable volume, or the collected outputs, can create something in the folder.
+// True if a trial with a writable volume, or the collected outputs, can create files in the folder.
 bool may_be_filled(const HostPath& path, const Experiment& experiment, const std::vector<HostPath>& paths) {
   const std::string& source = path.volume->source;
   if (any_outputs(experiment) && is_along(source, experiment.collect.to)) return true;
@@ -142,7 +144,8 @@ Error error_of(const HostPath& path, const std::string& fault) {
           fmt::format("{} {} (trial `{}`)", path.volume->source, fault, shortened(path.trial->name))};
 }
 
-// Returns why an input file or folder of this machine cannot be uploaded, or an empty string.
+// Returns why an input file or folder of this machine cannot be uploaded, or an empty string if it can be
+// uploaded.
 std::string fault_of_input(const std::string& path) {
   struct stat status {};
   if (stat(path.c_str(), &status) == 0) return fault_of_existing(path, status.st_mode, false);

@@ -30,7 +30,8 @@ class InputReader {
   std::optional<Input> from_string(const Json& value) {
     const auto text = read_string(value, place_, report_);
     if (!text) return std::nullopt;
-    // TO is an absolute path, so the last ":/" separates it. FROM may contain colons.
+    // In FROM:TO, the last ":/" is the beginning of TO, because TO is an absolute path and FROM may contain
+    // colons.
     const std::size_t colon = text->rfind(":/");
     if (colon == std::string::npos || text->compare(colon, 3, "://") == 0) {
       report_.add(
@@ -122,10 +123,11 @@ class InputReader {
   Report& report_;
 };
 
-// The target paths of one trial's inputs. A trial may have thousands of inputs.
+// The target paths of one trial's inputs, in a sorted set because a trial may have thousands of inputs.
 class Places {
  public:
-  // Adds a path. Returns the conflict with another input's target, or nullopt.
+  // Adds a path. If the path conflicts with another input's target, returns a message about the conflict,
+  // else nullopt.
   std::optional<std::string> take(const std::string& path) {
     for (std::size_t slash = path.rfind('/'); slash != 0; slash = path.rfind('/', slash - 1))
       if (const auto above = taken_.find(path.substr(0, slash)); above != taken_.end())

@@ -1,5 +1,5 @@
 #pragma once
-// The JSON type of the field readers, and how messages show a JSON value.
+// The JSON type that the readers of fields use, and functions that format JSON values for messages.
 
 #include <optional>
 #include <string>
@@ -12,9 +12,10 @@ namespace combu::spec {
 // Keeps the order of fields, so that errors and env have the order of the file.
 using Json = nlohmann::ordered_json;
 
-// Returns the type of a value for messages: "a string", "an array", "nothing (null)".
+// Returns the type of a value for messages, for example "a string", "an array" or "nothing (null)".
 [[nodiscard]] std::string_view kind_of(const Json& value);
-// Returns a value as messages show it: short JSON for scalars, the type for other values.
+// Returns a value in the form for messages, which is short JSON for a scalar and the type for any other
+// value.
 [[nodiscard]] std::string shown(const Json& value);
 // Returns strings unchanged, and numbers and booleans as Jsonnet prints them; nullopt for other values.
 [[nodiscard]] std::optional<std::string> scalar_text(const Json& value);

@@ -51,7 +51,8 @@ Layer LayerReader::read(Json& object, const Place& place) {
     }
     before = spelling;
     layer_.given.set(bit(*field));
-    // Jsonnet's `if` without `else` gives null. Null means that the field is absent, in the defaults too.
+    // A field with the value null counts as absent, even if the defaults have the field. Jsonnet's `if`
+    // without `else` returns null.
     if (value.is_null()) {
       layer_.cleared.set(bit(*field));
     } else {
@@ -65,7 +66,7 @@ Layer LayerReader::read(Json& object, const Place& place) {
 void LayerReader::read_unknown(const std::string& spelling, const Json& value, const Place& place) {
   if (planned_field(spelling)) {
     report_.add(place, fmt::format("`{}` is not supported yet", spelling));
-    // `build` replaces the image. Without this, the same mistake would also cause an error about a missing
+    // In Compose, `build` replaces `image`. Count `image` as given, so that no second error reports a missing
     // image.
     if (spelling == "build") layer_.given.set(bit(Field::image));
     return;
@@ -82,8 +83,8 @@ void LayerReader::read_unknown(const std::string& spelling, const Json& value, c
   report_.add(place, unknown_field(spelling, meant));
   const auto field = meant ? find_field(*meant) : std::nullopt;
   if (!field) return;
-  // Count a misspelt field as given, so that no second error says that it is missing. Keep a misspelt name,
-  // since other trials may depend on it.
+  // Count a misspelt field as given, so that no second error reports a missing field. Keep the value of a
+  // misspelt `name`, because other trials may depend on this trial.
   layer_.given.set(bit(*field));
   if (field == Field::name && value.is_string() && layer_.trial.name.empty()) layer_.trial.name = value;
 }
@@ -206,7 +207,7 @@ void LayerReader::read_name(const Json& value, const Place& place) {
   auto name = read_string(value, place, report_);
   if (!name) return;
   if (const auto fault = fault_of_trial_name(*name)) report_.add(place, *fault);
-  // Keep a name that Docker refuses: trials that depend on it have no fault of their own.
+  // Keep a name that Docker refuses, so that no error is reported for trials that depend on this trial.
   layer_.trial.name = std::move(*name);
 }
 
@@ -373,7 +374,7 @@ Trial combine(Layer&& own, const Layer& defaults, const Place& place, Report& re
                "needs the trial's `memory`, which is missing");
   add_depends(trial);
   trial.process.env = env.take();
-  trial.process.env.shrink_to_fit();  // an experiment may have 100,000 trials
+  trial.process.env.shrink_to_fit();  // saves memory: an experiment may have 100,000 trials
   trial.container.labels = (labels ? laid(defaults.labels, own.labels) : std::move(own.labels)).take();
   if (!own.params.empty()) trial.params = json_text(own.params);
   if (!own.docker.empty()) trial.container.docker = json_text(own.docker);

@@ -16,15 +16,15 @@
 namespace combu::spec {
 
 struct Layer {
-  Trial trial;                         // except the fields that the members below hold
+  Trial trial;                         // the trial without the fields that the members below hold
   std::bitset<k_field_count> given;    // fields that replace the defaults, even if null or invalid
-  std::bitset<k_field_count> cleared;  // fields that are null: not merged with the defaults either
+  std::bitset<k_field_count> cleared;  // fields that are null, which are not merged with the defaults
   PairMap env;
   PairMap labels;
-  std::vector<const Pairs*> env_files;  // the EnvFiles object owns them
+  std::vector<const Pairs*> env_files;  // the pairs belong to the EnvFiles object
   Json params = Json::object();
   Json docker = Json::object();
-  std::string shell_syntax;  // in a `cmd` that is a string; see find_shell_syntax()
+  std::string shell_syntax;  // shell syntax in a `cmd` that is a string; see find_shell_syntax()
 };
 
 enum class LayerKind { trial, defaults };
@@ -34,7 +34,7 @@ class LayerReader {
   LayerReader(LayerKind kind, const Caller& caller, EnvFiles& env_files, Report& report)
       : kind_(kind), caller_(caller), env_files_(env_files), report_(report) {}
 
-  // Reads `object`, which must be an object. Moves `params` and `docker` out of it.
+  // Reads `object`, which must be a JSON object. Moves the values of `params` and `docker` out of `object`.
   [[nodiscard]] Layer read(Json& object, const Place& place);
 
  private:
@@ -55,13 +55,12 @@ class LayerReader {
   EnvFiles& env_files_;
   Report& report_;
   Layer layer_;
-  const Json* deploy_ = nullptr;  // read after all other fields
+  const Json* deploy_ = nullptr;  // value of the field `deploy`, which is read after all other fields
 };
 
-// Merges a trial with the defaults, and reports faults that only the result shows. Merges env, labels and
-// params by name. Merges `docker` recursively, since it holds the engine's own sections: one option of
-// HostConfig must not remove the others. Every other field comes from the trial if it has the field, else
-// from the defaults.
+// Merges a trial with the defaults, and reports faults that only the merged trial shows. Merges env, labels
+// and params by name. Merges `docker` recursively, so that one option of HostConfig does not remove the other
+// options. Every other field comes from the trial if the trial has the field, else from the defaults.
 [[nodiscard]] Trial combine(Layer&& own, const Layer& defaults, const Place& place, Report& report);
 
 }  // namespace combu::spec

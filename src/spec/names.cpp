@@ -71,7 +71,8 @@ bool valid_digest(std::string_view digest) {
                              [](unsigned char c) { return c < 0x80 && std::isxdigit(c) != 0; });
 }
 
-// Removes a leading registry: "registry.example.com:5000/lab/solver" has one, "lab/solver" does not.
+// Removes a registry at the beginning. "registry.example.com:5000/lab/solver" begins with a registry,
+// "lab/solver" does not.
 std::string_view without_registry(std::string_view repository) {
   const std::size_t slash = repository.find('/');
   const std::string_view first = repository.substr(0, slash);
@@ -85,7 +86,7 @@ constexpr auto k_signals = std::to_array<std::string_view>(
      "USR2", "PIPE", "ALRM",   "TERM", "CHLD", "CLD",  "CONT", "STOP", "TSTP",  "TTIN",   "TTOU",  "URG",
      "XCPU", "XFSZ", "VTALRM", "PROF", "POLL", "IO",   "PWR",  "SYS",  "WINCH", "STKFLT", "RTMIN", "RTMAX"});
 
-// Removes the offset of a real-time signal: "RTMIN+3", "RTMAX-2".
+// Removes the offset of a real-time signal, as in "RTMIN+3" or "RTMAX-2".
 std::string_view without_offset(std::string_view signal) {
   const std::size_t sign = signal.find_first_of("+-");
   const bool offset =

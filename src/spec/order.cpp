@@ -20,12 +20,12 @@ namespace {
 constexpr std::array k_depend_fields{Spelling{"trial", "trial"}, Spelling{"condition", "condition"}};
 constexpr std::array k_compose_depend_fields{Spelling{"condition", "condition"}};
 
-// Returns the condition of a dependency. Reports an invalid one and returns the default, so that the plan
-// still checks the dependency.
+// Returns the condition of a dependency. Reports an invalid condition and returns the default condition, so
+// that the plan still checks the dependency.
 Condition read_condition(const Section& section, const Place& place, Report& report) {
   const Json* value = section.find("condition");
   if (value == nullptr) return Condition::started;
-  // Compose's names of the same conditions.
+  // The names of combu's conditions in Compose.
   static const auto k_compose = std::to_array<std::pair<std::string_view, Condition>>(
       {{"service_started", Condition::started},
        {"service_healthy", Condition::healthy},
@@ -70,7 +70,7 @@ std::optional<Depend> read_depend(const Json& value, const Place& place, Report&
   return Depend{std::move(*name), condition, place.text()};
 }
 
-// Reads an entry of Compose's map: {loader: {condition: "service_healthy"}}.
+// Reads one entry of Compose's map from the name of a trial to an object with the field `condition`.
 std::optional<Depend> read_compose_depend(const std::string& name, const Json& value, const Place& place,
                                           Report& report) {
   if (value.is_null()) return Depend{name, Condition::started, place.text()};
@@ -129,7 +129,7 @@ std::vector<std::string> read_networks(const Json& value, const Place& place, Re
   }
   for (const std::string_view alone : {"host", "none"}) {
     if (networks.size() > 1 && std::ranges::find(networks, alone) != networks.end()) {
-      report.add(place, fmt::format("the network `{}` cannot be joined together with others", alone));
+      report.add(place, fmt::format("the network `{}` cannot be combined with other networks", alone));
     }
   }
   return networks;

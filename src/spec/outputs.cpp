@@ -62,7 +62,7 @@ Output read_output(const Json& value, const Place& place, Report& report) {
     output.size_max = read_unit(*most, "a size such as \"2g\"", parse_bytes, place.key("max_size"), report)
                           .value_or(Bytes{1});
     if (output.size_max.count == 0)
-      report.add(place.key("max_size"), "must be more than 0; leave it out for no limit");
+      report.add(place.key("max_size"), "must be more than 0; leave the field out for no limit");
   }
   return output;
 }
@@ -92,8 +92,8 @@ std::optional<std::string> read_bucket(const std::string& text, const Place& pla
   constexpr std::size_t k_least = 3;
   constexpr std::size_t k_most = 63;
   if (bucket.size() < k_least || bucket.size() > k_most || !std::ranges::all_of(bucket, is_inner)) {
-    report.add(place, fmt::format("\"{}\" must be s3://BUCKET or s3://BUCKET/PREFIX; a bucket's name must "
-                                  "have 3 to 63 characters from a-z, 0-9, `.` and `-`",
+    report.add(place, fmt::format("\"{}\" must be s3://BUCKET or s3://BUCKET/PREFIX; "
+                                  "a bucket's name must have 3 to 63 characters from a-z, 0-9, `.` and `-`",
                                   shortened(text)));
     return std::nullopt;
   }
@@ -108,7 +108,7 @@ bool expect_no_pattern(const std::string& path, const Place& place, Report& repo
   const std::string folder = path.substr(0, path.rfind('/', at));
   report.add(
       place,
-      fmt::format("\"{}\": patterns such as `{}` are not supported; name {}", shortened(path), path[at],
+      fmt::format("\"{}\": must be a path without a pattern such as `{}`; name {}", shortened(path), path[at],
                   folder.empty() ? "each file or folder" : fmt::format("the folder {}", shortened(folder))));
   return false;
 }
@@ -176,7 +176,7 @@ Collect read_collect(const Json& value, const Caller& caller, const Place& place
     collect.every = read_duration(*every, place.key("every"), report).value_or(k_every_min);
     if (collect.every < k_every_min)
       report.add(place.key("every"),
-                 fmt::format("must be at least {:g}s; leave it out to collect outputs only at the end",
+                 fmt::format("must be at least {:g}s; leave the field out to collect outputs only at the end",
                              k_every_min.count()));
   }
   return collect;

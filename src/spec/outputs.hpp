@@ -1,5 +1,5 @@
 #pragma once
-// The fields `outputs` and `collect`: what combu copies from trials, and where to.
+// The fields `outputs` and `collect`: which files combu copies from trials, and to which place.
 
 #include <string>
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace combu::spec {
 
-// False if the path contains a character of a shell pattern, which is reported.
+// If the path contains a character of a shell pattern, reports an error and returns false.
 [[nodiscard]] bool expect_no_pattern(const std::string& path, const Place& place, Report& report);
 
 // Accepts ["/out"] or [{path, required, max_size}].

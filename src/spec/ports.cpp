@@ -36,7 +36,7 @@ bool valid_ip(const std::string& text) {
          inet_pton(AF_INET6, text.c_str(), address.data()) == 1;
 }
 
-// Parses the text of one port. Each function reports a fault and then returns nullopt.
+// Parses the text of one port. If the text is invalid, each function reports a fault and returns nullopt.
 class PortText {
  public:
   PortText(const Json& value, const Place& place, Report& report)
@@ -136,7 +136,8 @@ std::optional<PortEnd> read_end(const Json& value, const Place& place, Report& r
   return PortText(value, place, report).end(*text);
 }
 
-// Reads the fields of Compose's long form that combu's own form has inside the text: protocol and host_ip.
+// Reads the fields `protocol` and `host_ip` of Compose's long form. combu's own form contains both in the
+// text of the port.
 bool read_apart(const Section& section, PortEnd& host, const Place& place, Report& report) {
   if (const Json* protocol = section.find("protocol")) {
     const auto choice = read_choice(*protocol, {"tcp", "udp", "sctp"}, place.key("protocol"), report);
@@ -172,8 +173,11 @@ std::optional<Port> read_port_object(const Json& value, const Place& place, Repo
     return std::nullopt;
   }
   if (!host->protocol.empty() && !container->protocol.empty() && host->protocol != container->protocol) {
-    report.add(place, fmt::format("the host's port is {}, the container's {}; make them the same",
-                                  host->protocol, container->protocol));
+    report.add(
+        place,
+        fmt::format(
+            "the protocol of the host's port is {}, but that of the container's port is {}; use one protocol",
+            host->protocol, container->protocol));
     return std::nullopt;
   }
   const std::string& protocol = host->protocol.empty() ? container->protocol : host->protocol;

@@ -11,8 +11,8 @@
 
 namespace combu::spec {
 
-// A location as a linked list on the stack. text() formats it only when a message needs it. A Place must not
-// outlive its parent.
+// A location as a linked list on the stack. text() formats the location only when a message needs it. A Place
+// must not outlive its parent.
 class Place {
  public:
   Place() = default;
@@ -26,7 +26,7 @@ class Place {
       : parent_(parent), name_(name), index_(at) {}
 
   const Place* parent_ = nullptr;
-  std::string_view name_;  // no data: an element of an array
+  std::string_view name_;  // nullptr as data(): the location is an element of an array
   std::size_t index_ = 0;
 };
 
@@ -45,9 +45,10 @@ class Report {
   void forget() { errors_.clear(); }
   [[nodiscard]] std::vector<Error> take() { return std::move(errors_); }
 
-  // Keeps the first warning of each kind and counts the others. `where` is for example "cmd" or "env.RUN".
+  // Keeps the first warning of each kind and counts the others. `where` is the location within the trial, for
+  // example "cmd" or "env.RUN".
   void warn(Warning kind, const std::string& where, const std::string& message);
-  // Returns one line for each kind: "solver-1 and 9 more: cmd: …".
+  // Returns one line for each kind, for example "solver-1 and 9 more: cmd: …".
   [[nodiscard]] std::vector<std::string> warnings() const;
 
  private:

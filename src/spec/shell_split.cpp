@@ -17,7 +17,7 @@ bool is_of_name(char c) {
   return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-// Returns the "$NAME" or "${NAME}" at the beginning of `text`, or an empty view.
+// Returns the "$NAME" or "${NAME}" at the beginning of `text`, or an empty view if there is none.
 std::string_view variable_at(std::string_view text) {
   if (!text.starts_with('$')) return {};
   const bool is_braced = text.substr(1).starts_with('{');
@@ -117,7 +117,7 @@ class WordSplitter {
   [[noreturn]] void unterminated(char quote) const {
     throw Error(ErrorKind::invalid, "",
                 std::string("the quote ") + quote + " at character " + std::to_string(at_) +
-                    " has no end; close it, or write \\" + quote + " for the character itself");
+                    " has no end; close the quote, or escape it as \\" + quote);
   }
 
   std::string_view line_;
@@ -125,7 +125,7 @@ class WordSplitter {
   std::string word_;
   bool in_word_ = false;
   std::vector<std::string> words_;
-  std::string_view shell_syntax_;  // the first one found
+  std::string_view shell_syntax_;  // the first shell syntax that split() has found
 };
 
 }  // namespace

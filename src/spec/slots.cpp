@@ -86,11 +86,10 @@ constexpr std::array k_device_fields{Spelling{"driver", "driver"}, Spelling{"cou
 constexpr std::array k_gpus_fields{Spelling{"count", "count"}, Spelling{"ids", "ids"},
                                    Spelling{"memory", "memory"}, Spelling{"kind", "kind"}};
 
-// More than any machine has.
+// Maximum number of requested GPUs, more than any machine has.
 constexpr std::uint32_t k_gpus_max = 1024;
 
-// True if the file says zero. A positive value can also parse as 0 if it is too small, and then it is an
-// error.
+// True if the value in the file is zero. A positive value that is too small also becomes 0, but is an error.
 bool is_zero(const Json& value) {
   if (value.is_number()) return value == 0;
   return value.get_ref<const std::string&>().find_first_of("123456789") == std::string::npos;
@@ -123,7 +122,8 @@ void read_gpu_ids(const Json& value, const Place& place, Report& report, GpuWish
   });
 }
 
-// Sets the number of GPUs from `count`. If `count` is nullptr: all named GPUs, or one GPU if none is named.
+// Sets the number of GPUs from `count`. If `count` is nullptr, the trial requests all named GPUs, or one GPU
+// if the file names none.
 void settle_gpu_count(const Json* count, const Place& place, Report& report, GpuWish& wish) {
   if (count == nullptr) {
     wish.count = wish.ids.empty() ? 1 : wish.ids.size();
@@ -133,7 +133,7 @@ void settle_gpu_count(const Json* count, const Place& place, Report& report, Gpu
   if (!wish.ids.empty() && wish.count > wish.ids.size())
     report.add(place, fmt::format("must be at most {}, the number of named GPUs, not {}", wish.ids.size(),
                                   wish.count));
-  if (wish.empty()) wish = {};  // a request for no GPU has no other attributes
+  if (wish.empty()) wish = {};  // a request for no GPU equals an absent request
 }
 
 // Reads Compose's list of devices. GPUs are the only supported kind.
@@ -154,7 +154,7 @@ GpuWish read_devices(const Json& value, const Place& place, Report& report) {
   if (!is_gpu && device.lacks("capabilities"))
     report.add(here, "`capabilities: [\"gpu\"]` is missing: other devices are not supported");
   if (const Json* ids = device.find("device_ids")) read_gpu_ids(*ids, here.key("device_ids"), report, wish);
-  // Compose's default is all GPUs.
+  // If the file gives neither a count nor ids, Compose requests all GPUs.
   const Json all = "all";
   const Json* count = device.find("count");
   settle_gpu_count(count == nullptr && wish.ids.empty() ? &all : count, here.key("count"), report, wish);
@@ -213,7 +213,7 @@ GpuWish read_gpus(const Json& value, const Place& place, Report& report) {
 
 Deploy read_deploy(const Json& value, const Place& place, Report& report) {
   Deploy deploy;
-  // Returns nullptr if `inner` is nullptr, or is not an object (which is reported).
+  // Returns `inner`, which may be nullptr. If `inner` is not an object, reports an error and returns nullptr.
   const auto object = [&](const Json* inner, const Place& here) -> const Json* {
     if (inner == nullptr || inner->is_object()) return inner;
     report.add(here, fmt::format("must be an object, not {}", shown(*inner)));
@@ -224,7 +224,7 @@ Deploy read_deploy(const Json& value, const Place& place, Report& report) {
   const Json* resources = object(Section(value, k_deploy_fields, place, report).find("resources"), inside);
   if (resources == nullptr) return deploy;
   const Section section(*resources, k_resources_fields, inside, report);
-  // Read the limits last, so that they win: the engine enforces limits, not reservations.
+  // Read the limits last, so that they replace the reservations: the engine enforces only limits.
   for (const char* kind : {"reservations", "limits"}) {
     const Place here = inside.key(kind);
     const Json* given = object(section.find(kind), here);

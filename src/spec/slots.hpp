@@ -9,7 +9,7 @@
 
 namespace combu::spec {
 
-// Each function reports a fault at `place` and then returns nullopt.
+// If `value` is invalid, each function reports a fault at `place` and returns nullopt.
 [[nodiscard]] std::optional<Cpus> read_cpus(const Json& value, const Place& place, Report& report);
 // Also reports an amount below the engine's minimum of 6 MiB.
 [[nodiscard]] std::optional<Bytes> read_memory(const Json& value, const Place& place, Report& report);
@@ -23,8 +23,8 @@ struct Deploy {
   std::optional<Bytes> memory;
   std::optional<GpuWish> gpus;
 };
-// Reads Compose's {resources: {limits: {cpus, memory}, reservations: {cpus, memory, devices}}}. A limit is
-// also a reservation.
+// Reads Compose's {resources: {limits: {cpus, memory}, reservations: {cpus, memory, devices}}}. A limit also
+// counts as a reservation.
 [[nodiscard]] Deploy read_deploy(const Json& value, const Place& place, Report& report);
 
 }  // namespace combu::spec

@@ -76,7 +76,8 @@ Metrics read_metrics(const Json& value, const Place& place, Report& report) {
   const Json* file = section.find("file");
   if (step != nullptr) read_step(*step, place.key("step"), report, metrics);
   if (out != nullptr) read_stdout(*out, place.key("stdout"), report, metrics);
-  // If only `step` is given, metrics are JSON lines: the other form, a regular expression, cannot be empty.
+  // If only `step` is given, metrics are JSON lines, because metrics by a regular expression need the
+  // expression in `stdout`.
   if (step != nullptr && out == nullptr && file == nullptr) metrics.json = true;
   if (file != nullptr) {
     const auto text = read_string(*file, place.key("file"), report);

@@ -7,7 +7,8 @@
 
 namespace combu::spec {
 
-// Accepts {stdout: "json" | a regular expression, file, step}, or a string as for `stdout`.
+// Accepts {stdout, file, step}, or only the value of `stdout`. The value of `stdout` is "json" or a regular
+// expression.
 [[nodiscard]] Metrics read_metrics(const Json& value, const Place& place, Report& report);
 
 // Accepts {max_size}.

@@ -62,8 +62,8 @@ namespace {
 std::optional<std::uint32_t> read_count_from(int least, const Json& value, const Place& place,
                                              Report& report) {
   constexpr std::int64_t k_count_max = std::numeric_limits<std::int32_t>::max();
-  // This also rejects numbers from 2^63 on: they are floats here, or unsigned numbers that compare as
-  // negative.
+  // The condition also rejects numbers of 2^63 and more. The JSON library stores them as floats, or as
+  // unsigned numbers that compare as negative.
   if (value.is_number_integer() && value >= least && value <= k_count_max) return value.get<std::uint32_t>();
   report.add(place,
              fmt::format("must be a whole number from {} to {}, not {}", least, k_count_max, shown(value)));
@@ -78,7 +78,7 @@ std::optional<std::uint32_t> read_count(const Json& value, const Place& place, R
 
 std::optional<std::uint32_t> read_limit_count(const Json& value, const Place& place, Report& report) {
   if (value != 0) return read_count_from(1, value, place, report);
-  report.add(place, "must be at least 1; leave it out for no limit");
+  report.add(place, "must be at least 1; leave the field out for no limit");
   return std::nullopt;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-// Readers of values of one type. Each reader reports a fault at `place` and then returns nullopt.
+// Readers of values of one type. If the value is invalid, each reader reports a fault at `place` and returns
+// nullopt.
 
 #include <cstddef>
 #include <initializer_list>
@@ -32,8 +33,8 @@ namespace combu::spec {
 [[nodiscard]] std::optional<std::size_t> read_choice(const Json& value,
                                                      std::initializer_list<std::string_view> words,
                                                      const Place& place, Report& report);
-// Reads a number or a string with `parse`. `wanted` describes the expected value in the message about another
-// type.
+// Reads a number or a string with `parse`. If the value has another type, the message describes the expected
+// value by `wanted`.
 template <typename Value>
 [[nodiscard]] std::optional<Value> read_unit(const Json& value, std::string_view wanted,
                                              Value (*parse)(std::string_view), const Place& place,

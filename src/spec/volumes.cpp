@@ -79,7 +79,8 @@ class VolumeReader {
       return read_flag(*flag, place_.key("read_only"), report_);
     return false;
   }
-  // Compose's `type` is redundant: the source shows it. Only its value is checked.
+  // Compose's field `type` is redundant, because the source shows the type. Only the value of the field is
+  // checked.
   bool known_type(const Section& section) {
     const Json* type = section.find("type");
     return type == nullptr || read_choice(*type, {"bind", "volume"}, place_.key("type"), report_);

@@ -17,8 +17,8 @@ namespace combu::spec {
 // the file system.
 [[nodiscard]] std::string normalised(const std::filesystem::path& path);
 
-// Returns a path of the file as an absolute path. `~` is the caller's home; a relative path starts in the
-// file's folder.
+// Returns a path of the experiment file as an absolute path. `~` is the caller's home folder. A relative path
+// starts in the folder of the experiment file.
 [[nodiscard]] std::string absolute_path(const std::string& path, const Caller& caller);
 
 }  // namespace combu::spec

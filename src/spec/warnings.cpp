@@ -12,7 +12,8 @@ namespace combu::spec {
 
 namespace {
 
-// True for "UUID", "results/UUID/a" and "--run=UUID", but not for "UUID=3", "$UUID" or "env.UUID".
+// True if the text contains UUID as a separate word, as in "results/UUID/a" or "--run=UUID". False for
+// "UUID=3", "$UUID" or "env.UUID".
 bool holds_identifier(std::string_view text) {
   constexpr std::string_view k_before = "/=:- ";
   constexpr std::string_view k_after = "/:-. ";
@@ -61,8 +62,8 @@ bool is_shell(std::string_view program) {
   return std::ranges::find(k_shells, program) != k_shells.end();
 }
 
-// True if a word of the command line is a shell, possibly after a program that starts it: "timeout 5 sh -c 'a
-// && b'".
+// True if a word of the command line is a shell, possibly after the name of another program, as in "timeout 5
+// sh -c 'a && b'".
 bool uses_shell(const Trial& trial) {
   const auto has_shell = [](const auto& words) { return words && std::ranges::any_of(*words, is_shell); };
   return has_shell(trial.process.entrypoint) || has_shell(trial.process.cmd);
@@ -88,7 +89,7 @@ void warn_of_trial(const Trial& trial, const std::string& shell_syntax, Report& 
     report.warn(
         Warning::mounted_cache, "cache",
         fmt::format("the content of {} (`volumes`) is not part of the cache key, so that the trial is "
-                    "skipped even if the content has changed; use `inputs`, whose content is part of it",
+                    "skipped even if the content has changed; use `inputs`, whose content is part of the key",
                     shortened(mounted->source)));
 }
 

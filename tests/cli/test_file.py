@@ -105,8 +105,8 @@ def test_a_field_of_compose_that_the_engine_has_is_refused_with_the_line_to_writ
 
 
 @pytest.mark.parametrize("field, instead", [
-    ("restart", "in combu this is `retries`"), ("links", "in combu this is `networks`"), ("expose", "leave it out: "),
-    ("configs", "in combu this is `inputs`"), ("extends", "in Jsonnet this is "), ("cpu_quota", "in combu this is `cpus`")])
+    ("restart", "use `retries`"), ("links", "use `networks`"), ("expose", "leave the field out: "),
+    ("configs", "use `inputs`"), ("extends", "use `base + "), ("cpu_quota", "use `cpus`")])
 def test_a_field_of_compose_that_is_called_otherwise_is_refused_with_its_name(combu, write, field, instead):
     write('{ defaults: { image: "x", %s: "y" }, trials: [{ name: "solver" }] }' % field)
     result = combu("-f", "experiment.jsonnet", "validate")

@@ -612,7 +612,7 @@ TEST(Filter, ErrorsHintAtTheIntendedSyntax) {
       {"lr=>1", "write >= for \"at least\""},
       {"lr<>1", "write != for \"not equal\""},
       {"v loss>1", "a name with blanks or operators must be in quotes"},
-      {"lr<<3", "write NAME=VALUE (or != < <= > >=), and join several by &&"},
+      {"lr<<3", "write NAME=VALUE (or != < <= > >= instead of =), and join several conditions by &&"},
       {"reason=exit code 3", "a value with blanks or operators must be in quotes"}};
   for (const auto& [text, hint] : hints)
     EXPECT_EQ(refusal(text), "\"" + text + "\" is not a condition: " + std::string(hint));
