@@ -11,45 +11,48 @@
 namespace combu {
 
 struct Evaluation {
-  // A path, or "-" for standard input. combu reads standard input to its end, and resolves its imports
+  // A path, or "-" for standard input. combu reads standard input to its end. Imports in standard input are
   // relative to the current folder.
   std::string file;
-  bool must_be_regular = false;  // refuse a pipe or device without opening it
-  RunId run;                     // replaces "UUID", and is the value of std.extVar("combu.run")
+  bool must_be_regular = false;  // true: evaluate() refuses a pipe or device without opening it
+  // the run's id, which replaces "UUID" and is the value of std.extVar("combu.run")
+  RunId run;
 
   using Pairs = std::vector<std::pair<std::string, std::string>>;
   Pairs ext_str;   // string values of std.extVar(name)
   Pairs ext_code;  // values of std.extVar(name) as Jsonnet code
-  Pairs tla_str;   // arguments of a top-level function: strings, and (next member) Jsonnet code
+  Pairs tla_str;   // string arguments of a file that is a function; tla_code holds arguments as Jsonnet code
   Pairs tla_code;
-  // Folders to search for imports after the importing file's own folder: the last one first, as jsonnet -J
-  // does. The folders of $JSONNET_PATH follow, the first one first. If no folder has a file
-  // `combu.libsonnet`, `import "combu.libsonnet"` finds the library that is embedded in combu.
+  // Folders that combu searches for imports after the importing file's own folder. combu begins with the last
+  // of these folders, as jsonnet -J does. combu then searches the folders of $JSONNET_PATH, beginning with
+  // the first. If no folder has a file `combu.libsonnet`, `import "combu.libsonnet"` finds the library that
+  // is embedded in combu.
   std::vector<std::string> import_dirs;
 
-  // Address space of the evaluator's process, in addition to what the calling process has mapped.
+  // Maximum address space of the evaluator's process, in addition to the address space that the calling
+  // process has mapped.
   Bytes memory_max{std::int64_t{4} << 30};
   Seconds time_max{600};
 };
 
-// A file that `import`, `importstr` or `importbin` read.
+// A file that `import`, `importstr` or `importbin` has read.
 struct Import {
   std::string path;    // absolute
-  std::string sha256;  // of the file's bytes, in hexadecimal
+  std::string sha256;  // SHA-256 of the file's bytes, in hexadecimal
 };
 
 struct Evaluated {
-  std::string json;             // UTF-8; its white space is unspecified
+  std::string json;             // UTF-8 text with unspecified white space
   std::string source;           // text of the file as combu read it
   std::vector<Import> imports;  // the imported files, sorted by path
 };
 
 // Evaluates the file in a child process. If the evaluator crashes, uses too much memory or does not end,
-// evaluate() throws an ordinary Error. Blocks. Calls `slow` (may be empty) once, after one second, so that
-// the caller can inform the user. Call evaluate() before the process starts its own threads. Can be called
-// repeatedly. Throws Error(not_found) if the file does not exist, Error(unavailable) if no child process can
-// be created, and Error(cancelled) if a signal interrupts the evaluation. Throws Error(invalid) for any other
-// fault: syntax and run-time errors (with file, line and column), and exceeded limits.
+// evaluate() throws an Error. Blocks. Calls `slow` (may be empty) once, after one second, so that the caller
+// can inform the user. Call evaluate() before the process starts its own threads. Can be called repeatedly.
+// Throws Error(not_found) if the file does not exist, Error(unavailable) if no child process can be created,
+// and Error(cancelled) if a signal interrupts the evaluation. Throws Error(invalid) if the file has a syntax
+// or run-time error (with file, line and column), or if the evaluation exceeds a limit.
 [[nodiscard]] Evaluated evaluate(const Evaluation& evaluation, const std::function<void()>& slow = {});
 
 // True if the file and its imports have the same bytes as when Evaluated::source and Evaluated::imports were
@@ -57,11 +60,11 @@ struct Evaluated {
 [[nodiscard]] bool is_unchanged(const std::string& file, const std::string& source,
                                 const std::vector<Import>& imports);
 
-// Returns the name and version of the evaluator: "libjsonnet 0.18.0" or "rsjsonnet 0.5.1".
+// Returns the name and version of the evaluator, for example "libjsonnet 0.18.0" or "rsjsonnet 0.5.1".
 [[nodiscard]] std::string evaluator();
 
-// Returns `source` with the run's identifier inserted. In each bind `local NAME = "UUID";`, `run` replaces
-// the four letters. The quotes may be single or double, the spacing is free, and the bind may be part of a
+// Returns `source` with the run's id inserted. The run's id replaces the four letters in each bind `local
+// NAME = "UUID";`. The quotes may be single or double, the spacing is free, and the bind may be part of a
 // list of binds. Pure.
 [[nodiscard]] std::string put_identifier(const std::string& source, const RunId& run);
 

@@ -40,8 +40,8 @@ constexpr rlim_t k_stack_bytes = rlim_t{1} << 30;
 constexpr Seconds k_slow_after{1};
 constexpr std::array k_interrupts{SIGINT, SIGTERM, SIGHUP};
 
-// Returns the size of the mapped address space rather than of the used memory. RLIMIT_AS limits address
-// space, and AddressSanitizer maps terabytes.
+// Returns the size of the mapped address space, not of the used memory: RLIMIT_AS limits address space, and
+// AddressSanitizer maps terabytes.
 rlim_t mapped_bytes() {
   std::uint64_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
@@ -57,7 +57,7 @@ void lower_limit(decltype(RLIMIT_AS) resource, rlim_t wanted) {
 
 // The stack of a process's first thread grows up to the current soft limit. When a program starts, the kernel
 // reserves address space for the soft limit at that moment, but at least 128 MiB (mmap_base() in Linux's
-// arch/x86/mm/mmap.c). More space may be unavailable.
+// arch/x86/mm/mmap.c). The stack may be unable to grow beyond this space.
 void raise_stack_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_STACK, &limit) != 0) return;
@@ -65,7 +65,8 @@ void raise_stack_limit() {
   ::setrlimit(RLIMIT_STACK, &limit);
 }
 
-// The caller may have blocked or handled these signals. In the child, they must have their default effect.
+// The caller may have blocked or handled the signals in k_interrupts. In the child, these signals must have
+// their default effect.
 void restore_interrupts() {
   sigset_t set;
   sigemptyset(&set);
@@ -98,10 +99,10 @@ bool write_all(int descriptor, std::string_view text) {
   return true;
 }
 
-// Marks the end of an answer. The answer of a child that dies while writing lacks this mark.
+// Marks the end of an answer. If a child dies while it writes, its answer lacks this mark.
 constexpr std::string_view k_end{"\0", 1};
 
-// Ends only by _exit(): the exit handlers and the buffered output belong to the parent.
+// Ends the process only by _exit(), because the exit handlers and the buffered output belong to the parent.
 [[noreturn]] void be_child(int pipe, int errors, pid_t parent, rlim_t memory_max, const ChildWork& work) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);  // the parent died before prctl()
@@ -155,8 +156,8 @@ class Child {
   pid_t id_;
 };
 
-// Returns a descriptor that becomes readable when a blocked interrupt is pending. combu never reads it, so
-// that the caller still finds the signal pending.
+// Returns a descriptor that becomes readable when a blocked interrupt is pending. combu never reads from the
+// descriptor, so that the caller still finds the signal pending.
 int open_interrupts() {
   sigset_t set;
   sigemptyset(&set);
@@ -164,7 +165,7 @@ int open_interrupts() {
   return ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-// The standard error of a child, and the part of it that can be passed on already.
+// The standard error of a child. Complete lines of std.trace are ready to be passed on to the user.
 class Errors {
  public:
   explicit Errors(Traces traces) : traces_(traces) {}
@@ -174,7 +175,7 @@ class Errors {
     constexpr std::string_view k_trace = "TRACE: ";  // both evaluators begin a trace like this
     constexpr std::size_t k_kept_max = 65536;
     rest_ += text;
-    std::size_t ready = 0;  // end of the last line of std.trace
+    std::size_t ready = 0;  // offset after the last line of std.trace
     for (std::size_t end = rest_.find('\n', line_); end != std::string::npos; end = rest_.find('\n', line_)) {
       if (rest_.compare(line_, k_trace.size(), k_trace) == 0) ready = end + 1;
       line_ = end + 1;
@@ -213,12 +214,12 @@ class Errors {
   }
 
   Traces traces_;
-  std::string ready_;     // text to pass on
-  std::string rest_;      // later text, as the child wrote it
+  std::string ready_;     // text that is ready to be passed on
+  std::string rest_;      // later text in the form in which the child wrote it
   std::size_t line_ = 0;  // offset of the last, incomplete line in `rest_`
 };
 
-// Reads a child's output until the child ends, its time is over, or an interrupt arrives.
+// Reads a child's output until the child ends, the deadline passes, or an interrupt arrives.
 class ChildReader {
  public:
   ChildReader(int answer, int errors, int interrupts, Traces traces, SteadyClock::time_point deadline)
@@ -228,7 +229,7 @@ class ChildReader {
         deadline_(deadline),
         errors_(traces) {}
 
-  // Returns nullopt if the child ended, otherwise why reading stopped.
+  // Returns nullopt if the child has ended, otherwise the reason why reading stopped.
   std::optional<ChildEnd::Kind> read(const std::function<void()>& slow) {
     bool told = !slow;
     for (;;) {
@@ -243,7 +244,8 @@ class ChildReader {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - now).count();
       const auto timeout = std::min<std::int64_t>(left, std::numeric_limits<int>::max());
       auto& [answer, interrupts, errors, screen] = fds_;
-      // If the terminal accepts no text, the child may have to wait. Its limits still apply.
+      // While the terminal accepts no text, errors are not read, so the child may have to wait. The child's
+      // time limit still applies.
       errors.fd = has_errors_ && !errors_.is_ready() ? errors_pipe_ : -1;
       screen.fd = errors_.is_ready() ? STDERR_FILENO : -1;
       if (::poll(fds_.data(), fds_.size(), static_cast<int>(timeout)) <= 0) continue;
@@ -312,7 +314,7 @@ ChildEnd end_by_signal(int number) {
     return {ChildEnd::Kind::interrupted, {}, {}};
   }
   if (number == SIGKILL) {
-    return {ChildEnd::Kind::died, {}, "it was killed, possibly because the machine is out of memory"};
+    return {ChildEnd::Kind::died, {}, "SIGKILL, possibly because the machine is out of memory"};
   }
   return {ChildEnd::Kind::died, {}, fmt::format("signal {}", number)};
 }
@@ -327,7 +329,7 @@ ChildEnd end_of(std::optional<int> status, ChildReader&& reader) {
   return {ChildEnd::Kind::died, {}, fmt::format("exit code {}", status ? WEXITSTATUS(*status) : -1)};
 }
 
-// A pipe: read from `out`, write to `in`.
+// The ends of a pipe: `out` is for reading, `in` for writing.
 struct Pipe {
   Descriptor out;
   Descriptor in;

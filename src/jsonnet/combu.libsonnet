@@ -1,32 +1,33 @@
-// combu.libsonnet: what an exploration of parameters needs. `local combu = import "combu.libsonnet";`
+// combu.libsonnet: functions for experiments that explore parameters. Import: `local combu = import "combu.libsonnet";`
 //
 //   grid({lr: [0.1, 0.01], fold: [0, 1, 2]})
-//       Every combination, as an array of objects. Fields are taken in the order of their names, which is Jsonnet's own,
-//       and the last one varies fastest: here fold 0 and lr 0.1, fold 0 and lr 0.01, fold 1 and lr 0.1, ...
+//       Returns every combination of the values, as an array of objects. Jsonnet sorts fields by name, and the last
+//       field varies fastest: here fold 0 and lr 0.1, fold 0 and lr 0.01, fold 1 and lr 0.1, ...
 //   sample(n, {optimizer: ["sgd", "adam"], dropout: {min: 0, max: 0.5}, lr: {min: 1e-5, max: 0.1, log: true},
 //              layers: {min: 1, max: 8, int: true}}, seed)
-//       n points chosen at random. A list: one of its values. {min, max}: uniform, min included; with log the logarithm is
-//       uniform, and the value has six digits; with int whole numbers, max included. What one field gets depends on
-//       its name, the seed and the point's place only, so that another field or a larger n does not change it.
+//       Returns n random points. For a field with an array, the value is an element of the array. With {min, max}, the
+//       value is uniform, from min to below max. With log, the logarithm is uniform, and the value has six digits.
+//       With int, the value is a whole number from min to max, max included. The value of a field depends only on the
+//       field's name, the seed and the index of the point. If a field is added or n grows, other values do not change.
 //   shuffle(list, seed)
-//       The same values in random order.
+//       Returns the elements of the array in random order.
 //   chunk(list, k)
-//       k arrays of neighbours that together are the list; their lengths differ by one at most, the longer ones first.
+//       Splits the array into k consecutive arrays. The lengths differ by at most one, and longer arrays come first.
 //   folds(k)
-//       A cross-validation's k folds: [{fold: 0, test: 0, train: [1, 2, ..., k-1]}, ...]. The numbers name parts of the
-//       data, as chunk(data, k) would make them: test on that one, train on the others.
+//       Returns the k folds of a cross-validation: [{fold: 0, test: 0, train: [1, 2, ..., k-1]}, ...]. The numbers are
+//       indices of the arrays that chunk(data, k) returns: `test` is for the test, the arrays in `train` for training.
 //
-// A seed is a whole number or a text ("1" and 1 are the same). The same arguments give the same result on every
-// implementation of Jsonnet: whole numbers stay below 2^53 and bit operations get 48 bits at most.
-// No array comprehension is used where the array may be long: libjsonnet takes memory for one that grows with the square of its
-// length (20,000: 0.8 GB).
+// A seed is a whole number or a string; "1" and 1 are equal seeds. With the same arguments, every implementation of
+// Jsonnet returns the same result, because whole numbers stay below 2^53 and bit operations use at most 48 bits.
+// Arrays that may be long are not built by array comprehensions. The memory that libjsonnet needs for a comprehension
+// grows with the square of the array's length (0.8 GB for 20,000 elements).
 
 local mask32 = 4294967295;
 
-// The low 32 bits of a product of two 32-bit numbers, in two halves since a double holds 53 bits.
-// Written out twice here, since a call costs more than its arithmetic.
-//
-// The finalizer of MurmurHash3: each bit of h turns about half of the bits of the result.
+// Returns a hash of the number h, computed by the finalizer of MurmurHash3: if one bit of h changes, about half of the
+// bits of the result change. b and d are the low 32 bits of a product of two 32-bit numbers. The product is computed in
+// two halves, because a double holds only 53 bits. Both products are written out, because a call of a function costs
+// more than the arithmetic.
 local mix(h) =
   local a = h ^ (h >> 16);
   local b = (((((a >> 16) * 2246822507) & 65535) << 16) + (a & 65535) * 2246822507) & mask32;
@@ -50,24 +51,25 @@ local shown(value) =
 
 local refuse(call, what) = error 'combu.' + call + ': ' + what;
 
-// `result`, once each of `values` has been worked out: left to Jsonnet's laziness, an error in one would come up when the
-// caller's place is no longer known.
+// Evaluates each of `values`, and returns `result`. Jsonnet is lazy and would otherwise evaluate `values` later, when
+// an error could no longer show the place of the caller.
 local after(values, result) = if std.foldl(function(_, value) kind(value) != '', values, true) then result;
 
-// One stream of random numbers for each pair of a seed and a purpose.
+// Returns the key of a stream of random numbers. Each pair of a seed and a purpose has its own stream.
 local stream(call, seed, purpose) =
   if kind(seed) == 'string' || is_whole(seed)
   then hash_text(hash_text(mix(std.length(purpose) + 1), purpose), std.toString(seed))
   else refuse(call, 'seed must be a whole number or a string, not ' + shown(seed));
 
-// The place-th number of a stream, 0 to 2^32 - 1. Computed from its place and not from the number before it, so that nothing
-// recurses: a Weyl sequence (the golden ratio's 32 bits) put through mix, as in SplitMix.
+// Returns the number at index `place` of the stream `key`, from 0 to 2^32 - 1. As in SplitMix, the number is the hash
+// of an element of a Weyl sequence (32 bits of the golden ratio). The number does not depend on the previous number, so
+// the function need not recurse.
 local random(key, place) = mix((key + place * 2654435769) & mask32);
 
 local two_to_32 = 4294967296;
 local place_max = 1000000;  // place * 2654435769 stays below 2^53
 
-// Checks, and gives the value.
+// Returns `value` if it is a whole number from `min` to place_max, else reports an error.
 local whole_number(call, name, value, min) =
   if is_whole(value) && value >= min && value <= place_max then value
   else refuse(call, name + ' must be a whole number from ' + min + ' to ' + place_max + ', not ' + shown(value));
@@ -77,11 +79,12 @@ local list_of(call, name, value) =
   else if std.length(value) > place_max then refuse(call, name + ' has more than ' + place_max + ' values')
   else value;
 
-// An array keeps what it has worked out, a function and an object's field do not.
+// The powers are an array, because Jsonnet evaluates each element of an array only once. A function or a field of an
+// object would be evaluated again.
 local powers_of_10 = [std.parseJson('1e' + exponent) for exponent in std.range(0, 308)];
 local digits_per_e = 1 / std.log(10);
 
-// Six digits, so that a last bit in which two machines' logarithms differ is not seen.
+// Rounds to six digits, because the last bit of a logarithm may differ between machines.
 local rounded(value) =
   local exponent = 5 - floor(std.log(value) * digits_per_e);
   local scale = powers_of_10[if exponent < 0 then -exponent else exponent];
@@ -118,7 +121,7 @@ local checked_range(call, name, range) =
   then refuse(call, name + ' holds more than 2^32 whole numbers')
   else result;
 
-// A function from a fraction, 0 <= u < 1, to a value of the range.
+// Returns a function that maps a fraction u, 0 <= u < 1, to a value of the range.
 local draw_from_range(range) =
   local min = range.min;
   local max = range.max;
@@ -147,7 +150,7 @@ local draw(call, name, space) =
       if kind(axes) == 'object' then std.objectFields(axes)
       else refuse(call, 'needs an object of arrays, not ' + shown(axes));
     local sizes = [std.length(list_of(call, name, axes[name])) for name in names];
-    // strides[i] points pass before the i-th field changes.
+    // The i-th field changes every strides[i + 1] points.
     local strides = std.foldr(function(size, after) [size * after[0]] + after, sizes, [1]);
     local count = strides[0];
     local values = [axes[name] for name in names];
@@ -176,8 +179,8 @@ local draw(call, name, space) =
     local call = 'shuffle';
     local values = list_of(call, 'list', list);
     local key = stream(call, seed, call);
-    // An object's fields come sorted by the library itself, which std.sort is not. 65536 and above: no surrogates there, and
-    // code points, UTF-8 and UTF-16 sort alike. The place makes each name one of its kind.
+    // The evaluator itself sorts the fields of an object, but not the array of std.sort. Code points from 65536 on are
+    // not surrogates, and have the same order as code points, in UTF-8 and in UTF-16. `place` makes each name unique.
     local char = std.char;
     local name_of(number, place) =
       char(65536 + (number >> 12)) + char(65536 + (number & 4095)) + char(65536 + place);

@@ -35,7 +35,7 @@ std::string read_source(const Evaluation& evaluation, const std::string& name) {
 std::string place_in(const std::string& name, std::string_view source, std::size_t offset) {
   const std::string_view before = source.substr(0, offset);
   const auto line = std::count(before.begin(), before.end(), '\n') + 1;
-  const std::size_t line_begin = before.rfind('\n') + 1;  // 0 in the first line
+  const std::size_t line_begin = before.rfind('\n') + 1;  // in the first line: 0, since npos + 1 is 0
   return fmt::format("{}:{}:{}", name, line, offset - line_begin + 1);
 }
 
@@ -55,15 +55,16 @@ void check_source(const std::string& name, std::string_view source) {
   }
 }
 
-// Limits the size of the result, because its later processing needs several times as much memory.
+// Refuses a result that is too large: later steps need several times as much memory as the result.
 void check_size(const std::string& name, std::string_view json, Bytes memory_max) {
   const Bytes most{memory_max.count / 8};
   const Bytes size{static_cast<std::int64_t>(json.size())};
   if (size <= most) return;
-  throw Error(ErrorKind::invalid, name,
-              fmt::format("its result is {} long, more than {}, an eighth of --evaluate-memory; look for a "
-                          "string or an array that is larger than intended",
-                          to_string(size), to_string(most)));
+  throw Error(
+      ErrorKind::invalid, name,
+      fmt::format("the result is {} long, which is more than {}, an eighth of --evaluate-memory; look for a "
+                  "string or an array that is larger than intended",
+                  to_string(size), to_string(most)));
 }
 
 void check_output(const std::string& name, std::string_view json) {
@@ -73,13 +74,14 @@ void check_output(const std::string& name, std::string_view json) {
   std::string_view near = json.substr(line_begin, *bad - line_begin);
   constexpr std::size_t k_shown_bytes = 60;
   if (near.size() > k_shown_bytes) near.remove_prefix(near.size() - k_shown_bytes);
-  // The cut may have left an incomplete character at the front.
+  // The first bytes may be the rest of a character that the cut has split.
   while (find_bad_utf8(near)) near.remove_prefix(1);
   near.remove_prefix(std::min(near.find_first_not_of(' '), near.size()));
   throw Error(
       ErrorKind::invalid, name,
-      fmt::format("its result is not UTF-8 after `{}`; std.char must not get a surrogate (55296 to 57343)",
-                  near));
+      fmt::format(
+          "the result is not UTF-8 after `{}`; do not call std.char with a surrogate (55296 to 57343)",
+          near));
 }
 
 std::vector<std::string> import_folders(const Evaluation& evaluation) {
@@ -95,7 +97,7 @@ std::vector<std::string> import_folders(const Evaluation& evaluation) {
   return folders;
 }
 
-// Returns the reason on one line, from the evaluator's last message.
+// Returns the reason in the evaluator's last message as one line.
 std::string why_it_gave_up(std::string_view said) {
   constexpr std::size_t k_bytes_max = 200;
   for (const std::string_view before : {"please report this: ", "ERROR: "}) {
@@ -117,14 +119,15 @@ std::string gave_up(std::string_view said) {
   const bool reads_text = why.find("json") != std::string::npos || why.find("JSON") != std::string::npos ||
                           why.find("yml") != std::string::npos;
   const bool is_rsjsonnet = evaluator().starts_with("rsjsonnet");
-  return fmt::format("{} cannot evaluate it: {}; {}use {}, which has another evaluator", evaluator(), why,
-                     reads_text ? "check the arguments of std.parseJson and std.parseYaml, or " : "",
+  return fmt::format("{} cannot evaluate the file: {}; {}use {}, which has another evaluator", evaluator(),
+                     why, reads_text ? "check the arguments of std.parseJson and std.parseYaml, or " : "",
                      is_rsjsonnet ? "a build with -DCOMBU_JSONNET=system" : "the released binary");
 }
 
 [[noreturn]] void refuse(const Evaluation& evaluation, const std::string& name, const ChildEnd& end) {
   constexpr const char* k_nesting =
-      "it is nested too deeply (brackets, or a sum of very many terms); build long arrays and strings with "
+      "the file is nested too deeply (brackets, or a sum of very many terms); build long arrays and strings "
+      "with "
       "an array comprehension, std.join or std.foldl";
   const std::string memory = fmt::format(
       "more than {} of memory; look for an array, a string or a recursion that grows without end, or raise "
@@ -132,27 +135,27 @@ std::string gave_up(std::string_view said) {
       to_string(evaluation.memory_max));
   switch (end.kind) {
     case ChildEnd::Kind::interrupted:
-      throw Error(ErrorKind::cancelled, name, "interrupted during its evaluation");
+      throw Error(ErrorKind::cancelled, name, "interrupted during the evaluation");
     case ChildEnd::Kind::timed_out:
       throw Error(ErrorKind::invalid, name,
-                  fmt::format("its evaluation takes longer than the limit of {}; look for an endless "
+                  fmt::format("the evaluation takes longer than the limit of {}; look for an endless "
                               "recursion, or raise --evaluate-time",
                               to_string(evaluation.time_max)));
     case ChildEnd::Kind::out_of_memory:
-      throw Error(ErrorKind::invalid, name, "its evaluation needs " + memory);
+      throw Error(ErrorKind::invalid, name, "the evaluation needs " + memory);
     case ChildEnd::Kind::crashed:
       throw Error(ErrorKind::invalid, name, fmt::format("the evaluator crashed: {}", k_nesting));
     case ChildEnd::Kind::gave_up:
       throw Error(ErrorKind::invalid, name, gave_up(end.account));
     default:
       throw Error(ErrorKind::invalid, name,
-                  fmt::format("the evaluator died ({}): either its evaluation needs {}; or {}", end.account,
+                  fmt::format("the evaluator died ({}): either the evaluation needs {}; or {}", end.account,
                               memory, k_nesting));
   }
 }
 
-// Returns the location of an error in the result, as lines of the error report. If the report lacks the
-// location, evaluates the file again to find it.
+// Returns the location of an error in the result, in the form of lines of the error report. If the report
+// lacks this location, evaluates the file again to find the location.
 std::string where_in_result(const std::string& account, const std::string& name, const std::string& code,
                             const Evaluation& evaluation, const ChildLimits& limits, Importer& importer) {
   constexpr Seconds k_time_max{10};
@@ -160,11 +163,11 @@ std::string where_in_result(const std::string& account, const std::string& name,
   const auto work = [&](const Write& write) { write(find_items(name, code, evaluation, importer)); };
   const ChildLimits rest{limits.memory_max, std::min(limits.deadline, timestamp_after(k_time_max))};
   try {
-    // The first evaluation has shown the traces.
+    // Traces are dropped, because the first evaluation has shown them.
     ChildEnd end = run_in_child(rest, Traces::dropped, work, {});
     return end.kind == ChildEnd::Kind::answered ? std::move(end.answer) : std::string();
   } catch (const Error&) {
-    return {};  // the error in the file is more important
+    return {};  // keeps the error of the file, which is more important
   }
 }
 
@@ -174,8 +177,7 @@ constexpr std::string_view k_static_error = "STATIC ERROR: ";
 // The first byte of the child's answer shows if JSON or an error report follows.
 constexpr char k_json_mark = 'J';
 constexpr char k_error_mark = 'E';
-// The imports follow the JSON, which contains no NUL byte. This mark is before each path and before each
-// digest.
+// The imports follow the JSON, which contains no NUL byte. k_import_mark precedes each path and each digest.
 constexpr char k_import_mark = '\0';
 
 void write_imports(const Write& write, const Importer& importer) {
@@ -204,7 +206,8 @@ std::vector<Import> cut_imports(std::string& answer) {
 }
 
 std::string_view without_byte_order_mark(std::string_view text) {
-  constexpr std::string_view k_byte_order_mark = "\xEF\xBB\xBF";  // some editors write it
+  // some editors write this mark at the beginning of a file
+  constexpr std::string_view k_byte_order_mark = "\xEF\xBB\xBF";
   if (text.starts_with(k_byte_order_mark)) text.remove_prefix(k_byte_order_mark.size());
   return text;
 }

@@ -16,12 +16,12 @@
 namespace combu {
 namespace {
 
-// A longer line is cut to a part around the column.
+// Maximum length of a shown line. A longer line is cut to the bytes around the column of the error.
 constexpr std::size_t k_line_bytes_max = 120;
 constexpr std::size_t k_bytes_before = 60;
 constexpr std::size_t k_bytes_after = 60;
 
-// The displayed part of a line, and the number of terminal columns before the caret.
+// The part of a line that a message shows, and the number of terminal columns before the caret.
 struct Shown {
   std::string text;
   std::size_t caret = 0;
@@ -41,7 +41,7 @@ Shown part_of(std::string_view line, std::size_t column) {
   Shown shown{fmt::format("{}{}{}", begin > 0 ? "…" : "", line.substr(begin, end - begin),
                           end < line.size() ? "…" : ""),
               (begin > 0 ? 1 : 0) + columns_of(before)};
-  // Control characters such as tabs would move the cursor. A space replaces each one.
+  // Control characters such as tabs would move the cursor, so a space replaces each control character.
   const auto is_control = [](char byte) { return static_cast<unsigned char>(byte) < 0x20 || byte == 0x7F; };
   std::ranges::replace_if(shown.text, is_control, ' ');
   return shown;
@@ -52,8 +52,8 @@ std::string_view without_blanks_behind(std::string_view text) {
   return last == std::string_view::npos ? std::string_view{} : text.substr(0, last + 1);
 }
 
-// Reads a file for an excerpt. Pipes cannot be read twice. An error message can name any file, so the size is
-// limited to that of hand-written files.
+// Reads a regular file for an excerpt, because a pipe cannot be read twice. An error message can name any
+// file, so the size is limited to that of hand-written files.
 std::optional<std::string> read_again(const std::string& file) {
   constexpr Bytes k_most{std::int64_t{4} << 20U};
   try {

@@ -22,7 +22,8 @@
 namespace combu {
 namespace {
 
-constexpr std::size_t k_precision_max = 65535;  // of e, f and g: the limit of Rust's own formatting
+// maximum precision of e, f and g, as in Rust's own formatting
+constexpr std::size_t k_precision_max = 65535;
 
 [[noreturn]] void refuse(std::string message) {
   throw Error(ErrorKind::invalid, "", std::move(message));
@@ -69,8 +70,9 @@ struct Value {
   }
 };
 
-// Reads JSON in the form that an evaluator writes. A user's file can call this function too. Other text is
-// read as some value or refused, but must not crash combu.
+// Reads JSON in the form in which an evaluator writes JSON. A user's file can also call
+// std.native('combu.format') with other text. Such text must not crash combu, but may be refused or have any
+// result.
 class FormatReader {
  public:
   explicit FormatReader(std::string_view json) : json_(json) {}
@@ -153,7 +155,7 @@ class FormatReader {
 // ---- Directives
 
 struct Amount {
-  enum class Kind { none, given, asked };  // asked: given by a value, written as `*`
+  enum class Kind { none, given, asked };  // asked: the directive has `*`, and a value gives the amount
   Kind kind = Kind::none;
   std::size_t count = 0;
 };
@@ -174,7 +176,7 @@ struct Directive {
   }
 };
 
-// The text before a directive, and the directive. The last part may have no directive.
+// A part of the text: a directive and the text before the directive. The last part may have no directive.
 struct Part {
   std::string literal;
   std::optional<Directive> directive;
@@ -276,8 +278,8 @@ class Parser {
 
 // ---- Numbers
 
-// Returns the sign, `prefix`, zeros and `digits`. The zeros make the number of digits at least `digits_min`,
-// and the whole text at least `length_min` long.
+// Returns a text of the sign, `prefix`, zeros and `digits`. The zeros make the number of digits at least
+// `digits_min`, and the whole text at least `length_min` long.
 std::string decorated(bool is_negative, const Directive& directive, std::string_view prefix,
                       const std::string& digits, std::size_t length_min, std::size_t digits_min) {
   std::string result;
@@ -338,8 +340,7 @@ std::string scientific_digits(double value, std::size_t precision, bool alternat
   return mantissa + (capital ? 'E' : 'e') + digits.substr(mark + 1);
 }
 
-// Differs from C: Jsonnet counts a 0 before the point as a digit, and uses the exponent of the number before
-// rounding.
+// Unlike C, Jsonnet counts a 0 before the point as a digit, and uses the exponent of the unrounded number.
 std::string general_digits(double value, std::size_t precision, bool alternate, bool capital) {
   const double exponent = value == 0 ? 0 : std::floor(std::log10(value));
   if (exponent < -4 || (exponent >= 0 && exponent >= static_cast<double>(precision))) {
@@ -397,7 +398,7 @@ std::string number_text(const Directive& directive, const Sizes& sizes, double g
 
 // ---- Formatting
 
-// Returns the names of a numeric conversion for messages.
+// Returns the names of a numeric conversion that a message about the conversion shows.
 std::string_view names_of(char conversion) {
   switch (conversion) {
     case 'o':

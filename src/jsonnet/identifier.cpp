@@ -11,12 +11,12 @@
 namespace combu {
 namespace {
 
-// Recognises `local NAME = "UUID"` in a sequence of tokens. A bind may also follow a comma, so a stack holds
-// the open `local`s and `assert`s.
+// Recognises `local NAME = "UUID"` in a sequence of tokens. A bind can also follow a comma, so a stack holds
+// each `local` and `assert` that has not ended.
 class BindReader {
  public:
-  // Returns the string of a bind, with its quotes, once the next token shows that the string is the whole
-  // value.
+  // Returns the string of a bind, with its quotes. The result comes only with the next token, which shows
+  // that the string is the whole value.
   std::string_view take(const Token& token) {
     std::string_view found;
     switch (state_) {
@@ -45,8 +45,7 @@ class BindReader {
   enum class State { other, name, equals, value, closed };
   struct Open {
     int depth;
-    bool binds;  // true for a `local`, whose commas separate binds; false for an `assert`, which has its own
-                 // `;`
+    bool binds;  // true: a `local`, whose commas separate binds; false: an `assert`, which also ends at a `;`
   };
 
   void follow(const Token& token) {

@@ -1,5 +1,5 @@
 #pragma once
-// Finds where a file requests the run's identifier.
+// Finds the places in a file at which combu must insert the run's id.
 
 #include <cstddef>
 #include <string_view>
@@ -7,8 +7,8 @@
 
 namespace combu {
 
-// Returns the offsets of the texts UUID in `source` that put_identifier() replaces, in ascending order. Pure,
-// and linear in the length of `source`.
+// Returns the offset of each text UUID in `source` that put_identifier() replaces, in ascending order. The
+// function is pure and takes time that is linear in the length of `source`.
 [[nodiscard]] std::vector<std::size_t> find_identifiers(std::string_view source);
 
 inline constexpr std::string_view k_identifier = "UUID";

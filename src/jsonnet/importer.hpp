@@ -7,20 +7,21 @@
 
 namespace combu {
 
-// The path of the embedded library in messages. No file on disk has this path.
+// Messages show this path for the library that is embedded in combu. No file on disk has this path.
 inline constexpr const char* k_embedded_path = "<combu.libsonnet>";
 
 class Importer {
  public:
-  // `folders` is in search order. The importing file's own folder comes before them.
+  // `folders` is in search order. The folder of the importing file is searched first, before `folders`.
   explicit Importer(std::vector<std::string> folders);
 
   struct Found {
-    std::string path;  // for messages; imports of this file are relative to the path's folder
+    std::string path;  // path for messages; imports in this file are relative to the folder of this path
     std::string content;
   };
-  // Returns the file `wanted`. `base` is the importing file's folder, empty or with a final slash. Throws
-  // Error(not_found) or Error(invalid). The evaluator adds the place of the import to the error's text.
+  // Returns the path and the content of the file `wanted`. `base` is the folder of the importing file, either
+  // empty or with a final slash. Throws Error(not_found) or Error(invalid). The evaluator adds the location
+  // of the import to the text of the Error.
   [[nodiscard]] Found find(const std::string& base, const std::string& wanted);
 
   // Returns the SHA-256 of each file found so far, by path.

@@ -24,8 +24,8 @@ extern "C" {
 namespace combu {
 namespace {
 
-// The callback's type changed between releases 0.18 and 0.19. LIB_JSONNET_VERSION is a string, so only the
-// type itself shows the release.
+// Release 0.19 of libjsonnet has another type of callback than release 0.18. LIB_JSONNET_VERSION is a string,
+// so only the type of the callback shows the release at compile time.
 using TextCallback = char*(void*, const char*, const char*, char**, int*);
 using BytesCallback = int(void*, const char*, const char*, char**, char**, std::size_t*);
 static_assert(std::is_same_v<JsonnetImportCallback, TextCallback> ||
@@ -34,15 +34,15 @@ static_assert(std::is_same_v<JsonnetImportCallback, TextCallback> ||
 struct ImportContext {
   JsonnetVm* vm;
   Importer* importer;
-  const Importer::Found* experiment;  // imported under the path k_experiment
+  const Importer::Found* experiment;  // the file that code can import under the path k_experiment
 };
 
-// libjsonnet returns an error report as a C string, so a NUL byte in the message ends the report. Such a
-// report lacks its final newline and its stack.
+// libjsonnet returns an error report as a C string, so a NUL byte in the message ends the report. A report
+// that ends at a NUL byte lacks the final newline and the stack.
 [[maybe_unused]] constexpr std::string_view k_cut =
     "… (the message contains a NUL byte; libjsonnet reports neither the rest nor the line)\n";
 
-// No file has this name.
+// The path under which code imports the experiment's file. No file on disk has this path.
 constexpr std::string_view k_experiment = "<the experiment>";
 
 // Copies a callback's result to memory of the library's allocator, because the library frees it.
@@ -54,8 +54,8 @@ char* copy_for(JsonnetVm* vm, std::string_view text) {
 }
 
 // Refuses content that a release of libjsonnet would silently change. Some releases take a C string, which
-// ends at a NUL byte. Others replace bytes that are not UTF-8. As a result, a file means the same with every
-// release.
+// ends at a NUL byte. Other releases replace bytes that are not UTF-8. This check ensures that a file has the
+// same meaning with every release.
 [[maybe_unused]] void check_text(const Importer::Found& found) {
   if (found.content.find('\0') != std::string::npos)
     throw Error(ErrorKind::invalid, found.path, "contains a NUL byte; only text can be imported");
@@ -108,7 +108,7 @@ Importer::Found find_file(const ImportContext& context, const char* base, const 
   return failed;
 }
 
-// A template, so that the branch for the other type of callback is never compiled.
+// This function is a template, so that the branch for the other type of callback is never compiled.
 template <typename Callback>
 void set_import_callback(JsonnetVm* vm, ImportContext& context) {
   Callback* callback = nullptr;
@@ -184,8 +184,9 @@ bool is_without_items(const std::string& account) {
 
 namespace {
 
-// Jsonnet code that writes each part of a value separately, in the usual order, and calls combu.at before
-// each part. The code does not descend into the parts, because Jsonnet is slow at that.
+// Jsonnet code that writes each array item or field of a value separately, in the order of the evaluator. The
+// code calls combu.at before each item or field. The code does not descend into items and fields, because
+// recursion in Jsonnet is slow.
 constexpr std::string_view k_parts = R"(
 local at = std.native('combu.at');
 local is_sound(object) = (object { 'combu.at':: true })['combu.at'];  // runs its asserts
@@ -199,7 +200,7 @@ local experiment = import '<the experiment>';
 // Messages show the first 60 characters of a path, and each part of a path has at least two.
 constexpr std::size_t k_depth_max = 31;
 
-// A part of a path, as code to append to the value's code and as a line of an error report.
+// A part of a path in two forms: code that can follow the code of the value, and a line of an error report.
 struct PathPart {
   std::string index;
   std::string line;
@@ -227,7 +228,8 @@ JsonnetJsonValue* note(void* context, const JsonnetJsonValue* const* given, int*
   return jsonnet_json_make_bool(vm, 1);
 }
 
-// `path` is code to append to the code of the whole value.
+// Returns code that writes the parts of the value at `path`. `path` is Jsonnet code that follows the code of
+// the whole value.
 std::string code_of_parts(const Evaluation& evaluation, std::string_view path) {
   std::string names;
   std::string values;
@@ -242,7 +244,8 @@ std::string code_of_parts(const Evaluation& evaluation, std::string_view path) {
       k_parts, names, values, path, path);
 }
 
-// Returns the first part of the value at `path` that cannot be written, or nullopt if there is none.
+// Returns the first item or field of the value at `path` that cannot be written, or nullopt if all can be
+// written.
 std::optional<PathPart> find_part(const Importer::Found& experiment, const std::string& path,
                                   const Evaluation& evaluation, Importer& importer) {
   const Machine vm = make_machine();

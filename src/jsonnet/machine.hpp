@@ -10,8 +10,8 @@
 
 namespace combu {
 
-// Called with the resulting JSON, or if `ok` is false, with the evaluator's error report. The text is not
-// copied, because it may need a tenth of all memory.
+// Called with the resulting JSON or, if `ok` is false, with the evaluator's error report. The text is not
+// copied, because the text may take a tenth of all memory.
 using TakeAnswer = std::function<void(bool ok, std::string_view text)>;
 
 // Evaluates `code`, which must contain no NUL byte, as the file `name`, and calls `take` once. The evaluator
@@ -19,12 +19,13 @@ using TakeAnswer = std::function<void(bool ok, std::string_view text)>;
 void run_machine(const std::string& name, const std::string& code, const Evaluation& evaluation,
                  Importer& importer, const TakeAnswer& take);
 
-// True if the error occurred while the evaluator wrote the result, and `account` lacks the array items and
-// fields that contain the faulty value.
+// True if the error occurred while the evaluator wrote the result, and the error report `account` does not
+// locate the faulty value.
 [[nodiscard]] bool is_without_items(const std::string& account);
 
-// Returns these array items and fields as further lines of the error report, or an empty string. For each
-// line, evaluates the file until the error occurs again. Call it in a child process only, like run_machine().
+// Returns lines for the error report that name the array items and fields around the faulty value, or an
+// empty string. For each line, evaluates the file until the error occurs again. Call find_items() only in a
+// child process, like run_machine().
 [[nodiscard]] std::string find_items(const std::string& name, const std::string& code,
                                      const Evaluation& evaluation, Importer& importer);
 

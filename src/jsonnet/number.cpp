@@ -17,8 +17,9 @@ std::string_view scientific(double value, std::size_t decimals, Buffer& buffer) 
   return {buffer.data(), static_cast<std::size_t>(result.ptr - buffer.data())};
 }
 
-// If two shortest texts are equally near, takes the larger one, as Rust does; to_chars takes the even one.
-// Only a text of at least 15 digits can have such an alternative.
+// If two shortest texts are equally near to the number, chooses the larger text, as Rust does.
+// std::to_chars() chooses the text with an even last digit. Only texts of at least 15 digits can be equally
+// near.
 void round_up_halves(double size, std::string& digits) {
   constexpr std::size_t k_digits_min = 15;
   if (digits.size() < k_digits_min) return;

@@ -18,11 +18,11 @@ namespace combu {
 // nullopt.
 [[nodiscard]] std::optional<std::size_t> find_bad_utf8(std::string_view text);
 
-// Maximum size of a file to read.
+// Maximum size of a file that combu reads.
 inline constexpr Bytes k_file_max{std::int64_t{1} << 30U};
 
-// Returns the content of a file or pipe that the caller named, or nullopt if it does not exist. Throws
-// Error(invalid, subject) if it is a folder, is larger than 1 GiB, or cannot be read.
+// Returns the content of the file or pipe at `path`, or nullopt if `path` does not exist. Throws
+// Error(invalid, subject) if `path` is a folder, is larger than 1 GiB, or cannot be read.
 [[nodiscard]] std::optional<std::string> read_file(const std::string& path, const std::string& subject);
 
 }  // namespace combu

@@ -1,6 +1,6 @@
 #pragma once
-// The part of Jsonnet's lexer (jsonnet.org/ref/spec.html#lexing) that distinguishes code from comments and
-// strings.
+// A partial lexer of Jsonnet (jsonnet.org/ref/spec.html#lexing), which only distinguishes code from comments
+// and strings.
 
 #include <cstddef>
 #include <string_view>
@@ -11,10 +11,11 @@ enum class TokenKind { end, name, string, symbol };
 
 struct Token {
   TokenKind kind;
-  std::string_view text;  // part of the source: a string with its quotes, or one character of a symbol
+  // part of the source: a name, a string with its quotes, or one character of a symbol
+  std::string_view text;
 };
 
-// The tokens of `source`, which must outlive this object. Takes linear time.
+// Splits `source` into tokens. `source` must outlive this object. Takes linear time.
 class Tokens {
  public:
   explicit Tokens(std::string_view source) : source_(source) {}

@@ -47,7 +47,7 @@ bool take(std::string_view& rest, std::size_t& number) {
   return true;
 }
 
-// Removes a place from the front of `rest` and returns it. The name of a file may contain colons. The name
+// Removes a place from the front of `rest` and returns it. The name of a file may contain colons, so the name
 // ends at the first colon with numbers after it.
 std::optional<Place> take_place(std::string_view& rest) {
   const std::size_t line_end = std::min(rest.find('\n'), rest.size());
@@ -75,8 +75,8 @@ std::string_view without_prefix(std::string_view text, std::string_view prefix) 
   return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
 }
 
-// A line of libjsonnet's stack: a tab, a place, and the function or value that contains the place. The
-// innermost frame comes first.
+// A line of libjsonnet's stack trace, which has a tab, a place, and the function or value that contains the
+// place. The innermost frame comes first.
 struct Frame {
   Place place;  // line 0: unknown
   std::string_view inside;
@@ -104,7 +104,8 @@ std::optional<std::string> part_of_path(std::string_view line) {
   return is_identifier(name) ? fmt::format(".{}", name) : fmt::format("[\"{}\"]", name);
 }
 
-// True if the line can belong to the stack. False for a line of a message that begins with a tab.
+// True if the line can belong to the stack trace. False for a line that begins with a tab but belongs to the
+// message.
 bool is_of_stack(std::string_view line) {
   if (!take(line, '\t')) return false;
   std::string_view rest = line;
@@ -113,7 +114,8 @@ bool is_of_stack(std::string_view line) {
          line.starts_with("comparing ");
 }
 
-// The stack consists of the last lines that begin with a tab. The message before it may have several lines.
+// In an error report, the stack trace consists of the last lines that begin with a tab. The message before
+// the stack trace may have several lines.
 Account read_account(std::string_view text) {
   std::vector<std::string_view> lines;
   while (!text.empty()) {
@@ -135,7 +137,7 @@ Account read_account(std::string_view text) {
     }
     const Place place = take_place(rest).value_or(Place{});
     account.frames.push_back({place, trimmed(rest)});
-    // The parts further inside belong to a text that the file itself converted to JSON, not to the result.
+    // The parts found so far belong to a text that the file itself converted to JSON, not to the result.
     if (place.line > 0) parts.clear();
   }
   account.path = fmt::format("{}", fmt::join(parts.rbegin(), parts.rend(), ""));
@@ -143,14 +145,15 @@ Account read_account(std::string_view text) {
   return account;
 }
 
-// False for the libraries of Jsonnet and combu, because they do not help the user. A place in the user's own
-// file is further out.
+// False for a place in the libraries of Jsonnet and combu, which does not help the user. An outer frame has a
+// place in the user's own file.
 bool is_of_the_file(const Frame& frame) {
   const std::string_view file = frame.place.file;
   return frame.place.line > 0 && file != "std.jsonnet" && file != "<std>" && file != k_embedded_path;
 }
 
-// True for a function or a named value, which has a caller. The path shows objects and array items instead.
+// True if the frame is a function or a named value, because both have a caller. Objects and array items are
+// shown in the path of the error instead.
 bool is_called(const Frame& frame) {
   constexpr std::string_view k_item = "thunk <array_element>";
   constexpr std::string_view k_assert = "thunk <object_assert>";
@@ -159,12 +162,13 @@ bool is_called(const Frame& frame) {
   return is_thunk || frame.inside.starts_with("function <");
 }
 
-// Returns the offset of the last `assert` in `text` that is not complete, or nullopt.
+// Returns the offset of the last `assert` that has not ended at the end of `text`, or nullopt if there is
+// none.
 std::optional<std::size_t> open_assert(std::string_view text) {
   struct Open {
     std::size_t begin;
     int depth;
-    bool is_assert;  // false: a `local`, whose binds are separated by commas
+    bool is_assert;  // true: an `assert`; false: a `local`, whose commas separate binds
   };
   std::vector<Open> open;
   int depth = 0;
@@ -189,8 +193,8 @@ std::optional<std::size_t> open_assert(std::string_view text) {
   return last == open.rend() ? std::nullopt : std::optional(last->begin);
 }
 
-// Returns the place where an assert begins. libjsonnet reports the place of the assert's message, or of its
-// condition if it has no message.
+// Returns the place where an assert begins. libjsonnet reports the place of the assert's message, or the
+// place of its condition if the assert has no message.
 Place begin_of_assert(Place place, Excerpts& excerpts) {
   const std::string_view before = excerpts.before(place.file, place.line, place.column);
   const auto at = open_assert(before);
@@ -200,7 +204,7 @@ Place begin_of_assert(Place place, Excerpts& excerpts) {
   return {place.file, place.line - static_cast<std::size_t>(lines), *at - (above.rfind('\n') + 1) + 1};
 }
 
-// Creates errors whose places refer to the user's file instead of the evaluated text.
+// Creates errors with places in the user's file instead of places in the evaluated text.
 class Teller {
  public:
   Teller(std::string_view file, std::string_view source, const Columns& columns)
@@ -222,7 +226,7 @@ class Teller {
     return {ErrorKind::invalid, text_of(place), message + excerpts_.with_caret(file, line, column) + from};
   }
 
-  // Returns a line for each place from which the innermost of `frames` was called.
+  // Returns a line for each place in the chain of calls that led to the frame `innermost`.
   [[nodiscard]] std::string called_from(const std::vector<Frame>& frames, std::size_t innermost) {
     std::string text;
     std::size_t count = 0;
@@ -259,7 +263,7 @@ Error explain_static(std::string_view account, std::string_view file, Teller& te
   const Place original = teller.original(*place);
   const std::string_view ahead = teller.excerpts().from(original.file, original.line, original.column);
   std::string message(trimmed(without_prefix(rest, ":")));
-  // The list of expected tokens depends on the evaluator and does not help the user.
+  // At the end of the file, the list of expected tokens depends on the evaluator and does not help the user.
   const bool is_known = !teller.excerpts().before(original.file, original.line, original.column).empty();
   if (message.starts_with("expected ") && is_known && trimmed(ahead).empty())
     message = "unexpected end of file";
@@ -271,7 +275,7 @@ Error explain_static(std::string_view account, std::string_view file, Teller& te
 std::string hint_for(std::string_view message, bool has_place) {
   constexpr std::string_view k_external = "undefined external variable: ";
   if (message.starts_with(k_external))
-    return fmt::format("; set it with -V {}=VALUE", message.substr(k_external.size()));
+    return fmt::format("; set the variable with -V {}=VALUE", message.substr(k_external.size()));
   if (message == "max stack frames exceeded.")
     return " Look for an endless recursion, or files that import each other; build long arrays and strings "
            "with an array comprehension, std.join or std.foldl";

@@ -10,8 +10,8 @@
 
 namespace combu {
 
-// Converts columns of the evaluated text, which contains identifiers, to columns of the file, which contains
-// "UUID" instead.
+// Converts columns of the evaluated text to columns of the file. The evaluated text contains the run's id
+// where the file contains "UUID".
 class Columns {
  public:
   // `places` is the result of find_identifiers(source).
@@ -29,14 +29,11 @@ class Columns {
   std::size_t identifier_length_;
 };
 
-// Returns an Error(invalid) with the subject "file:line:column". Its message consists of the following parts,
-// as far as they are known:
-// - the message of the evaluator,
-// - the line of the file, and a caret below the column,
-// - at most 8 lines "  from file:line:column: TEXT" with the callers, the innermost first,
-// - "  in [3].command", the location in the result.
-//
-// `file` is the name under which `source` was evaluated. Lines of imported files are read from these files.
+// Returns an Error(invalid) with the subject "file:line:column". The message begins with the message of the
+// evaluator. The line of the file follows, with a caret below the column. At most 8 lines of the form "  from
+// file:line:column: TEXT" show the callers, the innermost first. The last line shows the location in the
+// result, for example "  in [3].command". Parts that are not known are left out. `file` is the name under
+// which `source` was evaluated. Lines of imported files are read from these files.
 [[nodiscard]] Error explain(std::string_view account, std::string_view file, std::string_view source,
                             const Columns& columns);
 

@@ -14,8 +14,8 @@
 namespace combu {
 namespace {
 
-// The fields of std (std.objectFieldsAll(std)) that rsjsonnet 0.5.1 has and libjsonnet 0.18.0 does not,
-// sorted.
+// The sorted names of the fields of std that rsjsonnet 0.5.1 has and libjsonnet 0.18.0 lacks, from
+// std.objectFieldsAll(std).
 constexpr std::array<std::string_view, 37> k_functions{"all",
                                                        "any",
                                                        "atan2",
@@ -63,7 +63,7 @@ bool take(std::string_view& rest, std::string_view wanted) {
   return true;
 }
 
-// True if `name` is std, or a local with the value std, as in `local s = std;`.
+// True if `name` is std, or a local variable with the value std, as in `local s = std;`.
 bool is_std(std::string_view name, std::string_view before) {
   if (name == "std") return true;
   const std::array<std::string_view, 3> bind{name, "=", "std"};
@@ -76,7 +76,7 @@ bool is_std(std::string_view name, std::string_view before) {
   return false;
 }
 
-// True if the code at the error is `std.NAME` or `std["NAME"]`.
+// True if the code at the place of the error is `std.NAME` or `std["NAME"]`.
 bool is_of_std(std::string_view before, std::string_view from, std::string_view name) {
   Tokens tokens(from);
   const std::string_view object = tokens.next().text;
@@ -90,7 +90,7 @@ bool is_in(std::string_view characters, char one) {
   return characters.find(one) != std::string_view::npos;
 }
 
-// Returns the last word of the text, ignoring final blanks.
+// Returns the last word of the text without the blanks at the end of the text.
 std::string_view last_word(std::string_view text) {
   text = text.substr(0, text.find_last_not_of(k_blank) + 1);
   const std::size_t before = text.find_last_of(" \t\r\n[({,;:=+");

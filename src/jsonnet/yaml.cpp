@@ -11,7 +11,8 @@
 namespace combu {
 namespace {
 
-// Returns the YAML key at the beginning of the line: "services" for "services:". Empty if there is none.
+// Returns the YAML key at the beginning of the line, for example "services" for "services:". Returns an empty
+// view if the line has no key.
 std::string_view key_of(std::string_view line) {
   const std::size_t colon = line.find(':');
   if (colon == std::string_view::npos) return {};
@@ -30,7 +31,7 @@ std::string_view key_of(std::string_view line) {
   return is_plain ? key : std::string_view();
 }
 
-// True if YAML allows this first line and Jsonnet does not.
+// True if YAML allows this line as the first line of a file and Jsonnet does not.
 bool begins_yaml(std::string_view line) {
   return line.starts_with("---") || line.starts_with("%YAML") || line.starts_with("- ") ||
          !key_of(line).empty();

@@ -402,7 +402,7 @@ TEST(BadFile, AResultThatIsNotUtf8IsReported) {
   EXPECT_THAT(
       value_of("[{ name: 'é', cmd: 'a' + std.char(55296) }]"),
       AnyOf(
-          AllOf(HasSubstr("e.jsonnet: its result is not UTF-8 after `\"cmd\": \"a`"), HasSubstr("std.char")),
+          AllOf(HasSubstr("e.jsonnet: the result is not UTF-8 after `\"cmd\": \"a`"), HasSubstr("std.char")),
           AllOf(HasSubstr("e.jsonnet:1:27: "), HasSubstr("55296 is not"), HasSubstr("in [0].cmd"))));
   EXPECT_EQ(value_of("std.char(0) + 'a'"), R"("\u0000a")");
 }
@@ -451,7 +451,7 @@ TEST(Limit, TheMemoryLimitAppliesToTheResult) {
   evaluation.memory_max = Bytes{256LL << 20};
   const std::string told = value_of(evaluation);
   if (evaluator().starts_with("rsjsonnet")) {
-    EXPECT_THAT(told, AllOf(HasSubstr("its result is 33"), HasSubstr("more than 32 MiB")));
+    EXPECT_THAT(told, AllOf(HasSubstr("the result is 33"), HasSubstr("more than 32 MiB")));
   } else {
     EXPECT_THAT(told, HasSubstr("needs more than 256 MiB of memory"));  // libjsonnet fails earlier
   }
@@ -517,13 +517,13 @@ TEST(GivingUp, AnAbortIsReportedOnceAndNotAsLackOfMemory) {
   EXPECT_EQ(number.subject(), scratch.path("e.jsonnet"));
   EXPECT_EQ(number.message(),
             evaluator() +
-                " cannot evaluate it: [json.exception.out_of_range.406] number overflow parsing "
+                " cannot evaluate the file: [json.exception.out_of_range.406] number overflow parsing "
                 "'1e999'" +
                 k_advice);
   EXPECT_EQ(refusal("std.parseYaml('a: &x 1\nb: *x\n')").message(),
-            evaluator() + " cannot evaluate it: no anchor processing for JSON" + k_advice);
+            evaluator() + " cannot evaluate the file: no anchor processing for JSON" + k_advice);
   EXPECT_THAT(refusal("std.parseYaml('- a\nb: \x1B[1m')").message(),
-              AllOf(HasSubstr(" cannot evaluate it: ERROR parsing yml: parse error, line 2: 'b: [1m'"),
+              AllOf(HasSubstr(" cannot evaluate the file: ERROR parsing yml: parse error, line 2: 'b: [1m'"),
                     EndsWith(k_advice), Not(HasSubstr("\n"))));
   EXPECT_EQ(scratch.read("errors"), "");
 }

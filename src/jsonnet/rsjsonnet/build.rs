@@ -1,4 +1,4 @@
-//! Passes the evaluator's version in Cargo.lock to the crate.
+//! Reads the version of the evaluator from Cargo.lock, and passes the version to the crate.
 
 fn main() {
     println!("cargo::rerun-if-changed=Cargo.lock");

@@ -17,16 +17,14 @@ extern "C" {
 #include "jsonnet/format.hpp"
 #include "jsonnet/number.hpp"
 
-// libjsonnet calls two of its own functions through the table of the dynamic linker. The linker finds the
-// program's functions of the same name first. combu defines both:
-// - jsonnet_unparse_number(), because the library's own writes 0.1 as 0.10000000000000001.
-// - jsonnet_lex(), which reads all code, and first the part of the library that is written in Jsonnet. The
-//   library's std.format is in this part. std.format rounds wrongly and takes 5 ms a call, so combu's
-//   jsonnet_lex() replaces it.
-//
-// Since release 0.20, both functions are in a namespace.
+// libjsonnet calls two of its own functions through the table of the dynamic linker. The linker prefers
+// functions of the same name in the program, so combu can replace both functions of libjsonnet. combu
+// replaces jsonnet_unparse_number(), because the function of libjsonnet writes 0.1 as 0.10000000000000001.
+// combu also replaces jsonnet_lex(), which reads all code. The first code is the part of libjsonnet that is
+// written in Jsonnet, with std.format. combu's jsonnet_lex() replaces this std.format, which rounds wrongly
+// and takes 5 ms a call. In release 0.20 of libjsonnet and later releases, both functions are in a namespace.
 
-// The library's list of tokens. combu returns it unchanged.
+// libjsonnet's list of tokens, which combu returns unchanged.
 // NOLINTNEXTLINE(misc-use-internal-linkage): functions with external linkage return it
 struct JsonnetTokens {
   JsonnetTokens() = delete;
@@ -38,7 +36,8 @@ namespace {
 
 using Lex = JsonnetTokens (*)(const std::string&, const char*);
 
-// Fields of the library's object std. They avoid `==`, which would call a function written in Jsonnet.
+// New code for fields of libjsonnet's object std. The code avoids `==`, which would call a function written
+// in Jsonnet.
 constexpr std::string_view k_mod = R"(
   mod(a, b)::
     if std.primitiveEquals(std.type(a), 'string') then
@@ -64,7 +63,7 @@ constexpr std::string_view k_format = R"(
 )";
 
 // Replaces the field of `code` that begins with the same line as `field`. The first line of a field is
-// indented by two blanks, and its other lines by more.
+// indented by two blanks, and the other lines by more blanks.
 bool put(std::string_view field, std::string& code) {
   constexpr std::string_view k_indentation = "\n  ";
   const std::size_t begin = code.find(field.substr(0, field.find('\n', 1)));
@@ -121,7 +120,8 @@ JsonnetTokens jsonnet_lex(const std::string& file, const char* code) {
 namespace combu {
 namespace {
 
-// libjsonnet takes C strings. If the text contains NUL bytes, returns an array of the texts between them.
+// libjsonnet takes C strings. If the text contains NUL bytes, returns an array of the texts between the NUL
+// bytes.
 JsonnetJsonValue* value_of(JsonnetVm* vm, const std::string& text) {
   if (text.find('\0') == std::string::npos) return jsonnet_json_make_string(vm, text.c_str());
   JsonnetJsonValue* texts = jsonnet_json_make_array(vm);

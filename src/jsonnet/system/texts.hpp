@@ -6,11 +6,11 @@ struct JsonnetVm;
 
 namespace combu {
 
-// Prepares a machine. Call it before the machine evaluates.
+// Prepares a machine for the replacements. Must be called before the machine evaluates code.
 void set_texts(JsonnetVm* vm);
 
-// True if libjsonnet has used the replacements in an evaluation. False for a library that was built with
-// -Bsymbolic.
+// True if libjsonnet has used the replacements in an evaluation. False if libjsonnet was built with
+// -Bsymbolic, because the program cannot replace its functions.
 [[nodiscard]] bool texts_are_set();
 
 }  // namespace combu

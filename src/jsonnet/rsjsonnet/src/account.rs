@@ -1,5 +1,6 @@
-//! Error reports in the form of libjsonnet, with the same messages if libjsonnet has them. The message comes first. A
-//! line for each place of the stack follows, indented by a tab, the innermost first.
+//! Error reports in the form of libjsonnet, with the messages of libjsonnet where libjsonnet reports the same error.
+//! A report begins with the message. One line for each place of the stack follows, indented by a tab, the innermost
+//! place first.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -62,7 +63,7 @@ pub fn of_eval_error(error: &EvalError, spans: &SpanManager, sources: &Sources, 
     for item in error.stack_trace.iter().rev() {
         let (span, what) = of_item(item);
         match item {
-            // An item without a span is also evaluated by the writing of the result.
+            // An array item without a span is evaluated while the result is written.
             Item::ManifestArrayItem { index } | Item::ArrayItem { span: None, index } => {
                 items.push(format!("array item {index}"));
                 continue;
@@ -71,7 +72,7 @@ pub fn of_eval_error(error: &EvalError, spans: &SpanManager, sources: &Sources, 
                 items.push(format!("field <{}>", name.replace('\n', " ")));
                 continue;
             }
-            _ => items.clear(), // the items belong to a text that the code itself creates
+            _ => items.clear(), // the items belong to a text that the file itself converts to JSON
         }
         if let Some(inside) = frames.last_mut() {
             if inside.1.is_empty() {

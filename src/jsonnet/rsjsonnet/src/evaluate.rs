@@ -24,7 +24,8 @@ struct Found {
 }
 
 impl Found {
-    /// Why the content is not text, or None. The message is that of check_text() in machine.cpp.
+    /// Returns why the content is not text, or None if the content is text. check_text() in machine.cpp has the same
+    /// messages.
     fn fault(&self) -> Option<String> {
         if self.bytes.contains(&0) {
             return Some(format!("{}: contains a NUL byte; only text can be imported", self.path));
@@ -37,7 +38,7 @@ impl Found {
 struct World<'p, 'vm> {
     vm: &'vm JsonnetVm,
     sources: Sources,
-    found: HashMap<(String, String), Rc<Found>>, // key: the importing file's folder and the wanted path
+    found: HashMap<(String, String), Rc<Found>>, // the key is the importing file's folder and the wanted path
     imported: HashMap<String, Thunk<'p>>,
     fault: String, // error message of the last failed import
 }
@@ -156,8 +157,8 @@ fn value_of<'p>(
     Ok(program.value_to_thunk(&Value::string(&given.value)))
 }
 
-/// Size of JSON in bytes from which the evaluator's memory is not freed. Freeing it takes a quarter of the time of the
-/// evaluation, and the process ends afterwards anyway.
+/// If the JSON has at least this size in bytes, evaluate() does not free the evaluator's memory. Freeing the memory
+/// takes a quarter of the time of the evaluation, and the process ends soon afterwards.
 const LARGE: usize = 1 << 20;
 
 /// Returns JSON, or an error report in the form of libjsonnet.

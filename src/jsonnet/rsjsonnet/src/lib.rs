@@ -1,5 +1,6 @@
-//! Implements the part of libjsonnet.h that combu uses, with rsjsonnet's evaluator. The header is beside this crate.
-//! combu calls the functions in a child process: an evaluation that needs too much memory or stack ends its process.
+//! Implements the part of libjsonnet.h that combu uses, with rsjsonnet's evaluator. The header is in the folder of this
+//! crate. combu calls the functions in a child process, because an evaluation that needs too much memory or stack ends
+//! the process.
 
 #![allow(clippy::missing_safety_doc)] // the C header documents safety
 
@@ -11,8 +12,8 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::ptr;
 
-/// If an allocation fails, exits with combu's own exit code (k_exit_out_of_memory in child.cpp). By default, Rust would
-/// abort with a message on standard error; libjsonnet throws an exception.
+/// If an allocation fails, the process exits with combu's exit code (k_exit_out_of_memory in child.cpp). By default,
+/// Rust would abort with a message on standard error. libjsonnet throws an exception in this case.
 struct Allocator;
 const EXIT_OUT_OF_MEMORY: c_int = 86;
 
@@ -141,8 +142,8 @@ pub unsafe extern "C" fn jsonnet_evaluate_snippet(
         Err(account) => (account.replace('\0', "\\u0000"), 1), // a NUL byte would end the C string
     };
     unsafe { *failed = has_failed };
-    // Not copied, because the answer may need a tenth of all memory. The caller can free it with free(), because Rust's
-    // System allocator uses malloc() on Unix.
+    // The answer is not copied, because it may take a tenth of all memory. The caller can free the answer with free(),
+    // because Rust's System allocator uses malloc() on Unix.
     let mut bytes = ManuallyDrop::new(answer.into_bytes());
     bytes.push(0);
     bytes.as_mut_ptr().cast()
