@@ -1,6 +1,7 @@
 #pragma once
-// Rows that describe runs and trials; everything that the record has of a single trial; and the results of
-// runs. Results are one row a trial, with columns found by name, comparisons with statistics, and charts.
+// Rows for tables of runs and trials, all details of a single trial, and the results of runs. Results have
+// one row for each trial and columns that are found by name. Results can be compared with statistics, and
+// drawn as charts.
 
 #include <algorithm>
 #include <array>
@@ -32,27 +33,27 @@ struct RunRow {
 
 // A trial as the record describes it, completed by live data from the engine where that is available.
 struct TrialRow {
-  TrialEntry entry;  // attempt 0: this row stands for several trials
+  TrialEntry entry;  // if entry.attempt is 0, this row describes several trials
   Health health = Health::none;
-  Instant created_at{};             // the epoch if unknown
+  Instant created_at{};             // time of creation; the epoch if unknown
   std::optional<Usage> usage = {};  // live usage of a running trial; nullopt: unknown
 };
 
 // A trial of a run with everything that the record and the telemetry database have of it.
 struct ShownTrial {
   const RunEntry& run;
-  // The run that executed the trial: `run`, or the run whose cached trial was reused. nullopt: that run is
-  // not on record.
+  // The run that executed the trial, which is `run` or the run whose cached trial was reused. nullopt: the
+  // record does not contain the executing run.
   std::optional<RunEntry> ran_in;
   const Trial& trial;
   TrialEntry entry;
   std::vector<AttemptEntry> attempts;
   std::optional<KnownEntry> known;
-  std::vector<std::string> inputs;  // digests of its inputs; empty if unknown
+  std::vector<std::string> inputs;  // digests of the trial's inputs; empty if unknown
   std::vector<MetricSummary> metrics;
   std::optional<KeptLog> log;
-  std::string outputs;          // where the collected outputs are; empty: there are none
-  std::string partial_outputs;  // where outputs are that were collected while an attempt still ran
+  std::string outputs;          // folder or bucket of the collected outputs; empty: there are none
+  std::string partial_outputs;  // folder or bucket of outputs that were collected while an attempt still ran
 
   [[nodiscard]] bool is_equal() const { return known && !known->equal_trial.empty(); }
   // Number of metric points that were counted but not stored, because an attempt keeps at most
@@ -68,15 +69,15 @@ struct ShownTrial {
 };
 
 // Returns the value of the field `name` ("state", "exit_code", "memory_peak", …) that a filter condition
-// compares with `wanted`. Returns nullopt if there is no such field or the trial has no value for it. Throws
-// Error(invalid) if `name` is "state" and `wanted` is neither a state nor a pattern.
+// compares with `wanted`. Returns nullopt if there is no such field, or if the trial has no value for the
+// field. Throws Error(invalid) if `name` is "state" and `wanted` is neither a state nor a pattern.
 [[nodiscard]] std::optional<std::string> trial_value(const TrialEntry& entry, std::string_view name,
                                                      std::string_view wanted = {});
 
 // ---- Results: the params of a run's trials, and the metrics that the trials reported
 
-// No value, a number (may be NaN or infinite), or a text. A param that is neither a number nor a string is
-// stored as its JSON text.
+// A value is absent, a number (may be NaN or infinite), or a text. A param that is neither a number nor a
+// string is stored as its JSON text.
 using Value = std::variant<std::monostate, double, std::string>;
 
 // Summary of one metric of a trial's newest attempt. `last`, `least` and `greatest` are NaN if all values of
@@ -99,10 +100,10 @@ struct Results {
   std::vector<std::string> params;  // sorted, like `metrics`
   std::vector<std::string> metrics;
   std::vector<ResultRow> rows;             // in the order of the experiment file
-  std::shared_ptr<Telemetry> telemetry{};  // holds the points; nullptr: there are none
+  std::shared_ptr<Telemetry> telemetry{};  // database of the metric points; nullptr: there are no points
 };
-// Reads the results of `run`. `telemetry` is the run's telemetry database; nullptr if the run has none.
-// Throws Error if the record or the telemetry database cannot be read.
+// Reads the results of `run`. `telemetry` is the run's telemetry database, or nullptr if the run has no such
+// database. Throws Error if the record or the telemetry database cannot be read.
 [[nodiscard]] Results read_results(Record& record, std::shared_ptr<Telemetry> telemetry, RunEntry run);
 
 // Suggests a column for a misspelled name. Returns nullopt if `name` is a column or no column has a similar
@@ -113,11 +114,11 @@ struct Results {
 // value.
 std::set<std::string> choose_results(Results& results, const Filter& where);
 
-// Formats a value: short_text() rounds numbers for display, whole_text() prints them in full. Both return ""
-// if there is no value.
+// Formats a value: short_text() rounds numbers for display, whole_text() prints numbers in full. Both
+// functions return "" if there is no value.
 [[nodiscard]] std::string short_text(const Value& value);
 [[nodiscard]] std::string whole_text(const Value& value);
-// Returns the value as JSON: "null" if there is no value, and for NaN and infinite numbers.
+// Returns the value as JSON, which is "null" for an absent value, NaN and infinite numbers.
 [[nodiscard]] std::string json_value(const Value& value);
 
 // ---- Columns: fields of a trial ("state", "seconds"), params and metrics, found by name
@@ -133,17 +134,17 @@ struct Column {
   bool operator==(const Column&) const = default;
 };
 
-// Returns the position of `name` in the sorted `names`; nullopt if `name` is not there.
+// Returns the position of `name` in the sorted `names`, or nullopt if `names` does not contain `name`.
 [[nodiscard]] std::optional<std::size_t> index_of(const std::vector<std::string>& names,
                                                   std::string_view name);
 
-// Finds a column by name. A field precedes a param, and a param precedes a metric, of the same name.
-// "params.NAME" and "metrics.NAME" name a param or a metric explicitly. "NAME.least", "NAME.greatest",
-// "NAME.points" and "NAME.last" name a part of a metric's summary; NAME alone means the last value. Returns
-// nullopt if there is no such column.
+// Finds a column by name. If a field, a param and a metric have the same name, the field is found first, then
+// the param. "params.NAME" and "metrics.NAME" name a param or a metric explicitly. "NAME.least",
+// "NAME.greatest", "NAME.points" and "NAME.last" name a part of a metric's summary; NAME alone means the last
+// value. Returns nullopt if there is no such column.
 [[nodiscard]] std::optional<Column> find_column(const Results& results, std::string_view name);
-// Like find_column(), but throws Error(invalid) if there is no such column. `subject` begins the error
-// message.
+// Like find_column(), but throws Error(invalid) if there is no such column. The error message begins with
+// `subject`.
 [[nodiscard]] Column expect_column(const Results& results, std::string_view name, std::string_view subject);
 
 // Splits lists of column or param names, each of the form "a,b" or "'a,b',c", which were given as values of
@@ -161,39 +162,42 @@ struct Column {
 [[nodiscard]] Column param_column(const Results& results, std::size_t index);
 [[nodiscard]] Column metric_column(const Results& results, std::size_t index);
 
-// Returns the value of a trial in a column; an empty Value if the trial has none.
+// Returns the value of a trial in a column, or an empty Value if the trial has no value there.
 [[nodiscard]] Value value_in(const ResultRow& row, const Column& column);
 
 // Returns how long the trial's last attempt ran or, if it still runs, has run until `now`. Returns nullopt if
-// it did not run or the time is unknown.
+// the attempt did not run or if the time is unknown.
 [[nodiscard]] std::optional<Seconds> time_of(const TrialEntry& entry, Instant now);
 
-// For each param: true if there are at least two trials and all of them have the same value.
+// Returns for each param whether all trials have the same value of the param. Returns false for each param if
+// there are fewer than two trials.
 [[nodiscard]] std::vector<bool> params_shared(const Results& results);
 
 // ---- Times: how an attempt's time divides into parts
 
-// In the order in which they occur. An attempt has `needs` or `retry`, never both.
+// The parts of an attempt's time, in the order in which they occur. An attempt has `needs` or `retry`, never
+// both.
 enum class AttemptPart {
-  needs,     // waiting for the trial's dependencies
-  retry,     // waiting to retry
-  place,     // ready, and waiting for slots
-  combu,     // time that combu itself needs: the time to start less `creating` and `starting`
+  needs,  // the trial waits for its dependencies
+  retry,  // the trial waits for a retry
+  place,  // the trial is ready and waits for slots
+  // combu's own time: from the start request until the attempt runs, without `creating` and `starting`
+  combu,
   creating,  // the engine creates the container
   starting,
   running,
   home,  // collecting outputs
 };
 inline constexpr std::size_t k_attempt_part_count = 8;
-// Indexed by AttemptPart; nullopt: the attempt had no such part, or its duration is unknown.
+// Durations, indexed by AttemptPart; nullopt: the attempt had no such part, or the duration is unknown.
 using AttemptTimes = std::array<std::optional<Seconds>, k_attempt_part_count>;
 
 struct TimedAttempt {
   AttemptEntry entry;
   AttemptTimes times;
 };
-// Computes the parts of each attempt. `attempts` must be all attempts of `run`, or of one of its trials, in
-// the order of Record::attempts().
+// Computes the duration of each part of each attempt. `attempts` must be all attempts of `run` or all
+// attempts of one trial, in the order of Record::attempts().
 [[nodiscard]] std::vector<TimedAttempt> times_of(std::vector<AttemptEntry> attempts, const RunEntry& run);
 
 // Statistics of one part over several attempts.
@@ -203,15 +207,15 @@ struct PartTimes {
   Seconds most{0};
   Seconds sum{0};
 };
-// Indexed by AttemptPart; nullopt: no attempt has this part.
+// Statistics, indexed by AttemptPart; nullopt: no attempt has this part.
 using TimesByPart = std::array<std::optional<PartTimes>, k_attempt_part_count>;
 [[nodiscard]] TimesByPart times_by_part(std::span<const TimedAttempt> attempts);
 
 // ---- Statistics: means with 95 % confidence intervals by Student's t. Formulas: NIST/SEMATECH e-Handbook of
 // Statistical Methods, 1.3.5.2 (interval of a mean) and 1.3.5.3 (difference of two means).
 
-// `half` is half of the interval, which is mean ± half. `deviation` is the sample standard deviation (divisor
-// n - 1). If there are fewer than two values, both are NaN.
+// The confidence interval is mean ± half. `deviation` is the sample standard deviation (divisor n - 1). If
+// there are fewer than two values, `half` and `deviation` are NaN.
 struct Sample {
   std::size_t count = 0;
   double mean = 0;
@@ -223,38 +227,38 @@ struct Sample {
 // How the interval of a difference was computed.
 enum class Pairing {
   none,    // no interval: one of the samples has fewer than two values
-  paired,  // from the differences of matching values
-  welch,   // Welch's t interval of two samples, which may differ in variance
+  paired,  // the interval was computed from the differences of matching values
+  welch,   // the interval is Welch's t interval of two samples, which may differ in variance
 };
 [[nodiscard]] std::string_view to_string(Pairing pairing);
 
 struct Difference {
   double mean = 0;
-  double half = 0;  // NaN if there is no interval
+  double half = 0;  // half of the confidence interval; NaN if there is no interval
   Pairing pairing = Pairing::none;
 };
-// Both return the mean of `other` - `one` with its interval. paired_difference() matches values by index;
-// both spans must have the same size.
+// Both functions return the mean of `other` - `one` with its confidence interval. paired_difference() matches
+// values by index, so both spans must have the same size.
 [[nodiscard]] Difference paired_difference(std::span<const double> one, std::span<const double> other);
 [[nodiscard]] Difference welch_difference(const Sample& one, const Sample& other);
 
-// The 0.975 quantile of Student's t distribution with `freedom` degrees of freedom, which need not be an
-// integer. Returns NaN if `freedom` is not above 0.
+// Returns the 0.975 quantile of Student's t distribution. `freedom` is the number of degrees of freedom,
+// which need not be an integer. Returns NaN if `freedom` is not above 0.
 [[nodiscard]] double student_t(double freedom);
 
 // ---- Comparison of runs
 
 struct CompareForm {
-  std::vector<std::string> metrics;  // columns; empty: the last values of all metrics
+  std::vector<std::string> metrics;  // columns to compare; empty: the last values of all metrics
   std::vector<std::string> over;     // params by which repetitions of a trial differ, such as a seed
 };
-// Trials of several runs that are compared with one another. Their params are equal, except for the params in
-// `over`.
+// Trials of several runs that are compared with one another. The trials of a pair have equal params, except
+// for the params in `over`.
 struct Pair {
   std::vector<Value> params;              // same order as PairTable::params
   std::string trial;                      // name of a trial without params; empty for trials with params
   std::vector<Sample> samples;            // one for each run; count 0 if the run has no such trial
-  std::vector<Difference> differences{};  // to the first run, one for each further run
+  std::vector<Difference> differences{};  // difference of each other run to the first run
 };
 
 struct PairTable {
@@ -262,10 +266,12 @@ struct PairTable {
   std::vector<std::string> params;                    // params in which the pairs differ
   bool by_name = false;                               // true if some pairs are trials without params
   std::vector<std::pair<std::string, Value>> shared;  // params with the same value in all pairs
-  std::vector<Pair> pairs;                            // with values from two runs; all if one run is given
-  std::vector<Difference> overall;                    // of the pairs' means to the first run, by further run
-  std::vector<std::size_t> overall_count;             // number of pairs in each of `overall`
-  std::vector<std::string> notes;                     // what was left out, and why
+  // pairs that have values from two runs; all if one run is given
+  std::vector<Pair> pairs;
+  // for each other run: difference to the first run, from the means of all pairs
+  std::vector<Difference> overall;
+  std::vector<std::size_t> overall_count;  // number of pairs for each element of `overall`
+  std::vector<std::string> notes;          // explanations of values or trials that were left out
 };
 
 // Returns one table for each metric. Throws Error(invalid) if no run has a column of `form.metrics`.
@@ -275,11 +281,12 @@ struct PairTable {
 
 enum class Scale { linear, logarithmic };
 struct ChartForm {
-  std::string metric;  // a column; without `x` it must be a metric
-  // A column: trials with the same value form one curve or series. Empty: each trial has its own curve; more
-  // than 10 trials have one curve, their mean.
+  std::string metric;  // the column to draw, which must be a metric if `x` is empty
+  // If `by` names a column, trials with the same value in the column form one curve or series. If `by` is
+  // empty, each trial has its own curve, but more than 10 trials have a single curve for their mean.
   std::string by;
-  // A column for the x axis: each trial is one point. Empty: curves over the steps of the metric.
+  // If `x` names a column for the x axis, each trial is one point. If `x` is empty, the chart has curves over
+  // the steps of the metric.
   std::string x;
   Scale x_scale = Scale::linear;
   Scale y_scale = Scale::linear;
@@ -289,7 +296,7 @@ struct Chart {
     double x = 0;
     double y = 0;
     double spread = 0;   // half of the 95 % interval of the mean `y`; 0 if only one trial has a value
-    bool apart = false;  // a gap precedes this point: no line connects it with the previous point
+    bool apart = false;  // true: there is a gap before this point, and no line to the previous point
   };
   struct Series {
     std::string title;
@@ -299,14 +306,14 @@ struct Chart {
   std::string y_title;
   Scale x_scale = Scale::linear;
   Scale y_scale = Scale::linear;
-  // If not empty, the x axis has these words, and Point::x is an index into them.
+  // If `x_words` is not empty, the x axis has these words, and Point::x is an index into `x_words`.
   std::vector<std::string> x_words;
   bool joined = true;  // true: lines connect the points; false: a scatter plot
   std::vector<Series> series;
-  std::vector<std::string> notes;  // what was left out, and why
+  std::vector<std::string> notes;  // explanations of values or trials that were left out
 };
-// Throws Error(not_found) if there is nothing to draw, and Error(invalid) if a column of `form` does not
-// exist or does not fit.
+// Throws Error(not_found) if there is nothing to draw. Throws Error(invalid) if a column of `form` does not
+// exist or has values that the chart cannot show.
 [[nodiscard]] Chart make_chart(const Results& results, const ChartForm& form);
 
 }  // namespace combu

@@ -1,5 +1,5 @@
 #pragma once
-// Prints to standard output: plans, tables, JSON lines, charts, and the last lines of a run.
+// Functions that print plans, tables, JSON lines, charts, and the last lines of a run.
 
 #include <algorithm>
 #include <cstddef>
@@ -27,7 +27,8 @@ void print_plan_json(std::ostream& out, const Experiment& experiment, const Plan
 
 // Limits the size of a printed table.
 struct TableForm {
-  // Maximum width of a line; 0: no limit. Free text (names, reasons) is shortened with "…" to fit.
+  // Maximum width of a line; 0: no limit. If a line is wider, free text such as names and reasons is
+  // shortened with "…".
   std::size_t columns = 0;
   // Maximum number of rows; 0: no limit. If rows are left out, more_text() is printed as the last line.
   std::size_t rows = 0;
@@ -42,8 +43,8 @@ struct TableForm {
 [[nodiscard]] TableForm standard_table();
 // Returns "… and 4,900 more; --limit 0 shows all"
 [[nodiscard]] std::string more_text(std::size_t count);
-// Prints an aligned table: EXPERIMENT RUN TRIAL STATE IMAGE. Rows are sorted by experiment, run and trial;
-// numbers in trial names sort by value.
+// Prints an aligned table with the columns EXPERIMENT RUN TRIAL STATE IMAGE. Rows are sorted by experiment,
+// run and trial; numbers in trial names sort by value.
 void print_observations(std::ostream& out, std::span<const Observation> observations,
                         const TableForm& form = {});
 // Prints one JSON object a line:
@@ -52,68 +53,72 @@ void print_observations(std::ostream& out, std::span<const Observation> observat
 void print_observations_json(std::ostream& out, std::span<const Observation> observations,
                              const TableForm& form = {});
 
-// Prints a table: RUN EXPERIMENT BEGAN ENDED STATE TRIALS ENGINE. Times are local. `columns_max` is as in
-// TableForm.
+// Prints a table with the columns RUN EXPERIMENT BEGAN ENDED STATE TRIALS ENGINE. Times are local.
+// `columns_max` is the maximum width of a line; 0: no limit.
 void print_runs(std::ostream& out, std::span<const RunRow> runs, std::size_t columns_max = 0);
 // Prints one JSON object a line.
 void print_runs_json(std::ostream& out, std::span<const RunRow> runs);
 // Returns "12 files, 3.4 MiB"
 [[nodiscard]] std::string taken_text(const CollectionResult& taken);
-// Prints the run's id, state and counts, and a table: TRIAL STATE ATTEMPT RAN MEMORY CPU REASON. For a
-// running trial, MEMORY and CPU are its current memory and the mean number of cores that it used. For other
-// trials they are the peak memory and the CPU time of the last attempt. Both columns are left out if nothing
-// is known. For a single trial the collected outputs follow. `now` is used to compute how long running trials
-// have run.
+// Prints the run's id, state and counts, and a table with the columns TRIAL STATE ATTEMPT RAN MEMORY CPU
+// REASON. For a running trial, MEMORY is the current memory, and CPU is the mean number of used cores. For
+// other trials, MEMORY is the peak memory and CPU is the CPU time of the last attempt. If the usage of all
+// trials is unknown, the columns MEMORY and CPU are left out. For a single trial, the collected outputs
+// follow the table. `now` is used to compute how long running trials have run.
 void print_trials(std::ostream& out, const RunRow& run, std::span<const TrialRow> trials, Instant now,
                   const TableForm& form = {});
 // Prints one JSON object a line.
 void print_trials_json(std::ostream& out, const RunRow& run, std::span<const TrialRow> trials, Instant now);
 
-// Prints a trial's details, one line for each: "state      failed: exit code 1".
+// Prints one line for each detail of a trial, for example "state      failed: exit code 1".
 void print_trial(std::ostream& out, const ShownTrial& shown);
 // Prints all details of a trial as one JSON object on a line.
 void print_trial_json(std::ostream& out, const ShownTrial& shown);
 
-// Prints the run's id, its duration, and a table with a row for each AttemptPart: MEDIAN, 90 % (the 90th
-// percentile), MOST, SUM. `now` is used to compute the duration of a run that has not ended.
+// Prints the run's id, its duration, and a table with a row for each AttemptPart. The columns are MEDIAN, 90
+// % (the 90th percentile), MOST and SUM. `now` is used to compute the duration of a run that has not ended.
 void print_times(std::ostream& out, const RunEntry& run, std::span<const TimedAttempt> attempts, Instant now);
 // Prints a table with a column for each AttemptPart. `attempts` must belong to one trial, and must not be
 // empty.
 void print_attempt_times(std::ostream& out, std::span<const TimedAttempt> attempts,
                          const TableForm& form = {});
-// Prints one JSON object a line: {"trial","attempt"} and the parts in seconds: "needs", "retry", "place",
-// "combu", "creating", "starting", "running", "home". Only the row limit of `form` applies, and more_text()
-// is not printed.
+// Prints one JSON object a line, with the fields "trial" and "attempt", and with the duration of each part in
+// seconds: "needs", "retry", "place", "combu", "creating", "starting", "running", "home". Only the row limit
+// of `form` applies, and more_text() is not printed.
 void print_attempt_times_json(std::ostream& out, std::span<const TimedAttempt> attempts,
                               const TableForm& form = {});
 
-// Return an event as text, or as a JSON object. The text is "2026-01-31 12:00:00.250 solver-a-1 #1 running",
-// in local time, shortened by fit_line(). The object is {"time", "trial", "attempt", "state", "exit_code",
-// "cause", "reason", "files", "bytes"}.
+// event_line() returns an event as text, event_json() as a JSON object. The text has the form "2026-01-31
+// 12:00:00.250 solver-a-1 #1 running", with local time, and is shortened to `columns_max` columns. The object
+// is {"time", "trial", "attempt", "state", "exit_code", "cause", "reason", "files", "bytes"}.
 [[nodiscard]] std::string event_line(const EventEntry& event, std::size_t columns_max = 0);
 [[nodiscard]] std::string event_json(const EventEntry& event);
 
-// How print_results() shows results. Columns have the names that find_column() accepts; an unknown name is
-// Error(invalid).
+// How print_results() shows results. find_column() defines the names of columns. print_results() throws
+// Error(invalid) for an unknown name.
 struct ResultsForm {
-  std::vector<std::string> columns;  // empty: the trial, params that differ, state, time and metrics
-  std::string sort;                  // a column; empty: the order of the experiment file
-  bool reverse = false;              // reverses the order; rows without a value stay last
-  TableForm table = {};              // for JSON, only the row limit applies, and more_text() is not printed
+  // names of columns; empty: the trial, params that differ, state, time and metrics
+  std::vector<std::string> columns;
+  std::string sort;      // name of the column to sort by; empty: the order of the experiment file
+  bool reverse = false;  // true: the order is reversed, but rows without a value stay last
+  // print_results_json() uses only the row limit, and does not print more_text()
+  TableForm table = {};
 };
 // Prints a table. Numbers are rounded and aligned at their decimal points. Params with the same value in all
 // trials are printed above the table.
 void print_results(std::ostream& out, const Results& results, const ResultsForm& form);
-// Prints one JSON object a line with numbers in full; NaN and infinite numbers are null.
+// Prints one JSON object a line. Numbers are printed in full, but NaN and infinite numbers are null.
 void print_results_json(std::ostream& out, const Results& results, const ResultsForm& form);
 
-// Compares the first run with each other run. If there is only one run, prints statistics of its repetitions.
-// Only trials that succeeded are compared. Trials are paired if their params are equal; trials without params
-// are paired by name. Params in `form.over`, and params that are constant within each run but differ between
-// runs, need not be equal. Notes about what was left out follow each table.
+// Compares the first run with each other run. If there is only one run, prints statistics of the run's
+// repetitions. Only trials that succeeded are compared. Trials are paired if their params are equal; trials
+// without params are paired by name. Params in `form.over`, and params that are constant within each run but
+// differ between runs, need not be equal. Below each table, notes explain which trials or params were left
+// out.
 void print_comparison(std::ostream& out, std::span<const Results> runs, const CompareForm& form,
                       const TableForm& table = {});
-// Prints one JSON object a line for each metric and pair. Returns notes about what was left out.
+// Prints one JSON object a line for each metric and pair. Returns notes about trials or params that were left
+// out.
 [[nodiscard]] std::vector<std::string> print_comparison_json(std::ostream& out, std::span<const Results> runs,
                                                              const CompareForm& form,
                                                              const TableForm& table = {});
@@ -126,8 +131,8 @@ struct ChartSurface {
 };
 // Returns the size and the capabilities of standard output.
 [[nodiscard]] ChartSurface standard_surface();
-// Both print a chart. Labels of x_words never overlap: if not all of them fit, every n-th one is printed. In
-// this case the result is a note that says so; otherwise "".
+// Both functions print a chart. If the labels of x_words would overlap, only every n-th label is printed, and
+// the functions return a note about the missing labels. Otherwise the functions return "".
 std::string print_chart(std::ostream& out, const Chart& chart, const ChartSurface& surface);
 std::string print_chart_svg(std::ostream& out, const Chart& chart);
 

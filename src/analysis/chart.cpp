@@ -15,10 +15,11 @@
 namespace combu {
 namespace {
 
-constexpr std::size_t k_series_max = 24;    // more curves cannot be distinguished
-constexpr std::size_t k_single_max = 10;    // up to this many trials have curves of their own
+// maximum number of curves, because a reader cannot distinguish more
+constexpr std::size_t k_series_max = 24;
+constexpr std::size_t k_single_max = 10;    // maximum number of trials that have their own curves
 constexpr std::size_t k_title_max = 60;     // maximum width of a curve's name, in columns
-constexpr std::size_t k_points_max = 2000;  // maximum of a curve: more than a page can show
+constexpr std::size_t k_points_max = 2000;  // maximum number of points of a curve, more than a page can show
 
 // Computes mean and deviation of values without storing them: B. P. Welford, Technometrics 4 (1962) 419.
 class Running {
@@ -56,7 +57,7 @@ struct SeriesGroup {
 
 std::vector<SeriesGroup> groups_by(const std::vector<const ResultRow*>& rows, const Column& column,
                                    const std::string& by) {
-  // Sorts numbers by value, with NaN last, and texts in natural order (is_before()).
+  // is_less() sorts numbers by value, with NaN last, and texts in natural order (is_before()).
   using Key = std::pair<double, std::string>;
   const auto place_of = [](const Value& value) {
     const auto* number = std::get_if<double>(&value);
@@ -85,8 +86,8 @@ std::vector<SeriesGroup> groups_by(const std::vector<const ResultRow*>& rows, co
   return groups;
 }
 
-// Groups trials by their value of `by`. Without `by`, each trial is a group, or one group holds all trials if
-// there are many.
+// Groups trials by their value in the column `by`. If `by` is empty, each trial is a group. More than
+// k_single_max trials are one group.
 std::vector<SeriesGroup> groups_of(const Results& results, const std::vector<const ResultRow*>& rows,
                                    const std::string& by) {
   if (!by.empty()) return groups_by(rows, expect_column(results, by, "--by"), by);
@@ -97,8 +98,8 @@ std::vector<SeriesGroup> groups_of(const Results& results, const std::vector<con
   return groups;
 }
 
-// Replaces adjacent points by their mean until at most k_points_max remain. A gap between two of them moves
-// before the mean.
+// Replaces adjacent points by their mean until at most k_points_max remain. If there is a gap between points
+// with a common mean, the mean has the gap before it.
 void thin(Chart::Series& series, std::vector<std::string>& notes) {
   const std::size_t width = (series.points.size() + k_points_max - 1) / k_points_max;
   if (width <= 1) return;
@@ -142,12 +143,12 @@ void add_notes(Chart& chart, const LeftOut& left_out) {
 
 Error nothing_to_draw(const Results& results, const ChartForm& form) {
   return {ErrorKind::not_found, form.metric,
-          fmt::format("nothing to draw: no trial of run {} reported it{}", results.run.id.text(),
-                      form.x.empty() ? "" : fmt::format(", or none of these has `{}`", form.x))};
+          fmt::format("nothing to draw: no trial of run {} reported a value{}", results.run.id.text(),
+                      form.x.empty() ? "" : fmt::format(", or none of these trials has `{}`", form.x))};
 }
 
-// Uses one value of each trial for a step: the last one, because a resumed trial may report a step several
-// times. Steps without a value that can be drawn become a gap.
+// For each step, uses only the last value of each trial, because a resumed trial may report a step several
+// times. A step without a value that can be drawn becomes a gap.
 Chart::Series curve_of(const Results& results, const std::string& metric, const SeriesGroup& group,
                        const ChartForm& form, LeftOut& left_out) {
   std::map<double, Running> by_step;

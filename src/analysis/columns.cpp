@@ -51,7 +51,7 @@ std::optional<Column> find_param(const Results& results, std::string_view name, 
       .of = Column::Of::param, .index = *index, .part = Column::Part::last, .name = std::string(called)};
 }
 
-// The full name precedes the parts, because a metric may itself be called "loss.least".
+// First looks for a metric with the full name, because a metric may itself be called "loss.least".
 std::optional<Column> find_metric(const Results& results, std::string_view name, std::string_view called) {
   const auto column = [&](std::size_t index, Column::Part part) {
     return Column{.of = Column::Of::metric, .index = index, .part = part, .name = std::string(called)};
@@ -131,7 +131,7 @@ Column expect_column(const Results& results, std::string_view name, std::string_
   throw Error(ErrorKind::invalid, std::string(subject),
               fmt::format("run {} has no param and no metric `{}`{}", results.run.id.text(), shortened(name),
                           near ? fmt::format("; did you mean `{}`?", *near)
-                               : "; `combu results` without options shows all of them"));
+                               : "; `combu results` without options shows all params and metrics"));
 }
 
 Column field_column(std::string_view name) {

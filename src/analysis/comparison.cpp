@@ -26,23 +26,24 @@ bool has_succeeded(const ResultRow& row) {
 }
 
 bool has_params(const ResultRow& row) {
-  constexpr std::size_t k_none = 2;  // "" and "{}" mean: no params
+  constexpr std::size_t k_none = 2;  // the texts "" and "{}" mean that the trial has no params
   return row.trial.params.size() > k_none;
 }
 
-// The index of a param in each run; nullopt: the run does not have this param.
+// The index of a param in each run, or nullopt for a run without this param.
 using Places = std::vector<std::optional<std::size_t>>;
 
 Value value_at(const ResultRow& row, const std::optional<std::size_t>& place) {
   return place ? row.params[*place] : Value();
 }
 
-// How a param takes part in pairing trials.
+// How a param influences which trials are paired.
 enum class Role {
-  alike,      // pairs have the same value
-  there,      // changed between the runs: both or neither of a pair have it; the values may differ
-  elsewhere,  // like `there`, but a run has no value at all: not compared
-  repeat      // differs between repetitions: ignored for pairs, and used to match repetitions
+  alike,  // trials are paired only if they have the same value of the param
+  // the param changed between the runs: both or neither of two paired trials have it, with any values
+  there,
+  elsewhere,  // the param changed between the runs, and one run has no value at all: the param is ignored
+  repeat      // the param differs between repetitions: ignored for pairs, and used to match repetitions
 };
 
 struct Param {
@@ -51,7 +52,7 @@ struct Param {
   Role role = Role::alike;
 };
 
-// How trials are paired.
+// The params by which trials are paired, and notes about them.
 struct Grounds {
   std::vector<Param> params;  // sorted by name
   std::vector<std::string> notes{};
@@ -64,7 +65,8 @@ struct Grounds {
   }
 };
 
-// Trials with equal keys are paired. The key holds the values of some params, each with its type and length.
+// Trials with equal keys are paired. A key contains the values of the params that must be equal, each with
+// its type and length.
 class Key {
  public:
   explicit Key(const Grounds& grounds)
@@ -74,7 +76,7 @@ class Key {
     if (!has_params(row)) return row.trial.name;
     std::string key = text_of(alike_, run, row);
     for (const Param* param : there_) key += is_there(value_at(row, param->places[run])) ? '+' : '-';
-    return key + '/';  // no trial name contains it
+    return key + '/';  // distinguishes the key from a trial's name, which cannot contain '/'
   }
   [[nodiscard]] std::string repeat_of(std::size_t run, const ResultRow& row) const {
     return text_of(repeat_, run, row);
@@ -96,7 +98,7 @@ class Key {
   std::vector<const Param*> repeat_;
 };
 
-// Returns the values of a param among the successful trials of a run.
+// Returns the different values that a param has in the successful trials of a run.
 std::set<Value> values_in(const Results& run, const std::optional<std::size_t>& place) {
   std::set<Value> values;
   for (const ResultRow& row : run.rows)
@@ -104,7 +106,7 @@ std::set<Value> values_in(const Results& run, const std::optional<std::size_t>& 
   return values;
 }
 
-// True if each run has at most one value, and not all runs have the same.
+// True if the param has at most one value in each run, and if this value differs between the runs.
 bool is_change(const std::vector<std::set<Value>>& values) {
   return std::ranges::all_of(values, [](const auto& some) { return some.size() <= 1; }) &&
          std::ranges::any_of(values, [&](const auto& some) { return some != values.front(); });
@@ -116,7 +118,7 @@ Role role_of(const std::vector<std::set<Value>>& values) {
   return is_everywhere ? Role::there : Role::elsewhere;
 }
 
-// True if a run has a trial with the param and a trial without it, and their keys are otherwise equal.
+// True if a run has a trial with the param and a trial without the param, and both trials have the same key.
 bool tells_apart(std::span<const Results> runs, const Grounds& grounds, const Param& param) {
   const Key key(grounds);
   for (std::size_t run = 0; run < runs.size(); ++run) {
@@ -130,7 +132,7 @@ bool tells_apart(std::span<const Results> runs, const Grounds& grounds, const Pa
   return false;
 }
 
-// Returns "optimizer sgd → adam"
+// Returns for example "optimizer sgd → adam".
 std::string change_text(const std::string& name, const std::vector<std::set<Value>>& values) {
   std::vector<std::string> texts;
   texts.reserve(values.size());
@@ -165,7 +167,7 @@ Grounds grounds_of(std::span<const Results> runs, const std::vector<std::string>
   return grounds;
 }
 
-// A trial of a pair, in one run.
+// A trial in a group of paired trials, with the values of the params that differ between repetitions.
 struct Member {
   const ResultRow* row;
   std::string repeat;
@@ -212,8 +214,8 @@ Numbers numbers_of(const Cell& cell, const std::optional<Column>& column) {
   return numbers;
 }
 
-// If both have the same repetitions, each exactly once, returns their values in the same order. Otherwise
-// returns nullopt.
+// If `one` and `other` have the same repetitions, each exactly once, returns the values of both in the same
+// order of repetitions. Otherwise returns nullopt.
 std::optional<std::pair<std::vector<double>, std::vector<double>>> matched(const Numbers& one,
                                                                            const Numbers& other) {
   if (one.values.size() != other.values.size() || one.values.size() < 2) return std::nullopt;
@@ -235,7 +237,7 @@ Difference difference_of(const Numbers& one, const Numbers& other) {
   return welch_difference(sample_of(one.values), sample_of(other.values));
 }
 
-// Adds notes about successful trials of a run that have no value, or none that is finite.
+// Adds notes about the successful trials of a run that have no value, or a value that is not finite.
 void add_missing(PairTable& table, const Results& run, const std::optional<Column>& column) {
   std::vector<std::string> without;
   std::vector<std::string> no_number;
@@ -335,8 +337,9 @@ std::string nothing_paired(std::span<const Results> runs, const std::vector<cons
   }
   if (apart.empty()) return "nothing is paired: no trials of two runs have the same params";
   return fmt::format(
-      "nothing is paired: no value of {} is in two runs; `--over {}` treats trials that differ in it as "
-      "repeats",
+      "nothing is paired: no value of {} is in two runs; `--over {}` treats trials that differ in these "
+      "params "
+      "as repeats",
       fmt::join(apart, ", "), fmt::join(apart, ","));
 }
 
@@ -371,8 +374,8 @@ PairTable compare_metric(std::span<const Results> runs, const std::string& metri
   return table;
 }
 
-// Returns the metrics to compare. If a param or field of any run has the name of a metric, the metric gets
-// its prefix.
+// Returns the metrics to compare. If a param or field of any run has the same name as a metric, the metric is
+// named "metrics.NAME".
 std::vector<std::string> metrics_meant(std::span<const Results> runs, const CompareForm& form) {
   if (!form.metrics.empty()) return form.metrics;
   std::set<std::string> metrics;

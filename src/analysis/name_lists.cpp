@@ -17,8 +17,9 @@ std::string take_name(std::string_view& rest, std::string_view option) {
   }
   const std::size_t end = rest.find(rest.front(), 1);
   if (end == std::string_view::npos || (end + 1 < rest.size() && rest[end + 1] != ','))
-    throw Error(ErrorKind::invalid, std::string(option),
-                fmt::format("{}: a name that begins with a quote must end with it", shortened(rest)));
+    throw Error(
+        ErrorKind::invalid, std::string(option),
+        fmt::format("{}: a name that begins with a quote must also end with this quote", shortened(rest)));
   std::string name(rest.substr(1, end - 1));
   rest.remove_prefix(end + 1);
   return name;

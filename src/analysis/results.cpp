@@ -38,7 +38,7 @@ std::vector<std::size_t> sort_names(std::vector<std::string>& names) {
   return places;
 }
 
-// Assigns numbers to names, in the order of their first use.
+// Assigns numbers to names, in the order in which the names are first used.
 class Names {
  public:
   std::size_t number_of(const std::string& name) {
@@ -82,7 +82,7 @@ void read_metrics(Results& results) {
     const auto found = rows.find(summary.trial);
     if (found == rows.end()) return;
     ResultRow& row = *found->second;
-    // the trial will run again, so metrics reused from a cached trial do not count
+    // a trial that is not skipped will run again, so metrics reused from a cached trial do not count
     if (summary.attempt == k_adopted && row.trial.state != TrialState::skipped) return;
     const std::size_t number = names.number_of(summary.metric);
     if (row.metrics.size() <= number) row.metrics.resize(number + 1);

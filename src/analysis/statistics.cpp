@@ -12,8 +12,8 @@ namespace {
 constexpr double k_no_number = std::numeric_limits<double>::quiet_NaN();
 constexpr double k_tail = 0.025;
 
-// The continued fraction of the incomplete beta function, https://dlmf.nist.gov/8.17#v (8.17.22), evaluated
-// by the modified Lentz method.
+// Returns the continued fraction of the incomplete beta function, https://dlmf.nist.gov/8.17#v (8.17.22),
+// evaluated by the modified Lentz method.
 double beta_fraction(double a, double b, double x) {
   constexpr double k_tiny = 1e-300;
   constexpr double k_close = 1e-15;
@@ -35,15 +35,15 @@ double beta_fraction(double a, double b, double x) {
   return value;
 }
 
-// The regularized incomplete beta function I_x(a, b), https://dlmf.nist.gov/8.17.
+// Returns the regularized incomplete beta function I_x(a, b), https://dlmf.nist.gov/8.17.
 double incomplete_beta(double a, double b, double x) {
   const double front = std::exp(a * std::log(x) + b * std::log1p(-x)) / std::beta(a, b);
   if (x < (a + 1) / (a + b + 2)) return front * beta_fraction(a, b, x) / a;
   return 1 - front * beta_fraction(b, a, 1 - x) / b;
 }
 
-// The probability that Student's t exceeds `t`. Formula: https://dlmf.nist.gov/8.17.E19, with 8.17.4 for its
-// use.
+// Returns the probability that Student's t exceeds `t`, by the formulas 8.17.E19 and 8.17.4 of
+// https://dlmf.nist.gov/8.17.
 double above(double t, double freedom) {
   return incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t)) / 2;
 }
@@ -88,7 +88,8 @@ Sample sample_of(std::span<const double> values) {
   for (const double value : values) sum += value;
   sample.mean = sum / count;
   const auto [least, greatest] = std::ranges::minmax(values);
-  if (least == greatest) sample.mean = least;  // the computed mean has a rounding error
+  // all values are equal, but the computed mean has a rounding error
+  if (least == greatest) sample.mean = least;
   if (values.size() < 2) return sample;
   double squares = 0;
   for (const double value : values) squares += (value - sample.mean) * (value - sample.mean);
@@ -107,7 +108,7 @@ Difference paired_difference(std::span<const double> one, std::span<const double
     scale = std::max({scale, std::fabs(one[i]), std::fabs(other[i])});
   }
   Sample sample = sample_of(differences);
-  // Differences within the rounding error count as equal.
+  // Differences that vary only by the rounding error count as equal.
   if (sample.count > 1) {
     const auto [least, greatest] = std::ranges::minmax(differences);
     if (greatest - least <= k_rounding * scale) sample.half = 0;

@@ -11,16 +11,15 @@ Seconds at_least_none(Seconds time) {
   return std::max(time, Seconds(0));
 }
 
-// False for a trial's first attempt, and for the first attempt after `combu retry`.
+// True if the attempt is a retry. False for a trial's first attempt, and for the first attempt after `combu
+// retry`.
 bool waits_to_retry(const AttemptEntry& entry) {
   return entry.attempt > 1 && entry.attempt != entry.first_attempt;
 }
 
-// Returns the time at which the attempt began to wait:
-// - of a trial's first attempt, the beginning of the run, or the time at which an edited file added the
-// trial;
-// - of a retry, the end of the previous attempt, `before`;
-// - of the first attempt after `combu retry`, its ready_at.
+// Returns the time at which the attempt began to wait. A trial's first attempt begins to wait when the run
+// begins, or when an edited file adds the trial. A retry begins to wait at the end of the previous attempt,
+// `before`. The first attempt after `combu retry` begins to wait at its ready_at.
 Instant since_of(const AttemptEntry& entry, const AttemptEntry* before, const RunEntry& run) {
   if (entry.attempt == 1) return entry.revision > 1 ? run.working_since : run.began_at;
   if (!waits_to_retry(entry) || before == nullptr || before->trial != entry.trial) return entry.ready_at;
@@ -31,7 +30,7 @@ AttemptTimes parts_of(const AttemptEntry& entry, Instant since) {
   const auto between = [](Instant from, Instant to) { return at_least_none(to - from); };
   std::optional<Seconds> needs;
   std::optional<Seconds> retry;
-  // A trial without dependencies is ready when the run begins, so it has no `needs`.
+  // A trial without dependencies is ready when the run begins, so its attempt has no part `needs`.
   if (waits_to_retry(entry)) {
     retry = between(since, entry.ready_at);
   } else if (entry.ready_at > since) {

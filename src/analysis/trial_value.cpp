@@ -8,8 +8,8 @@
 namespace combu {
 namespace {
 
-// Returns the state of the trial's container as the engine names it; "" if there is none. Conditions may use
-// these names too.
+// Returns the state of the trial's container in the words of the engine, or "" if there is no container.
+// Conditions may also use these words.
 std::string_view phase_of(const TrialEntry& entry) {
   switch (entry.state) {
     case TrialState::starting:
@@ -38,8 +38,8 @@ bool is_phase(std::string_view word) {
                           to_string(Phase::created), to_string(Phase::ended)));
 }
 
-// Returns the trial's state as in the record. If `wanted` is a state of the engine (Phase), returns the state
-// of the container instead.
+// Returns the trial's state in the record. If `wanted` is a word of the engine for a container's state
+// (Phase), returns the container's state instead.
 std::string state_like(const TrialEntry& entry, std::string_view wanted) {
   const std::string_view state = to_string(entry.state);
   if (wanted.empty() || wanted == state) return std::string(state);

@@ -35,10 +35,11 @@ using Json = nlohmann::json;
 constexpr std::size_t k_metrics_max = 1000;
 constexpr std::size_t k_params_max = 100;
 constexpr std::size_t k_in_flight = 8;
-// The value of this tag is the attempt that was exported after this one.
+// Tag of an MLflow run that was followed by the export of another attempt. The tag's value is the number of
+// this other attempt.
 constexpr const char* k_tried_again = "combu.tried_again";
-// Limits in characters. The maximum for a param's value depends on the version of the server: 6000 since
-// 2.10, 500 since 1.28, and 250 in older ones.
+// Maximum lengths in characters. The maximum for a param's value depends on the version of the server: 6000
+// since 2.10, 500 since 1.28, and 250 in older versions.
 constexpr std::size_t k_key_max = 250;
 constexpr std::array<std::size_t, 3> k_value_max = {6000, 500, 250};
 
@@ -76,8 +77,8 @@ std::string allowed(const std::string& name) {
   return key.empty() ? "_" : key;
 }
 
-// Maps names to distinct MLflow keys. If a key is too long or already used, its end is replaced by digits of
-// the name's digest.
+// Maps names to distinct MLflow keys. If a key is too long or already used, digits of the name's digest
+// replace the end of the key.
 class Keys {
  public:
   explicit Keys(const std::vector<std::string>& names) {
@@ -110,7 +111,7 @@ class Keys {
   std::vector<std::string> renamed_;  // descriptions of the changed names, for display
 };
 
-// Returns `value` as protocol buffers represent numbers in JSON:
+// Returns `value` in the form in which protocol buffers represent numbers in JSON:
 // https://protobuf.dev/programming-guides/json/
 Json number_of(double value) {
   if (std::isnan(value)) return "NaN";
@@ -152,7 +153,7 @@ Json tags_of(const Results& results, const TrialEntry& trial, const std::string&
   add("combu.outputs", outputs);
   add("mlflow.user", run.user);
   add("mlflow.source.name", run.file);
-  // A skipped trial was executed by an earlier run, perhaps at another commit.
+  // An earlier run has executed a skipped trial, perhaps at another commit.
   if (trial.state != TrialState::skipped) add("mlflow.source.git.commit", run.revision);
   return tags;
 }
@@ -163,7 +164,7 @@ struct MlflowRun {
   std::string id;
   std::string attempt;
   std::string status;
-  std::int64_t ended_at = 0;  // in milliseconds; 0: unknown
+  std::int64_t ended_at = 0;  // end of the MLflow run in milliseconds; 0: unknown
   bool has_outputs = false;
   bool tried_again = false;
   std::set<std::string> params;
@@ -188,7 +189,7 @@ std::int64_t integer_in(const Json& object, const char* key) {
   return *value;
 }
 
-// Follows the pages of a list, and refuses answers that exceed the limits or repeat a page.
+// Reads the pages of a list one after another, and refuses answers that exceed the limits or repeat a page.
 class Pages {
  public:
   Pages(const char* list, std::size_t entries_max, std::size_t pages_max)
@@ -243,7 +244,7 @@ MlflowRun kept_of(const Json& run) {
 }
 
 // Returns a text that identifies a point. SQL-backed servers store the largest double in place of infinity
-// (mlflow/store/tracking/sqlalchemy_store.py, sanitize_metric_value), so both have the same text.
+// (mlflow/store/tracking/sqlalchemy_store.py, sanitize_metric_value), so both values have the same text.
 std::string point_key(std::int64_t timestamp, std::int64_t step, const Json& value) {
   std::string text;
   if (value.is_number()) {
@@ -298,7 +299,8 @@ class Exporter {
   }
 
   void find_kept() {
-    // An answer must stay well below the size limit, and params may have 6000 characters each.
+    // The number of runs on a page is small, because an answer must stay below the size limit and each param
+    // may have 6000 characters.
     constexpr std::size_t k_page = 200;
     constexpr std::size_t k_pages_max = 2500;
     Json request{{"experiment_ids", {experiment_}},
@@ -329,8 +331,8 @@ class Exporter {
     (void)server_.post("runs/update", update);
   }
 
-  // Returns the MLflow run of this attempt; nullopt if there is none. Closes the MLflow runs of earlier
-  // attempts.
+  // Returns the MLflow run of the trial's current attempt, or nullopt if there is no such run. Closes the
+  // MLflow runs of earlier attempts.
   std::optional<MlflowRun> same_attempt(const TrialEntry& trial) {
     const auto known = kept_.find(trial.name);
     if (known == kept_.end()) return std::nullopt;
@@ -345,8 +347,9 @@ class Exporter {
     return same;
   }
 
-  // The tag combu.outputs is deleted because the location now holds outputs of another attempt. The tag
-  // combu.tried_again is written last: if this export is interrupted, the next one closes the run again.
+  // The tag combu.outputs is deleted, because its location contains the outputs of another attempt. The tag
+  // combu.tried_again is written last. If this export is interrupted, the next export therefore closes the
+  // run again.
   void close(const MlflowRun& kept, const TrialEntry& trial) {
     if (kept.has_outputs)
       (void)server_.post("runs/delete-tag", {{"run_id", kept.id}, {"key", "combu.outputs"}});
@@ -426,7 +429,7 @@ class Exporter {
     }
   }
 
-  // Reports each name only once.
+  // Reports the shortening of each param only once.
   void tell_cut(const std::vector<std::string>& names, std::size_t value_max) {
     const std::scoped_lock lock(cut_mutex_);
     for (const std::string& name : names)
@@ -496,23 +499,24 @@ class Exporter {
   std::set<std::string> cut_;  // params whose shortening was reported
   std::string experiment_;
   std::mutex ended_mutex_;
-  std::map<std::string, std::vector<MlflowRun>> kept_;  // by trial; one for each exported attempt
+  // for each trial, the MLflow runs of the exported attempts
+  std::map<std::string, std::vector<MlflowRun>> kept_;
 };
 
 }  // namespace
 
-// Reports invalid answers as `refused`, because `corrupt` is for answers of an engine.
+// Invalid answers are reported as `refused`, because `corrupt` is only for answers of an engine.
 void export_to_mlflow(const Results& results, const MlflowForm& form, const std::stop_token& stop) {
   MlflowServer server(form.uri, stop);
   try {
     Exporter(results, form, server).go();
   } catch (const Json::exception& exception) {
     throw Error(ErrorKind::refused, server.address(),
-                fmt::format("its answer is not that of an MLflow server: {}", exception.what()));
+                fmt::format("the answer is not from an MLflow server: {}", exception.what()));
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::corrupt || !error.subject().empty()) throw;
     throw Error(ErrorKind::refused, server.address(),
-                fmt::format("its answer is not that of an MLflow server: {}", error.message()));
+                fmt::format("the answer is not from an MLflow server: {}", error.message()));
   }
 }
 

@@ -23,7 +23,7 @@ using Json = nlohmann::json;
 
 constexpr long k_connect_seconds_max = 10;
 constexpr long k_silent_seconds_max = 120;
-constexpr long k_seconds_max = 600;  // limit for a request with its answer
+constexpr long k_seconds_max = 600;  // maximum time of a request with its answer
 constexpr std::size_t k_answer_max = std::size_t{64} << 20U;
 
 // ---- Credentials and certificates: mlflow/utils/credentials.py, mlflow/utils/rest_utils.py
@@ -31,9 +31,10 @@ constexpr std::size_t k_answer_max = std::size_t{64} << 20U;
 struct Account {
   std::string user;
   std::string password;
-  std::string token;        // used if user or password is empty
-  std::string authorities;  // a file or a folder of trusted certificates; empty: the system's
-  std::string own;          // a file with the client certificate and its key
+  std::string token;  // access token, which is used if user or password is empty
+  // a file or a folder of trusted certificates; empty: the certificates of the system
+  std::string authorities;
+  std::string own;  // a file with the client certificate and its key
   bool trusts_all = false;
 };
 
@@ -220,7 +221,7 @@ std::optional<Json> MlflowServer::Impl::ask(const std::string& call, const std::
   if (status == k_ok && answer.is_object()) return answer;
   if (status == k_ok)
     throw Error(ErrorKind::refused, address,
-                fmt::format("{}: its answer is not a JSON object{}; is this an MLflow server?", path,
+                fmt::format("{}: the answer is not a JSON object{}; is this an MLflow server?", path,
                             fault.empty() ? "" : ": " + shortened(fault)));
   const std::string code = answer.is_object() ? answer.value("error_code", "") : "";
   if (status == k_not_found && (code.empty() || code == "RESOURCE_DOES_NOT_EXIST")) return std::nullopt;
@@ -239,11 +240,11 @@ void MlflowServer::Impl::explain(CURLcode result, const char* words) const {
   if (stop.stop_requested()) throw Error(ErrorKind::cancelled, address, "cancelled");
   const std::string why = *words != '\0' ? words : curl_easy_strerror(result);
   if (result == CURLE_PEER_FAILED_VERIFICATION || result == CURLE_SSL_CACERT_BADFILE)
-    throw Error(
-        ErrorKind::refused, address,
-        fmt::format("its certificate is not trusted: {}; set MLFLOW_TRACKING_SERVER_CERT_PATH to a file "
-                    "of trusted certificates",
-                    why));
+    throw Error(ErrorKind::refused, address,
+                fmt::format("the certificate of the server is not trusted: {}; set "
+                            "MLFLOW_TRACKING_SERVER_CERT_PATH to a file "
+                            "of trusted certificates",
+                            why));
   // `unavailable` is reserved for an engine that cannot be reached.
   throw Error(ErrorKind::refused, address,
               fmt::format("the MLflow server does not answer, or closed the connection ({}); run the same "

@@ -9,12 +9,12 @@
 
 namespace combu {
 
-// Thread-safe: each request uses a connection of its own, which later requests reuse. All functions throw
-// Error on failure. The text of an error never contains credentials.
+// Thread-safe. Simultaneous requests use different connections, and later requests reuse the connections. All
+// functions throw Error on failure. The text of an error never contains credentials.
 class MlflowServer {
  public:
   // `uri`: "http://HOST:PORT" or "https://HOST/PATH". Credentials and trusted certificates are read from the
-  // environment and ~/.mlflow/credentials, like MLflow's own client does.
+  // environment and ~/.mlflow/credentials, as by MLflow's own client.
   MlflowServer(const std::string& uri, std::stop_token stop);
   ~MlflowServer();
   MlflowServer(const MlflowServer&) = delete;
@@ -23,8 +23,8 @@ class MlflowServer {
   // Returns `uri` without credentials.
   [[nodiscard]] const std::string& address() const;
 
-  // find() returns nullopt if the server does not have the requested object; get() and post() throw
-  // Error(not_found) in this case. `query` must be percent-encoded.
+  // If the server does not have the requested object, find() returns nullopt, and get() and post() throw
+  // Error(not_found). `query` must be percent-encoded.
   [[nodiscard]] std::optional<nlohmann::json> find(const std::string& call, const std::string& query);
   [[nodiscard]] nlohmann::json get(const std::string& call, const std::string& query);
   nlohmann::json post(const std::string& call, const nlohmann::json& body);

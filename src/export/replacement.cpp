@@ -23,8 +23,8 @@ Error cannot_be_written(const std::string& path, int fault) {
           fmt::format("cannot be written: {}", std::generic_category().message(fault))};
 }
 
-// True if `path` is written directly instead of being replaced. This holds for a pipe, a device, and a path
-// of an open descriptor (/dev/stdout, /dev/fd, /proc).
+// True if combu writes to `path` directly instead of replacing the file. True for a pipe, a device, and a
+// path of an open descriptor (/dev/stdout, /dev/fd, /proc).
 bool is_in_place(const std::string& path) {
   std::error_code none;
   const fs::file_status status = fs::status(path, none);
@@ -54,7 +54,7 @@ Replacement::Replacement(const std::string& path) : path_(path), place_(path) {
   }
   beside_ = fmt::format("{}.{}.new", place_, getpid());
   fs::remove(beside_, fault);
-  // If a file is replaced, the new one is created with access for its owner only: commit() sets the
+  // If a file is replaced, only the owner can access the new file until commit() gives the new file the
   // permissions of the replaced file.
   if (fs::exists(status))
     const Descriptor file(open(beside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
@@ -70,7 +70,8 @@ void Replacement::commit() {
   if (!file.is_open()) throw cannot_be_written(path_, errno);
   struct stat there {};
   if (stat(place_.c_str(), &there) == 0) {
-    // Another user's file keeps its owner if this is allowed. No file becomes setuid or setgid.
+    // If the process may change the owner, the file of another user keeps its owner. No file becomes setuid
+    // or setgid.
     (void)!fchown(file.number(), there.st_uid, there.st_gid);
     (void)fchmod(file.number(), there.st_mode & (S_IRWXU | S_IRWXG | S_IRWXO));
   }

@@ -1,15 +1,16 @@
 #pragma once
-// Writes a file under a temporary name, and replaces another file with it.
+// Writes a file under a temporary name, and replaces another file with the new file.
 
 #include <string>
 
 namespace combu {
 
-// A temporary file in the folder of the file to replace. The destructor removes it unless commit() succeeded.
+// A temporary file in the folder of the file to replace. The destructor removes the temporary file unless
+// commit() succeeded.
 class Replacement {
  public:
-  // `path`: the file to replace, or a symbolic link to it; it need not exist. Throws Error(refused) if `path`
-  // is something else than a regular file.
+  // `path` is the file to replace, or a symbolic link to the file. The file need not exist. Throws
+  // Error(refused) if `path` exists and is not a regular file.
   explicit Replacement(const std::string& path);
   ~Replacement();
   Replacement(const Replacement&) = delete;
@@ -17,7 +18,7 @@ class Replacement {
 
   [[nodiscard]] const std::string& beside() const { return beside_; }
   // Renames the temporary file to `path`, with the owner and the permissions of the replaced file. Throws
-  // Error(refused) if this fails.
+  // Error(refused) if the file cannot be renamed.
   void commit();
 
  private:

@@ -40,7 +40,7 @@ class Insert {
  public:
   Insert(SQLite::Database& database, const char* sql) : statement_(database, sql) {}
 
-  // NaN is stored as NULL (https://www.sqlite.org/c3ref/bind_blob.html).
+  // SQLite stores NaN as NULL (https://www.sqlite.org/c3ref/bind_blob.html).
   template <class... Values>
   void operator()(const Values&... values) {
     statement_.reset();
@@ -123,7 +123,7 @@ class Writer {
 
 void write(const std::string& path, std::span<const Results> runs) {
   SQLite::Database database(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
-  // The file needs no journal: only this process uses it until it is renamed.
+  // The file needs no journal: only this process uses the file until the file is renamed.
   database.exec("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF");
   SQLite::Transaction transaction(database);
   database.exec(k_tables);

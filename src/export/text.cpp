@@ -18,8 +18,8 @@ namespace {
 
 // ---- A row for each trial
 
-// A column of the exported table, and the column of each run that it shows; nullopt: the run does not have
-// it.
+// A column of the exported table, and the corresponding column of each run. nullopt: the run does not have
+// the column.
 struct SheetColumn {
   std::string name;
   std::vector<std::optional<Column>> of_run{};
@@ -45,8 +45,8 @@ std::string lower(std::string_view text) {
 // Chooses column names that differ in more than the case of letters, because SQL ignores the case of names.
 class Namer {
  public:
-  // Returns the first free name of `name`, `prefix` + `name`, and these followed by a number. For a metric,
-  // the name with each of the suffixes in k_sheet_parts must be free too.
+  // Returns the first free name among `name`, `prefix` + `name`, and `prefix` + `name` with a number at the
+  // end. For a metric, the name must also be free with each suffix of k_sheet_parts.
   std::string take(std::string_view prefix, const std::string& name, bool is_metric) {
     std::string chosen = name;
     for (int number = 1; !is_free(chosen, is_metric); ++number)
@@ -128,7 +128,7 @@ void put(std::ostream& out, std::string& text) {
   text.clear();
 }
 
-// Returns a param as JSON as the experiment file has it, which may also be an object, an array, a boolean or
+// Returns a param as JSON. In the experiment file, the param may also be an object, an array, a boolean or
 // null.
 std::string param_json(const nlohmann::ordered_json& params, const std::string& name, const Value& value) {
   const auto at = params.find(name);

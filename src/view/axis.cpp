@@ -15,10 +15,10 @@
 namespace combu {
 namespace {
 
-constexpr double k_margin = 0.03;  // free space at both ends, as a part of the axis
+constexpr double k_margin = 0.03;  // free space at each end, as a fraction of the axis
 
-// Returns the smallest number that is 1, 2 or 5 times a power of ten and not less than `step`: Heckbert,
-// "Nice Numbers for Graph Labels", Graphics Gems (1990).
+// Returns the smallest number that is 1, 2 or 5 times a power of ten and not less than `step`. The algorithm
+// is from "Nice Numbers for Graph Labels" by Heckbert, Graphics Gems (1990).
 double nice_step(double step) {
   const double power = std::pow(10, std::floor(std::log10(step)));
   const double part = step / power;
@@ -28,7 +28,7 @@ double nice_step(double step) {
   return 10 * power;
 }
 
-// Uses enough decimal places to distinguish adjacent ticks.
+// Returns the label of a tick, with enough decimal places to distinguish adjacent ticks.
 std::string label_of(double value, double step) {
   constexpr double k_small = 1e-4;
   constexpr double k_large = 1e6;
@@ -90,7 +90,8 @@ void Axis::add_linear_ticks(std::size_t ticks_max) {
     add_tick((first + i) * step, label_of((first + i) * step, step));
 }
 
-// Ticks are at powers of ten. If the axis spans at most two decades, 2 and 5 times these have ticks too.
+// Ticks are at powers of ten. If the axis spans at most two decades, there are also ticks at 2 and 5 times
+// these powers.
 void Axis::add_logarithmic_ticks(std::size_t ticks_max) {
   constexpr double k_few = 2;
   const double decades = until_ - from_;

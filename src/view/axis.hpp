@@ -10,7 +10,7 @@
 namespace combu {
 
 struct AxisTick {
-  double place = 0;  // 0 to 1, as Axis::place() returns
+  double place = 0;  // position on the axis from 0 to 1, as Axis::place() returns
   std::string label;
 };
 
@@ -31,17 +31,17 @@ class Axis {
   void add_tick(double value, std::string label);
 
   Scale scale_;
-  double from_;  // on a logarithmic axis, the logarithm (also for `until_`)
+  double from_;  // start of the axis; with a logarithmic scale, `from_` and `until_` are logarithms
   double until_;
   std::vector<AxisTick> ticks_;
 };
 
-// Return an axis that holds all points of the chart; the y axis also holds their spreads. The chart must have
-// points. x_axis() is only for charts without x_words.
+// x_axis() and y_axis() return an axis that contains all points of the chart. The y axis also contains the
+// spreads of the points. The chart must have points. x_axis() is only for charts without x_words.
 [[nodiscard]] Axis x_axis(const Chart& chart, std::size_t ticks_max);
 [[nodiscard]] Axis y_axis(const Chart& chart, std::size_t ticks_max);
 
-// Returns "every 3rd of 40 values of `model` is labelled", or "" if all values are.
+// Returns for example "every 3rd of 40 values of `model` is labelled", or "" if all values are labelled.
 [[nodiscard]] std::string thinning_note(const Chart& chart, std::size_t stride);
 
 }  // namespace combu

@@ -16,7 +16,7 @@
 namespace combu {
 namespace {
 
-// Distinguishable for colour-blind readers: M. Okabe and K. Ito, "Color Universal Design" (2008).
+// Colours that colour-blind readers can distinguish, from "Color Universal Design" by Okabe and Ito (2008).
 constexpr std::array<std::string_view, 7> k_svg_colours{"#0072B2", "#D55E00", "#009E73", "#CC79A7",
                                                         "#E69F00", "#56B4E9", "#000000"};
 // If there are more series than colours, dashes distinguish them.
@@ -34,7 +34,7 @@ constexpr std::size_t k_ticks_max = 7;
 // Maximum number of word labels that have room side by side when they are rotated by 90°.
 constexpr auto k_words_max = static_cast<std::size_t>(k_width / (k_font + 2));
 
-// XML 1.0 (section 2.2) cannot represent other characters.
+// Returns false for a character that XML 1.0 (section 2.2) cannot represent.
 bool is_in_xml(char32_t code) {
   return code == '\t' || code == '\n' || code == '\r' || (code >= 0x20 && code != 0xFFFE && code != 0xFFFF);
 }
@@ -123,7 +123,7 @@ class Drawing {
                         escaped(words))
          << '\n';
   }
-  // Writes text rotated by 90°, which reads upwards.
+  // Writes text that is rotated by 90° and reads upwards.
   void turned_text(double x, double y, std::string_view anchor, std::string_view words) {
     text(x, y, anchor, words, fmt::format(R"svg( transform="rotate(-90 {:.1f} {:.1f})")svg", x, y));
   }
@@ -189,7 +189,8 @@ class Drawing {
     if (std::ranges::none_of(points, has_spread)) return;
     const auto low = [&](const Chart::Point& point) {
       const double value = point.y - point.spread;
-      // A logarithmic scale has no values up to 0, so the polygon ends at the bottom of the plot.
+      // A logarithmic scale has no position for 0 and negative values, so the polygon ends at the bottom of
+      // the plot.
       return chart_.y_scale == Scale::logarithmic && value <= 0
                  ? fmt::format("{:.2f},{:.2f}", x_at(x_.place(point.x)), y_at(0))
                  : at(point.x, value);

@@ -48,7 +48,7 @@ class CellField {
   CellField(std::size_t columns, std::size_t rows, Marks marks)
       : columns_(columns), rows_(rows), marks_(marks), cells_(columns * rows) {}
 
-  // Coordinates are 0 to 1, from the lower left corner.
+  // Coordinates are from 0 to 1 and begin in the lower left corner.
   void point(double x, double y, std::size_t series) { mark(dot_x(x), dot_y(y), series); }
 
   // Draws a line by Bresenham's algorithm.
@@ -108,7 +108,7 @@ class CellField {
   }
 
   void mark(long x, long y, std::size_t series) {
-    // The bits of the dots: Unicode 15, 24.1, "Braille Patterns".
+    // The bits of the dots, from "Braille Patterns" in Unicode 15, section 24.1.
     constexpr std::array<std::array<std::uint8_t, 2>, 4> k_bits{
         {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}}};
     const bool dots = marks_ == Marks::dots;

@@ -11,19 +11,20 @@
 
 namespace combu {
 
-// Returns the line "the same for all: epochs=10 lr=0.1", which is printed above a table. If it is too wide,
-// it is cut between two params.
+// Returns the line "the same for all: epochs=10 lr=0.1", which is printed above a table. A line that is too
+// wide is cut between two params.
 [[nodiscard]] std::string shared_line(std::string_view params, std::size_t columns_max);
 
-// A table with aligned columns whose first row is the heads. Columns of numbers are aligned at their decimal
-// points. An empty cell is printed as "–".
+// A table with aligned columns. The first row contains the heads of the columns. Columns of numbers are
+// aligned at their decimal points. An empty cell is printed as "–".
 class NumberTable {
  public:
   struct Head {
     std::string text;
-    // If the table is too wide, columns of the highest rank are left out first. 0: always printed.
+    // If the table is too wide, columns of the highest rank are left out first. Columns of rank 0 are always
+    // printed.
     int rank = 0;
-    bool is_whole = false;  // true: its texts are not shortened
+    bool is_whole = false;  // true: texts in the column are not shortened
   };
   explicit NumberTable(const std::vector<Head>& heads);
 
@@ -32,31 +33,31 @@ class NumberTable {
   // Adds a number, or a text that is cut in its middle to 60 columns.
   void add(const Value& value);
   // Prints the table with lines of at most `columns_max` columns; 0: no limit. If the table is too wide,
-  // texts are shortened first. Then whole columns are left out, by rank; within a rank, the last one goes
-  // first. In that case a last line names these columns and ends with `way_out`, which says how to see them.
-  // A number is cut only if its column alone is too wide.
+  // texts are shortened first. If the table is still too wide, whole columns are left out by rank, and within
+  // a rank from the last column on. If columns are left out, a last line names these columns and ends with
+  // `way_out`, a hint for the user. A number is cut only if its column alone is too wide.
   void print(std::ostream& out, std::size_t columns_max = 0, std::string_view way_out = {}) const;
 
  private:
   struct Cell {
     std::string text;
-    std::size_t left = 0;   // columns before the decimal point; the whole width of a text
-    std::size_t right = 0;  // columns from the decimal point on
+    std::size_t left = 0;   // width before the decimal point, or the whole width of a text
+    std::size_t right = 0;  // width from the decimal point on
     bool is_number = false;
   };
   struct ColumnLayout {
     int rank = 0;
     bool is_whole = false;
-    std::size_t left = 0;  // maximum of the column's cells, like `right` and `text`
+    std::size_t left = 0;  // `left`, `right` and `text` are the maxima of the column's cells
     std::size_t right = 0;
     std::size_t text = 0;
 
     [[nodiscard]] std::size_t width() const;
-    [[nodiscard]] std::size_t width_least() const;  // width with its texts shortened
+    [[nodiscard]] std::size_t width_least() const;  // width of the column with shortened texts
   };
 
   void add(Cell cell);
-  // Returns the indices of the columns that fit, in order.
+  // Returns the indices of the columns that fit into a line, in ascending order.
   [[nodiscard]] std::vector<std::size_t> fitting(std::size_t columns_max) const;
   [[nodiscard]] std::string line_of(std::size_t row, const std::vector<std::size_t>& shown,
                                     const std::vector<std::size_t>& widths) const;

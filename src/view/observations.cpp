@@ -20,7 +20,7 @@ std::string state_text(const Observation& observation) {
   return text;
 }
 
-// Returns the sorted rows, limited as in `form`.
+// Returns the sorted rows, up to the row limit of `form`.
 std::vector<const Observation*> first_sorted(std::span<const Observation> observations,
                                              const TableForm& form) {
   std::vector<const Observation*> order;

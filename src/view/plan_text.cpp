@@ -95,8 +95,8 @@ void print_plan_json(std::ostream& out, const Experiment& experiment, const Plan
   for (const ImageUse& use : images_of(experiment))
     images.push_back({{"image", use.image}, {"trials", use.trials}});
 
-  // Built separately as an unordered object: ordered_json searches all members at each insertion, which is
-  // quadratic.
+  // `needs` is an unordered object, because ordered_json searches all members at each insertion and would
+  // take quadratic time.
   nlohmann::json needs = nlohmann::json::object();
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     nlohmann::json edges = nlohmann::json::array();

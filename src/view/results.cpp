@@ -33,7 +33,7 @@ bool is_less(const Value& one, const Value& other) {
   return one < other;
 }
 
-// Returns the rows to print, in order.
+// Returns the rows to print, in the order in which they are printed.
 std::vector<const ResultRow*> sorted_rows(const Results& results, const ResultsForm& form) {
   std::vector<const ResultRow*> rows;
   rows.reserve(results.rows.size());
@@ -129,7 +129,7 @@ void print_results(std::ostream& out, const Results& results, const ResultsForm&
         const auto time = time_of(row->trial, now);
         table.add_text(time ? to_string(*time) : "");
       } else if (column.of == Column::Of::field && text != nullptr) {
-        table.add_text(*text);  // not shortened: a name or a digest
+        table.add_text(*text);  // the text of a field, such as a name or a digest, is not shortened
       } else {
         table.add(value);
       }

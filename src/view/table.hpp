@@ -17,15 +17,15 @@ namespace combu {
 
 struct RunEntry;  // combu/record.hpp
 
-inline constexpr std::size_t k_column_gap = 2;    // columns between two columns of a table
+inline constexpr std::size_t k_column_gap = 2;    // width of the gap between two columns of a table
 inline constexpr std::size_t k_column_least = 8;  // minimum width to which a column of free text is shortened
 
 // Shortens the widest columns until a line has at most `columns_max` terminal columns (0: no limit). No
 // column becomes narrower than its floor.
 void fit_widths(std::span<std::size_t> widths, std::span<const std::size_t> floors, std::size_t columns_max);
 
-// Joins `begin`, `text` and `end` to a line of at most `columns_max` columns (0: no limit). If it is too
-// wide, `text` is shortened first.
+// Joins `begin`, `text` and `end` to a line of at most `columns_max` columns (0: no limit). If the line is
+// too wide, `text` is shortened first.
 [[nodiscard]] std::string fit_between(std::string_view begin, std::string_view text, std::string_view end,
                                       std::size_t columns_max);
 
@@ -33,15 +33,16 @@ void fit_widths(std::span<std::size_t> widths, std::span<const std::size_t> floo
 // which may be a path, is shortened first.
 [[nodiscard]] std::string run_title(const RunEntry& run, std::string_view rest, std::size_t columns_max);
 
-// A table with aligned columns whose first row is the heads. Cells are cleaned for a
-// terminal as by clean_line(). A table may have 100,000 rows, so the text of all cells is one string until
+// A table with aligned columns. The first row contains the heads of the columns. clean_line() cleans the text
+// of each cell for a terminal. A table may have 100,000 rows, so the text of all cells is one string until
 // the widths are known.
 template <std::size_t columns>
 class Table {
  public:
   using Row = std::array<std::string_view, columns>;
 
-  // `flexible`: indices of the columns of free text (names, reasons), which print() may shorten.
+  // `flexible` contains the indices of the columns with free text such as names or reasons. print() may
+  // shorten these columns.
   Table(const Row& heads, std::initializer_list<std::size_t> flexible) {
     floors_.fill(SIZE_MAX);
     for (const std::size_t column : flexible) floors_.at(column) = k_column_least;
@@ -94,8 +95,8 @@ class Table {
 
  private:
   struct Cell {
-    std::size_t size;   // bytes of the text
-    std::size_t width;  // columns of the terminal
+    std::size_t size;   // number of bytes of the cell's text
+    std::size_t width;  // width of the cell in columns of the terminal
   };
 
   std::string text_;

@@ -16,7 +16,7 @@ namespace {
 
 struct Stretch {
   const char* title;
-  const char* head;  // head of its column in print_attempt_times()
+  const char* head;  // head of the part's column in print_attempt_times()
   const char* key;
 };
 // Indexed by AttemptPart.
@@ -57,7 +57,7 @@ std::string times_title(const RunEntry& entry, std::size_t attempts, Instant now
   std::string text = fmt::format("run {}: {} in {}", entry.id.text(), number_of(attempts, "attempt"),
                                  to_string(std::max(whole, Seconds(0))));
   if (entry.evaluated_in && entry.prepared_in)
-    text += fmt::format("; before that, evaluated in {}, images and networks prepared in {}",
+    text += fmt::format("; before the run, evaluated in {}, images and networks prepared in {}",
                         to_string(*entry.evaluated_in), to_string(*entry.prepared_in));
   return text;
 }
@@ -87,7 +87,7 @@ void print_attempt_times(std::ostream& out, std::span<const TimedAttempt> attemp
                            [](const std::optional<Seconds>& time) { return time_text(time); });
   }
   const auto widths = stretch_widths(rows, form);
-  std::size_t others = 8;  // columns of the attempt, with the blank before it
+  std::size_t others = 8;  // width of the attempt's number with the blank before the number
   for (const std::size_t width : widths) others += width + 1;
   std::size_t name = k_name;
   if (form.columns > 0) {

@@ -83,7 +83,7 @@ std::string revision_text(const RunEntry& run) {
   if (!tree.untracked.empty())
     text += fmt::format(", {} untracked", number_of(tree.untracked.size(), "file"));
   if (!tree.by_index.empty())
-    text += fmt::format(", {} with a git filter compared by the index only",
+    text += fmt::format(", {} with a git filter, compared only by the git index",
                         number_of(tree.by_index.size(), "file"));
   return text;
 }
@@ -126,7 +126,7 @@ void print_trial(std::ostream& out, const ShownTrial& shown) {
     line("metrics", fmt::format("{} points ignored: combu keeps the first {} names of metrics",
                                 shown.log->passed_over, k_metrics_max));
   if (const std::size_t points = shown.points_not_kept(); points > 0)
-    line("metrics", fmt::format("{} points not kept: combu keeps the first {} of an attempt", points,
+    line("metrics", fmt::format("{} points not kept: combu keeps the first {} points of an attempt", points,
                                 k_kept_points_max));
   if (shown.log && shown.log->gaps > 0) line("log", gaps_text(*shown.log));
   line("outputs", shown.outputs);

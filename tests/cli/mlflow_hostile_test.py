@@ -91,7 +91,7 @@ def test_answers_that_come_byte_by_byte_are_understood(export):
 def test_an_answer_nested_too_deep(export, call):
     for body in (DEEP, '{"runs": %s}' % DEEP, '{"data": %s}' % DEEP):
         said = export(call, lambda _, body=body: ok(body.encode()))
-        assert said == (f"combu: SERVER: /api/2.0/mlflow/{call}: its answer is not a JSON object: "
+        assert said == (f"combu: SERVER: /api/2.0/mlflow/{call}: the answer is not a JSON object: "
                         "nested deeper than 512 levels; is this an MLflow server?\n")
 
 
@@ -113,7 +113,7 @@ def test_headers_without_an_end(export):
 
 @pytest.mark.parametrize("call, entries, pages", [("runs/search", "runs", 2500), ("metrics/get-history", "metrics", 400)])
 def test_pages_without_an_end(export, call, entries, pages):
-    wrong = "combu: SERVER: its answer is not that of an MLflow server: "
+    wrong = "combu: SERVER: the answer is not from an MLflow server: "
     said = export(call, lambda _: ok({**RIGHT[call], "next_page_token": "same"}))
     assert said == f"{wrong}the pages of `{entries}` repeat without an end\n"
     said = export(call, lambda number: ok({"next_page_token": str(number)}))
@@ -124,10 +124,10 @@ def test_pages_without_an_end(export, call, entries, pages):
 
 def test_a_page_of_more_than_was_asked_for(export):
     said = export("runs/search", lambda _: ok({"runs": [KEPT] * 201}))
-    assert said == "combu: SERVER: its answer is not that of an MLflow server: a page has more than 200 `runs`\n"
+    assert said == "combu: SERVER: the answer is not from an MLflow server: a page has more than 200 `runs`\n"
 
 
 def test_a_number_that_is_none(export):
     point = {"key": "loss", "value": 1, "timestamp": "seven", "step": 0}
     said = export("metrics/get-history", lambda _: ok({"metrics": [point]}))
-    assert said == "combu: SERVER: its answer is not that of an MLflow server: `timestamp` must be a whole number\n"
+    assert said == "combu: SERVER: the answer is not from an MLflow server: `timestamp` must be a whole number\n"

@@ -119,7 +119,7 @@ def test_show_tells_how_many_points_are_not_kept(combu, runs, tmp_path):
     with contextlib.closing(sqlite3.connect(tmp_path / ".local/state/combu/telemetry/two.sqlite")) as database, database:
         database.execute("UPDATE series SET points = 1000007 WHERE metric = 'loss'")
     page = ok(combu("show", "--run", "two", "vit-0_25-2"))  # includes one point of the accuracy
-    assert "metrics    8 points not kept: combu keeps the first 1000000 of an attempt\n" in page
+    assert "metrics    8 points not kept: combu keeps the first 1000000 points of an attempt\n" in page
     assert json.loads(ok(combu("show", "--run", "two", "--json", "vit-0_25-2")))["points_not_kept"] == 8
     assert "not kept" not in ok(combu("show", "--run", "one", "vit-0_25-2"))
 
@@ -163,7 +163,7 @@ def test_names_with_odd_letters_stand_in_quotes(combu, write):
     assert [json.loads(line)["metric"] for line in compared.stdout.splitlines()] == ["a,b"] * 2
     for names in ('"a,b', '"a"b'):
         wrong = combu("results", "odd", "--columns", names)
-        assert (wrong.returncode, wrong.stderr) == (2, f"combu: --columns: {names}: a name that begins with a quote must end with it\n")
+        assert (wrong.returncode, wrong.stderr) == (2, f"combu: --columns: {names}: a name that begins with a quote must also end with this quote\n")
 
 
 def test_results_as_json(combu, runs):
@@ -222,7 +222,7 @@ def test_a_plot_is_written_as_svg(combu, runs, tmp_path):
     assert wrong.returncode == 2 and "must end with .svg" in wrong.stderr
     nothing = combu("-f", runs, "plot", "loss", "--where", "state=failed")
     assert (nothing.returncode, nothing.stderr) == (
-        1, "combu: loss: nothing to draw: no trial of run two reported it\n")
+        1, "combu: loss: nothing to draw: no trial of run two reported a value\n")
 
 
 def test_a_plot_of_words_that_xml_does_not_allow_is_xml(combu, write, tmp_path):
@@ -650,7 +650,7 @@ def test_an_mlflow_server_behind_tls_knows_who_asks(combu, runs, secure_server, 
         return combu("export", "mlflow", "one", "--to", to, "--progress", "quiet", env=env)
 
     unknown = export(**ada)
-    assert unknown.returncode == 1 and "its certificate is not trusted: " in unknown.stderr, unknown.stderr
+    assert unknown.returncode == 1 and "the certificate of the server is not trusted: " in unknown.stderr, unknown.stderr
     assert secure_server.heard == [], "nobody was told the password"
     ok(export(**ada, **trusted))
     assert {path.split("mlflow/")[0] for path, _ in secure_server.heard} == {"/lab/api/2.0/"}

@@ -370,7 +370,7 @@ def test_files_with_a_filter_that_may_differ_are_listed_and_not_dirty(combu, rep
     reproduce = run(combu, repository, "show", "--reproduce", "one").stdout
     assert f"# files with a git filter, compared by the index only: {', '.join(large_files)}\n" in reproduce
     assert "git checkout" not in reproduce
-    assert "2 files with a git filter compared by the index only" in run(combu, repository, "show", "one").stdout
+    assert "2 files with a git filter, compared only by the git index" in run(combu, repository, "show", "one").stdout
 
 
 def test_other_changes_beside_them_are_on_record(combu, repository, large_files):

@@ -67,7 +67,7 @@ def test_times_tell_where_the_time_has_gone(combu, write, tmp_path):
     assert not any("needs" in times[trial] for trial in ("one", "two")), "they wait for no other trial"
     lines = combu("-f", file, "times").stdout.splitlines()
     assert re.fullmatch(r"run [a-z0-9]{12}: 3 attempts in .+", lines[0])
-    assert "before that, evaluated in " in lines[0] and "prepared in " in lines[0]
+    assert "before the run, evaluated in " in lines[0] and "prepared in " in lines[0]
     assert [line[:24].strip() for line in lines[2:]] == [
         "waiting for dependencies", "waiting for slots", "combu itself", "creating", "starting", "running"]
     for row in times.values():

@@ -211,7 +211,7 @@ TEST(Compare, SaysWhyNothingIsPaired) {
   EXPECT_THAT(
       comparison({one, two}),
       HasSubstr("nothing is paired: no value of lr is in two runs; `--over lr` treats trials that differ "
-                "in it as repeats\n"));
+                "in these params as repeats\n"));
   std::ostringstream out;
   EXPECT_THAT(print_comparison_json(out, std::vector{one, two}, {.metrics = {}, .over = {}}),
               ElementsAre(StartsWith("nothing is paired: "), "only in run one: 2 trials (a, a)",

@@ -47,10 +47,10 @@ TEST(PrintTimes, SumsUpThePartsThatOccur) {
   run.prepared_in = Seconds(2);
   out.str("");
   print_times(out, run, {}, k_began + seconds(60));
-  EXPECT_EQ(
-      out.str(),
-      "run r1: 0 attempts in 30.0 s; before that, evaluated in 1.0 s, images and networks prepared in 2.0 s\n"
-      "                             MEDIAN       90 %       MOST        SUM\n");
+  EXPECT_EQ(out.str(),
+            "run r1: 0 attempts in 30.0 s; before the run, evaluated in 1.0 s, images and networks prepared "
+            "in 2.0 s\n"
+            "                             MEDIAN       90 %       MOST        SUM\n");
 }
 
 TEST(PrintAttemptTimes, HasAColumnForEachPart) {
