@@ -257,7 +257,7 @@ struct CompareForm {
 struct Pair {
   std::vector<Value> params;              // same order as PairTable::params
   std::string trial;                      // name of a trial without params; empty for trials with params
-  std::vector<Sample> samples;            // one for each run; count 0 if the run has no such trial
+  std::vector<Sample> samples;            // one sample for each run; count 0 if the run has no such trial
   std::vector<Difference> differences{};  // difference of each other run to the first run
 };
 

@@ -140,7 +140,7 @@ struct Collect {
   Seconds every{0};
 };
 
-// Where combu finds a trial's metrics.
+// The places where combu finds a trial's metrics.
 struct Metrics {
   bool json = false;    // true: lines of standard output that are JSON objects hold metrics
   std::string pattern;  // regular expression (RE2) for lines of standard output; its named groups are metrics
@@ -170,7 +170,7 @@ using HostPaths = std::map<std::string, std::string>;
 // If `on`, combu skips a trial for which an equal trial has already succeeded.
 struct Cache {
   bool on = false;
-  // the fields that, with the image, must be equal; empty: all fields that affect the result
+  // fields that, like the image, must be equal for a cache hit; empty: all fields that affect the result
   std::vector<std::string> key;
   bool operator==(const Cache&) const = default;
 };
@@ -211,9 +211,10 @@ class Rare {
 struct Process {
   std::optional<std::vector<std::string>> entrypoint;  // nullopt: the image's own entrypoint
   std::optional<std::vector<std::string>> cmd;         // nullopt: the image's own command
-  Pairs env;  // ordered, each name once, with the variables COMBU_PARAM_…
+  Pairs env;  // environment in its order, each name once, with the variables COMBU_PARAM_…
   std::string workdir;
-  std::string user;  // "uid[:gid]" or a name; the reader has resolved "caller"
+  // "uid[:gid]" or a user's name; the reader has replaced the value "caller" by the caller's ids
+  std::string user;
   bool init = true;
   std::string stop_signal;
   std::optional<Seconds> stop_grace;  // nullopt: the engine's default
@@ -294,7 +295,7 @@ struct Caller {
 };
 
 // Result of reading an experiment file. `errors` holds every error in the order of the file. The subject of
-// an error is its location: "[17].ports[0].host", "trials[17]…" or "defaults.env". If `errors` is not empty,
+// an error is its location, for example "[17].ports[0].host" or "defaults.env". If `errors` is not empty,
 // `experiment` is incomplete and must not be used.
 struct Reading {
   Experiment experiment;

@@ -21,7 +21,8 @@ constexpr std::size_t k_single_max = 10;    // maximum number of trials that hav
 constexpr std::size_t k_title_max = 60;     // maximum width of a curve's name, in columns
 constexpr std::size_t k_points_max = 2000;  // maximum number of points of a curve, more than a page can show
 
-// Computes mean and deviation of values without storing them: B. P. Welford, Technometrics 4 (1962) 419.
+// Computes the mean and the deviation of values without storing the values, by the algorithm of Welford,
+// Technometrics 4 (1962) 419.
 class Running {
  public:
   void take(double value) {

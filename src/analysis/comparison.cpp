@@ -76,7 +76,7 @@ class Key {
     if (!has_params(row)) return row.trial.name;
     std::string key = text_of(alike_, run, row);
     for (const Param* param : there_) key += is_there(value_at(row, param->places[run])) ? '+' : '-';
-    return key + '/';  // distinguishes the key from a trial's name, which cannot contain '/'
+    return key + '/';  // the '/' distinguishes the key from a trial's name, which cannot contain '/'
   }
   [[nodiscard]] std::string repeat_of(std::size_t run, const ResultRow& row) const {
     return text_of(repeat_, run, row);
@@ -338,8 +338,7 @@ std::string nothing_paired(std::span<const Results> runs, const std::vector<cons
   if (apart.empty()) return "nothing is paired: no trials of two runs have the same params";
   return fmt::format(
       "nothing is paired: no value of {} is in two runs; `--over {}` treats trials that differ in these "
-      "params "
-      "as repeats",
+      "params as repeats",
       fmt::join(apart, ", "), fmt::join(apart, ","));
 }
 

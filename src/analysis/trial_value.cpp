@@ -8,8 +8,8 @@
 namespace combu {
 namespace {
 
-// Returns the state of the trial's container in the words of the engine, or "" if there is no container.
-// Conditions may also use these words.
+// Returns the state of the trial's container in the words of the engine, or "" if there is no container. The
+// condition of a filter may also contain a word of the engine.
 std::string_view phase_of(const TrialEntry& entry) {
   switch (entry.state) {
     case TrialState::starting:

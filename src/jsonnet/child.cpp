@@ -139,8 +139,8 @@ class Child {
   void kill() const {
     if (id_ > 0) ::kill(id_, SIGKILL);
   }
-  // Returns the wait status. Returns nullopt if the caller ignores SIGCHLD, because the kernel then keeps no
-  // status.
+  // Returns the child's wait status. Returns nullopt if the caller ignores SIGCHLD, because the kernel then
+  // keeps no status.
   std::optional<int> wait() {
     if (id_ <= 0) return std::nullopt;
     int status = 0;
@@ -165,7 +165,8 @@ int open_interrupts() {
   return ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-// The standard error of a child. Complete lines of std.trace are ready to be passed on to the user.
+// Stores the text that a child writes to standard error. Complete lines of std.trace are ready to be passed
+// on to the user.
 class Errors {
  public:
   explicit Errors(Traces traces) : traces_(traces) {}

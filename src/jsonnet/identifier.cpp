@@ -15,8 +15,8 @@ namespace {
 // each `local` and `assert` that has not ended.
 class BindReader {
  public:
-  // Returns the string of a bind, with its quotes. The result comes only with the next token, which shows
-  // that the string is the whole value.
+  // Returns the string of a bind, with its quotes. The string is returned only with the next token, which
+  // shows that the string is the whole value.
   std::string_view take(const Token& token) {
     std::string_view found;
     switch (state_) {

@@ -1,5 +1,5 @@
 #pragma once
-// Reading of files, and validation of UTF-8.
+// Functions that read files and check UTF-8.
 
 #include <cstddef>
 #include <cstdint>

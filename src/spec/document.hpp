@@ -26,7 +26,7 @@ class DocumentSink {
 
 struct DocumentEnd {
   DocumentForm form = DocumentForm::none;
-  std::string fault;  // why the text could not be read completely; empty: read completely
+  std::string fault;  // why the text could not be read completely, or empty if it could
 };
 
 [[nodiscard]] DocumentEnd read_document(std::string_view text, DocumentSink& sink);

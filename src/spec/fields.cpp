@@ -72,7 +72,7 @@ constexpr std::array k_spellings{
     FieldSpelling{"docker", Field::docker},
 };
 
-// Names of planned fields, and the names of these features in Compose.
+// Names of fields that are planned but not implemented, with the names of these features in Compose.
 constexpr auto k_planned = std::to_array<std::string_view>(
     {"slots", "build", "secrets", "gang", "worker", "replicas", "scale", "reuse", "swarm", "kubernetes"});
 

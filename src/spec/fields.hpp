@@ -78,7 +78,8 @@ struct Spelling {
   std::string_view spelling;
   std::string_view name;  // name of the field, which is equal for all its spellings
 };
-// The fields of a small object. The constructor reports unknown and repeated fields.
+// The fields of a small JSON object within a trial or the file. The constructor reports unknown and repeated
+// fields.
 class Section {
  public:
   Section(const Json& object, std::span<const Spelling> known, const Place& place, Report& report);

@@ -9,7 +9,7 @@
 
 namespace combu::spec {
 
-// Keeps the order of fields, so that errors and env have the order of the file.
+// This JSON type keeps the order of fields, so that errors and `env` have the order of the file.
 using Json = nlohmann::ordered_json;
 
 // Returns the type of a value for messages, for example "a string", "an array" or "nothing (null)".

@@ -16,7 +16,7 @@
 namespace combu::spec {
 
 struct Layer {
-  Trial trial;                         // the trial without the fields that the members below hold
+  Trial trial;                         // the trial without the fields that other members of Layer hold
   std::bitset<k_field_count> given;    // fields that replace the defaults, even if null or invalid
   std::bitset<k_field_count> cleared;  // fields that are null, which are not merged with the defaults
   PairMap env;

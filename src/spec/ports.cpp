@@ -54,7 +54,7 @@ class PortText {
     return Port{ip, *host, *container, protocol.empty() ? "tcp" : protocol};
   }
 
-  // Parses one end of a mapping: [IP:]NUMBER[/PROTOCOL]
+  // Parses one end of a port mapping: [IP:]NUMBER[/PROTOCOL]
   std::optional<PortEnd> end(std::string_view text) {
     const auto ends = split(text);
     if (!ends) return std::nullopt;

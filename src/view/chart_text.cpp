@@ -122,7 +122,7 @@ class CellField {
   [[nodiscard]] std::string text_of(const Cell& cell) const {
     if (marks_ == Marks::letters) return {k_letters[cell.series % k_letters.size()]};
     if (marks_ == Marks::bullets) return "•";
-    // UTF-8 encoding of U+2800 plus the bits of the dots.
+    // The result is the UTF-8 encoding of U+2800 plus the bits of the dots.
     return {'\xE2', static_cast<char>(0xA0 + (cell.dots >> 6)), static_cast<char>(0x80 + (cell.dots & 0x3F))};
   }
 

@@ -120,8 +120,8 @@ JsonnetTokens jsonnet_lex(const std::string& file, const char* code) {
 namespace combu {
 namespace {
 
-// libjsonnet takes C strings. If the text contains NUL bytes, returns an array of the texts between the NUL
-// bytes.
+// libjsonnet accepts only C strings, which end at a NUL byte. If the text contains NUL bytes, returns an
+// array of the texts between the NUL bytes.
 JsonnetJsonValue* value_of(JsonnetVm* vm, const std::string& text) {
   if (text.find('\0') == std::string::npos) return jsonnet_json_make_string(vm, text.c_str());
   JsonnetJsonValue* texts = jsonnet_json_make_array(vm);

@@ -6,7 +6,7 @@ struct JsonnetVm;
 
 namespace combu {
 
-// Prepares a machine for the replacements. Must be called before the machine evaluates code.
+// Prepares `vm` for the replacements. Must be called before `vm` evaluates code.
 void set_texts(JsonnetVm* vm);
 
 // True if libjsonnet has used the replacements in an evaluation. False if libjsonnet was built with
