@@ -242,7 +242,7 @@ struct Trial {
   // true: the run does not wait for the end of this trial, and `run --wait` stops it once no trial needs it
   bool service = false;
   Slots slots;         // amounts that an attempt reserves, and that the engine enforces as limits
-  Rare<GpuWish> gpus;  // GPUs that an attempt reserves, and that the engine enforces
+  Rare<GpuWish> gpus;  // request for GPUs that an attempt reserves
   int priority = 0;    // ready trials with the highest priority start first
   Retries retries;
   Seconds timeout{0};  // maximum time from the moment when an attempt runs until its end; 0: no limit

@@ -99,8 +99,8 @@ std::vector<SeriesGroup> groups_of(const Results& results, const std::vector<con
   return groups;
 }
 
-// Replaces adjacent points by their mean until at most k_points_max remain. If there is a gap between points
-// with a common mean, the mean has the gap before it.
+// Replaces adjacent points by their mean until at most k_points_max remain. If there is a gap within a group
+// of such points, the gap moves to the place before the mean.
 void thin(Chart::Series& series, std::vector<std::string>& notes) {
   const std::size_t width = (series.points.size() + k_points_max - 1) / k_points_max;
   if (width <= 1) return;

@@ -330,7 +330,7 @@ ChildEnd end_of(std::optional<int> status, ChildReader&& reader) {
   return {ChildEnd::Kind::died, {}, fmt::format("exit code {}", status ? WEXITSTATUS(*status) : -1)};
 }
 
-// The ends of a pipe: `out` is for reading, `in` for writing.
+// A pipe with the end `out` for reading and the end `in` for writing.
 struct Pipe {
   Descriptor out;
   Descriptor in;

@@ -71,8 +71,8 @@ struct Value {
 };
 
 // Reads JSON in the form in which an evaluator writes JSON. A user's file can also call
-// std.native('combu.format') with other text. Such text must not crash combu, but may be refused or have any
-// result.
+// std.native('combu.format') with other text. With such text, the reader must not crash combu, but may throw
+// an Error or return any value.
 class FormatReader {
  public:
   explicit FormatReader(std::string_view json) : json_(json) {}
