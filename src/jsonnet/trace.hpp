@@ -30,10 +30,10 @@ class Columns {
 };
 
 // Returns an Error(invalid) with the subject "file:line:column". The message begins with the message of the
-// evaluator. The line of the file follows, with a caret below the column. At most 8 lines of the form "  from
-// file:line:column: TEXT" show the callers, the innermost first. The last line shows the location in the
-// result, for example "  in [3].command". Parts that are not known are left out. `file` is the name under
-// which `source` was evaluated. Lines of imported files are read from these files.
+// evaluator. The line of the file follows, with a caret below the column. At most 8 lines show the callers,
+// the innermost first, in the form "  from file:line:column: text of the line". The last line shows the
+// location in the result, for example "  in [3].command". Parts that are not known are left out. `file` is
+// the name under which `source` was evaluated. Lines of imported files are read from these files.
 [[nodiscard]] Error explain(std::string_view account, std::string_view file, std::string_view source,
                             const Columns& columns);
 
