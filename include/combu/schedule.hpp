@@ -1,7 +1,7 @@
 #pragma once
 // The planner: the only component that changes the state of a trial. The planner reads no clock, file or
-// socket. Events go in; commands and facts come out. Tests can therefore compare its steps as text and
-// simulate whole runs.
+// socket. The planner receives events and returns commands and facts. Tests can therefore compare the
+// planner's steps as text and simulate whole runs.
 
 #include <array>
 #include <cstddef>
@@ -21,24 +21,24 @@
 namespace combu {
 
 enum class TrialState : std::uint8_t {
-  waiting,   // its dependencies are not met yet
-  ready,     // waits for slots, or for a limit of living attempts or of starts in flight
+  waiting,   // the trial's dependencies are not met yet
+  ready,     // waits because slots are not free, or too many attempts are running or being started
   starting,  // combu has asked the engine to start an attempt
   running,
-  retrying,    // its last attempt failed; waits for the pause before the next attempt
-  collecting,  // its attempt has ended; combu collects its outputs
-  succeeded,   // its attempt ended with exit code 0
-  skipped,     // not started, because an equal trial has succeeded (cache hit)
-  failed,      // ended with another exit code, or could not be started
-  blocked,     // one of its dependencies can never be met
-  // Cause::stopped: stopped by a person or by the run's deadline. Cause::none: a service whose work was done,
-  // or a trial that was removed from the file.
+  retrying,    // the last attempt failed; the trial waits for the pause before the next attempt
+  collecting,  // the attempt has ended; combu collects the trial's outputs
+  succeeded,   // the attempt ended with exit code 0
+  skipped,     // the trial was not started, because an equal trial has succeeded (cache hit)
+  failed,      // the last attempt failed; for example, its exit code was not 0, or it could not be started
+  blocked,     // a dependency of the trial can never be met
+  // With Cause::stopped, a person or the run's deadline stopped the trial. With Cause::none, the trial is a
+  // service whose work was done, or was removed from the file.
   stopped,
 };
 inline constexpr std::size_t k_trial_state_count = 11;
 using TrialCounts = std::array<std::size_t, k_trial_state_count>;  // index: TrialState
 [[nodiscard]] std::string_view to_string(TrialState state);
-// Example: "3 waiting, 12 succeeded".
+// Returns the number of trials in each state as text, for example "3 waiting, 12 succeeded".
 [[nodiscard]] std::string counts_text(const TrialCounts& counts);
 [[nodiscard]] constexpr bool is_over(TrialState state) {
   return state >= TrialState::succeeded;
@@ -51,26 +51,27 @@ using TrialCounts = std::array<std::size_t, k_trial_state_count>;  // index: Tri
 [[nodiscard]] constexpr bool was_stopped(TrialState state, Cause cause) {
   return state == TrialState::stopped && cause == Cause::stopped;
 }
-// True if the trial is over without having done its work.
+// True if the trial is over but did not do its work: it failed, is blocked, or was stopped.
 [[nodiscard]] constexpr bool is_unsuccessful(TrialState state, Cause cause) {
   return state == TrialState::failed || state == TrialState::blocked || was_stopped(state, cause);
 }
-// True if the trial has a living attempt: one that is starting or running, and holds slots.
+// True if the trial has a living attempt: an attempt that is starting or running, and holds slots.
 [[nodiscard]] constexpr bool is_alive(TrialState state) {
   return state == TrialState::starting || state == TrialState::running;
 }
-// True if the engine may have a living attempt of a trial whose state in the record is `on_record`. A
-// `waiting` trial may have one, because a start may be missing in the record.
+// `on_record` is the state of a trial in the record. Returns true if the engine may have a living attempt of
+// this trial. Even a trial on record as `waiting` may have a living attempt, because its start may be missing
+// in the record.
 [[nodiscard]] constexpr bool may_have_attempt(TrialState on_record) {
   return is_alive(on_record) || on_record == TrialState::waiting;
 }
 
 // ---- Events
 
-struct Begin {};  // only Adjust and AttemptsFound may precede it
-// Containers that the engine has of a run that an earlier process began. A trial can have a running or ended
-// attempt although the record has it as `waiting`. Then the trial was started, and the planner reports the
-// missing fact.
+struct Begin {};  // the run begins; only Adjust and AttemptsFound may precede this event
+// An earlier process began the run; `observations` describes the run's containers on the engine. A trial that
+// is `waiting` in the record can have a running or ended attempt. The planner then reports the start that is
+// missing in the record.
 struct AttemptsFound {
   std::vector<Observation> observations;
 };
@@ -78,8 +79,8 @@ struct StartAnswered {
   TrialIndex trial;
   StartResult result;
 };
-// The engine could not start the trial. After an Interrupt, ErrorKind::cancelled means that nothing was
-// begun; the start counts as if combu had not asked for it.
+// The engine could not start the trial. After an Interrupt, ErrorKind::cancelled means that the engine began
+// nothing. The planner then ignores the failure, and a later process starts the attempt again.
 struct StartFailed {
   TrialIndex trial;
   Error error;
@@ -93,18 +94,20 @@ struct StopFailed {
   Error error;
   int attempt = 1;
 };
-// The outputs and logs of an ended attempt are collected, or cannot be collected.
+// The answer to CollectCommand: the outputs and logs of an ended attempt are collected, or could not be
+// collected.
 struct Collected {
   TrialIndex trial;
-  std::string fault = {};   // why the outputs are not collected; empty: they are, or there are none
-  bool by_attempt = false;  // the attempt did not write its outputs; false: a later try may succeed
+  std::string fault = {};  // why outputs are missing; empty if the trial has none, or all are collected
+  // True if the attempt did not write its outputs; false if a later try to collect the outputs may succeed.
+  bool by_attempt = false;
 };
 // The result of a cache lookup: the cache key of the trial and, in case of a hit, the equal trial.
 struct CacheResult {
   TrialIndex trial = 0;
-  std::string hash;                 // the same for equal trials; empty: could not be computed
-  std::string parts;                // a JSON object with the inputs of the hash
-  std::vector<std::string> inputs;  // content_digest() of each of Trial::inputs
+  std::string hash;   // cache key, the same for equal trials; empty if combu could not compute the key
+  std::string parts;  // a JSON object with the inputs of the hash
+  std::vector<std::string> inputs;  // content_digest() of each element of Trial::inputs
   std::string run;   // run of the equal trial, whose outputs this trial shares; empty: cache miss
   std::string name;  // name of the equal trial
 };
@@ -112,12 +115,12 @@ struct CacheResult {
 // The answer to CacheLookupCommand.
 struct CacheLookupAnswered {
   TrialIndex trial;
-  std::string done = {};  // text for users: which equal trial has succeeded; empty: cache miss
+  std::string done = {};  // text for users that names the equal trial; empty: cache miss
 };
-// Says if the engine was unreachable around the end of an attempt. If it was, the attempt counts as lost with
-// the engine.
+// Records whether the engine was unreachable around the end of an attempt. If the engine was unreachable, the
+// attempt counts as lost with the engine.
 enum class Break {
-  unknown,  // the engine may be about to go away
+  unknown,  // the engine was reachable, but may become unreachable soon
   was,
   was_not,
 };
@@ -125,53 +128,57 @@ struct Observed {
   Observation observation;
   Break engine = Break::unknown;
 };
-// The answer to InspectCommand: the same attempt, with its start and end times if the engine has them.
+// The answer to InspectCommand: the attempt of the command, with its start and end times if the engine has
+// them.
 struct Inspected {
   Observation observation;
 };
-// The driver is about to ask for a listing. The listing need not contain attempts that are started after this
-// event.
+// The driver (see drive()) is about to request a listing from the engine. The listing may lack attempts that
+// are started after this event.
 struct ListingBegins {
-  bool after_break = false;  // the engine was unreachable
+  bool after_break = false;  // true if the engine was unreachable before this listing
 };
 struct Listed {
   std::vector<Observation> observations;  // all attempts of the run
-  bool after_break = false;               // the engine was unreachable; ended attempts may be lost with it
+  // True if the engine was unreachable before this listing: ended attempts may be lost with the engine.
+  bool after_break = false;
 };
-// No new starts. A failed trial keeps its retries for a later process, unless `for_good` is set.
+// The run is interrupted: no further attempt starts. A later process may retry failed trials, unless
+// `for_good` is set.
 struct Interrupt {
   bool for_good = false;
 };
 struct Tick {};  // the time in Step::wake has come
-// Settings that replace those of the experiment and the options; nullopt: no change. Attempts above a lowered
-// limit keep running.
+// New values of settings that the experiment or the options gave; nullopt: no change. If a limit is lowered,
+// attempts beyond the new limit keep running.
 struct Adjust {
   std::optional<std::size_t> parallel_max;  // 0: no limit
   std::optional<std::size_t> starts_in_flight_max;
   std::optional<bool> paused;  // if true, nothing starts
-  // The command that is about to interrupt the run's process, for its messages: "combu kill". The planner
-  // does not use it.
+  // Name of the command that is about to interrupt the run's process, such as "combu kill". The interrupted
+  // process uses this name in its messages; the planner ignores the name.
   std::string interrupter = {};
-  // Trials that another command is about to stop, and the user who runs that command. The reason of their end
-  // names the user.
+  // Names of the trials that another command is about to stop, and the user (`stopper`) who runs that
+  // command. The planner names this user in the reason for the end of each such trial.
   std::vector<std::string> stopping = {};
   std::string stopper = {};
 };
-// Takes the place of a listing: attempts that the record has as alive count as alive, and other runs hold
-// these slots. For a caller that uses explain() on a run that another process drives and that gives no
-// commands.
+// Replaces a listing. Attempts that are alive in the record count as alive, and other runs hold
+// `held_by_others`. The caller only asks explain() about a run that another process drives, and ignores the
+// planner's commands.
 struct Assumed {
   Slots held_by_others;
 };
-// A person has removed the run's containers, except those of `kept`. Nothing starts after this event.
+// A person has removed the run's containers, except the containers of the trials in `kept`. No attempt starts
+// after this event.
 struct Killed {
   std::vector<TrialIndex> kept;
 };
-// A person has removed these trials from the file. None of them has a living attempt.
+// A person has removed these trials from the file. None of these trials has a starting or running attempt.
 struct Removed {
   std::vector<TrialIndex> trials;
 };
-// These trials wait for a new attempt; their earlier attempts do not count. None of them has a living
+// These trials wait for a new attempt; their earlier attempts do not count. None of these trials has a living
 // attempt.
 struct Reopened {
   std::vector<TrialIndex> trials;
@@ -185,33 +192,34 @@ using Event = std::variant<Begin, AttemptsFound, StartAnswered, StartFailed, Sto
 struct StartCommand {
   TrialIndex trial;
   int attempt = 1;
-  // With the ids of GPUs. After an attempt that ran out of memory, the memory may be more than in the file.
+  // Slots of the attempt, with the ids of its GPUs. If an earlier attempt ran out of memory, the memory may
+  // be larger than in the experiment file.
   Slots slots;
 };
 struct StopCommand {
   TrialIndex trial;
   int attempt = 1;
 };
-// Gives up a start that is under way. Its answer is StartFailed.
+// Gives up a start that is under way. The driver answers this command with StartFailed.
 struct GiveUpCommand {
   TrialIndex trial;
   int attempt = 1;
 };
-// Collects the logs or outputs of an ended attempt. The next attempt waits for the answer, because its
-// container replaces this one.
+// Collects the logs or outputs of an ended attempt. The trial's next attempt starts only after the answer,
+// because its container replaces the container of the ended attempt.
 struct CollectCommand {
   TrialIndex trial;
   int attempt = 1;
   bool tail = false;     // collect the end of the log, to show to the user
   bool outputs = false;  // collect the outputs
-  bool failed = false;   // the attempt failed; required outputs may be missing
+  bool failed = false;   // true if the attempt failed, so that required outputs may be missing
 };
-// Looks up if an equal trial has succeeded. In case of a hit, this trial shares that trial's outputs.
+// Looks up if an equal trial has succeeded. In case of a hit, `trial` shares the outputs of the equal trial.
 struct CacheLookupCommand {
   TrialIndex trial;
 };
-// Asks for the times at which an attempt began and ended. The observation of the end is late, or the attempt
-// may have ended before combu stopped it.
+// Asks for the times at which an attempt began and ended. The planner needs these times if it learned of the
+// end from a listing, or while combu was stopping the attempt.
 struct InspectCommand {
   TrialIndex trial;
   Observation observation;
@@ -220,13 +228,13 @@ struct InspectCommand {
 using Command = std::variant<StartCommand, StopCommand, GiveUpCommand, CollectCommand, CacheLookupCommand,
                              InspectCommand>;
 
-// The party that stopped an attempt. The reason of its end follows the word "stopped": "by alice with `combu
-// stop`", "from outside".
+// The party that stopped an attempt. Texts for users put the word "stopped" before the reason of the end,
+// such as "by alice with `combu stop`" or "from outside".
 enum class Stopper : std::uint8_t {
   none,
   person,
   outside,  // a person or program other than combu
-  run,      // for example, the run's deadline
+  run,      // the run itself, for example at its deadline
 };
 inline constexpr std::size_t k_stopper_count = 4;
 [[nodiscard]] std::string_view to_string(Stopper stopper);
@@ -237,9 +245,9 @@ enum class Next : std::uint8_t {
   attempt,   // another attempt follows after the pause
   due,       // another attempt waits to be started
   verdict,   // another attempt follows if the engine is restarting
-  collect,   // collecting the outputs failed and is retried; `next_why` is the reason
-  spent,     // no attempts are left
-  given_up,  // attempts are left, but none follows; `next_why` is the reason
+  collect,   // collecting the outputs failed, for the reason in `next_why`, and is retried
+  spent,     // no attempts are left for a retry
+  given_up,  // attempts are left, but none follows, for the reason in `next_why`
   lost,      // the container was removed before its outputs were collected
 };
 inline constexpr std::size_t k_next_count = 8;
@@ -248,19 +256,20 @@ inline constexpr std::size_t k_next_count = 8;
 // Details of an attempt's end, in addition to its reason.
 struct EndDetails {
   Stopper stopper = Stopper::none;
-  std::string outputs_fault = {};  // of a failed attempt: why its outputs are missing, too
+  std::string outputs_fault = {};  // why the outputs of a failed attempt are missing as well
   Next next = Next::none;
   Seconds pause{0};
   std::string next_why = {};
   bool operator==(const EndDetails&) const = default;
 };
-// Returns the text of an end for users: "exit code 1; attempt 2 in 5.0 s". `attempt` is the attempt that
-// ended.
+// Returns the text of an attempt's end for users, for example "exit code 1; attempt 2 in 5.0 s". `attempt` is
+// the number of the ended attempt.
 [[nodiscard]] std::string reason_text(const std::string& reason, const EndDetails& details, int attempt);
-// Returns the same text for a place that also shows the state: omits "stopped" if the trial is `stopped`.
+// Returns the text of reason_text(), but without the word "stopped" if the trial is `stopped`. Use this
+// function where the text is beside the state.
 [[nodiscard]] std::string reason_text_beside(TrialState state, const std::string& reason,
                                              const EndDetails& details, int attempt);
-// The same for a type with these members, such as Fact.
+// Overloads for a type that has the members `state`, `reason`, `details` and `attempt`, such as Fact.
 template <class End>
 [[nodiscard]] std::string reason_text(const End& end) {
   return reason_text(end.reason, end.details, end.attempt);
@@ -279,20 +288,21 @@ template <class End>
 struct Fact {
   TrialIndex trial = 0;
   TrialState state = TrialState::waiting;
-  int attempt = 1;               // the attempt that the fact is about
-  Cause cause = Cause::none;     // if failed, stopped, retrying, or collecting after a failure
-  bool healthy = false;          // the state is running, and the health check passes
-  bool ran = false;              // if over: the trial was started
+  int attempt = 1;               // number of the attempt that the fact is about
+  Cause cause = Cause::none;     // set if failed, stopped, retrying, or collecting after a failure
+  bool healthy = false;          // true if the state is running and the health check passes
+  bool ran = false;              // if the trial is over: true if an attempt has run
   bool is_reset = false;         // if retrying or waiting: the trial's attempts up to this fact do not count
-  std::optional<int> exit_code;  // of an attempt that ran and ended
-  std::string reason;            // for users; if failed, stopped, retrying, blocked or skipped
-  EndDetails details = {};       // as `reason`, and if collecting
+  std::optional<int> exit_code;  // exit code of an attempt that ran and ended
+  std::string reason;            // text for users; set if failed, stopped, retrying, blocked or skipped
+  EndDetails details = {};       // set in the states in which `reason` is set, and if collecting
   std::optional<TrialIndex> root;  // if blocked: the trial that started the chain of blocked trials
-  Instant at{};                    // step()'s `now`, or the time by the engine's clock
-  std::string id;                  // if running: the engine's id, if known
-  Slots slots;                     // if starting or ready, like `ready_at`
-  Instant ready_at{};              // when the last dependency was met; the epoch: from the beginning
-  std::optional<Usage> usage;      // if over; added by drive(), because the planner does not know it
+  Instant at{};                    // time of the change: `now` of step(), or a time by the engine's clock
+  std::string id;                  // the engine's id of a running attempt, if known
+  Slots slots;                     // set, like `ready_at`, if the state is starting or ready
+  Instant ready_at{};  // when the last dependency was met; the epoch if all were met when the run began
+  // Set if the trial is over. drive() adds the usage, because the planner does not observe usage.
+  std::optional<Usage> usage;
 };
 // True if the fact reports only that an attempt is being stopped, and for which cause.
 [[nodiscard]] inline bool tells_of_stop(const Fact& fact) {
@@ -308,84 +318,87 @@ struct Fact {
 struct Step {
   std::vector<Command> commands;
   std::vector<Fact> facts;
-  std::optional<Instant> wake;  // when the planner needs a Tick if no event comes before; nullopt: never
+  std::optional<Instant> wake;  // when the driver must send a Tick if no event comes earlier; nullopt: never
 };
 
 enum class Until {
   // Every trial has been started or can never start, and no running trial is monitored (see is_monitored()).
   started,
-  // Every trial except the services is over, and combu has stopped the services. Trials that are not marked
-  // as services but only have to run or be healthy for others keep running.
+  // Every trial except the services is over, and combu has stopped the services. Some trials keep running
+  // although they are not marked as services: trials on which others depend only with the condition `started`
+  // or `healthy`.
   ended,
 };
 
 // Why combu stops an attempt after an edit of the experiment file, and what follows for the trial.
 enum class Departure : std::uint8_t {
   no,
-  removed,   // the trial is over
-  replaced,  // the trial waits for a new attempt, as the file describes it
+  removed,   // the trial was removed from the file, and is over
+  replaced,  // the trial was changed in the file, and waits for a new attempt
 };
 inline constexpr std::size_t k_departure_count = 3;
 [[nodiscard]] std::string_view to_string(Departure departure);
 [[nodiscard]] std::string_view reason_of(Departure departure);  // the reason of the attempt's end, for users
 
-// The state in which an earlier process left a trial. If the trial is `ready`, it waits for a further
-// attempt, and the other members describe its last attempt.
+// The state in which an earlier process left a trial. A `ready` trial waits for its next attempt; the other
+// members then describe the trial's last attempt.
 struct RestoredTrial {
   TrialState state = TrialState::waiting;
   int attempt = 1;
-  Cause cause = Cause::none;  // this member and those up to `root`: as in Fact
+  Cause cause = Cause::none;  // `cause` and the members down to `root` mean the same as in Fact
   std::optional<int> exit_code;
   std::string reason;
   EndDetails details = {};
   std::optional<TrialIndex> root;
   bool was_started = false;  // true if any attempt ran or was healthy
   bool was_healthy = false;
-  std::optional<Instant> ran_at;                  // when its last attempt began to run
+  std::optional<Instant> ran_at;                  // when the trial's last attempt began to run
   std::optional<Instant> over_at = std::nullopt;  // when the trial ended
-  Cause stop_cause = Cause::none;                 // why combu was stopping its attempt
+  Cause stop_cause = Cause::none;                 // why combu was stopping the trial's attempt
   std::vector<Cause> earlier;                     // why each earlier attempt failed
-  Bytes memory{};                                 // if ready: the memory of the next attempt
-  bool anew = false;                    // a person asked to run the trial again; skips the cache lookup
-  Departure departure = Departure::no;  // of its last attempt, if that is starting or running
-  Slots slots;                          // held by its living attempt; empty: as the file says
+  Bytes memory{};                                 // memory of the next attempt of a `ready` trial
+  bool anew = false;  // a person asked to run the trial again, without a cache lookup
+  // Why combu is stopping the last attempt after an edit of the file, if that attempt is starting or running.
+  Departure departure = Departure::no;
+  Slots slots;  // slots of the trial's living attempt; empty: the slots in the file
 };
 
 struct PlannerOptions {
   std::size_t starts_in_flight_max = 8;
   Until until = Until::started;
-  // Time from an attempt's start_deadline until combu gives up an unanswered start. A slow engine answers
-  // within this time.
+  // Time from an attempt's start_deadline until combu gives up an unanswered start. Even a slow engine
+  // answers within this time.
   Seconds answer_after{15};
-  std::optional<Slots> capacity;  // shared by all runs on the engine; nullopt: not limited
-  std::vector<Gpu> gpus;          // properties of the GPUs in `capacity`, as far as known
+  std::optional<Slots> capacity;  // slots that all runs on the engine share; nullopt: not limited
+  std::vector<Gpu> gpus;          // known properties of the GPUs in `capacity`
   bool looks_up_cache = false;    // trials with `cache` get a CacheLookupCommand before they start
-  // State of each trial by index; empty: the run is new. Otherwise a run continues: nothing starts before a
-  // listing shows the state of its attempts. Attempts that ended while nothing watched may be lost with their
-  // host.
+  // State of each trial by index; empty: the run is new. If the run continues, no attempt starts before a
+  // listing shows the state of the run's attempts. Attempts that ended while no process drove the run may
+  // count as lost with their host.
   std::vector<RestoredTrial> restored;
-  std::optional<Instant> began_at;         // if the run continues: the start of its deadline
+  std::optional<Instant> began_at;         // when a continued run began; its deadline counts from this time
   std::optional<Instant> engine_began_at;  // Facts::began_at
 };
 
-// Why a trial does not start. `kind` is the first obstacle in the order of Kind.
+// Why a trial does not start. `kind` is the first obstacle that applies, in the order of the enumeration
+// Kind.
 struct Explanation {
   enum class Kind : std::uint8_t {
-    none,          // the trial is over, or an attempt of it is under way
-    retry,         // waits for the pause before its next attempt
+    none,          // the trial is over, or has an attempt under way
+    retry,         // the trial waits for the pause before its next attempt
     dependencies,  // the dependencies in `unmet` are not met
-    canary,        // `first`, the canary of its shape, must succeed
-    lookup,        // waits for a cache lookup
+    canary,        // `first`, the canary, must succeed before similar trials start
+    lookup,        // the trial waits for a cache lookup
     interrupted,   // the run is interrupted: nothing starts
-    listing,       // waits for the engine's first listing
+    listing,       // the run waits for the engine's first listing
     paused,
-    place,      // the limit of living attempts (parallel_max) is reached
-    slots,      // the slots that it needs are not free
-    overtaken,  // waits for `first`, which has been overtaken k_overtakes_max times and needs the same slots
-    room,       // the trial is a service that would leave too few slots for its dependents
-    turn,       // `first` starts before it; nullopt: other trials do
+    place,      // the limit of starting and running attempts (parallel_max) is reached
+    slots,      // the slots that the trial needs are not free
+    overtaken,  // trial `first` needs the same slots, and must start next after k_overtakes_max overtakes
+    room,       // the trial is a service that would leave too few slots for the trials that need it
+    turn,       // another trial starts earlier: trial `first`, if that is known
     starts,     // the limit of starts in flight is reached
-    nothing,    // starts next, as soon as another start may be in flight
+    nothing,    // no obstacle: the trial starts next, when the limit of starts in flight allows
   };
   Kind kind = Kind::none;
   std::vector<Edge> unmet = {};
@@ -393,7 +406,7 @@ struct Explanation {
   bool operator==(const Explanation&) const = default;
 };
 
-// The settings in force; Adjust changes them.
+// The settings in force, which the event Adjust changes.
 struct Settings {
   std::size_t parallel_max = 0;
   std::size_t starts_in_flight_max = PlannerOptions{}.starts_in_flight_max;
@@ -404,11 +417,11 @@ struct Settings {
 // Returns the state of a trial from its container alone.
 [[nodiscard]] TrialState state_of(const Observation& container);
 
-// The end of an attempt that no process of its run observed, as far as its container shows. The container may
-// be gone.
+// The end of an attempt, as far as its container shows. No process of the run observed this end, and the
+// container may be removed by now.
 struct Ending {
   Cause cause = Cause::none;
-  std::string reason;  // as in Fact, like `details`; empty if it succeeded
+  std::string reason;  // as in Fact, like `details`; empty if the attempt succeeded
   EndDetails details = {};
 };
 [[nodiscard]] Ending ending_of(const Observation& ended);
@@ -419,27 +432,27 @@ struct Ending {
   return is_unsuccessful(state, cause) && !(trial.service && state == TrialState::stopped);
 }
 
-// True if the run's owner must stay while the trial runs: for outputs, retries, its timeout or the run's
-// deadline.
+// True if the run's owner must stay while the trial runs: for outputs, retries, the trial's timeout or the
+// run's deadline.
 [[nodiscard]] bool is_monitored(const Experiment& experiment, const Trial& trial);
 
-// Returns an error for each trial that can never start. Such a trial needs more slots than `capacity` holds
-// beside the services that run with it (Until::started: beside all services). `gpus` are the known GPUs in
-// `capacity`. Trials with the same need share one error.
+// Returns an error for each trial that can never start. Such a trial needs more slots than `capacity` has
+// left beside the services that run at the same time. With Until::started, these are all services. `gpus` are
+// the known GPUs in `capacity`. Trials that need equal slots share one error.
 [[nodiscard]] std::vector<Error> check_slots(const Experiment& experiment, const Slots& capacity,
                                              std::span<const Gpu> gpus, Until until = Until::ended);
 
 // A person has removed the run's containers, except the containers of the trials that `kept` names. Returns
-// the facts that end every other open trial. `trials` are the names of the run's trials, in the order of
-// `restored`.
+// the facts that end every other trial that is not over. `trials` are the names of the run's trials, in the
+// order of `restored`.
 [[nodiscard]] std::vector<Fact> facts_of_kill(const RunId& run, std::span<const std::string> trials,
                                               std::vector<RestoredTrial> restored,
                                               std::span<const std::string> kept, Instant now);
 
-// A person's edits of a run's trials. None of these trials has a living attempt.
+// A person's edits of a run's trials. None of the edited trials has a starting or running attempt.
 struct TrialEdits {
-  std::vector<TrialIndex> removed = {};   // removed from the run's file
-  std::vector<TrialIndex> reopened = {};  // wait for a new attempt
+  std::vector<TrialIndex> removed = {};   // trials that were removed from the run's file
+  std::vector<TrialIndex> reopened = {};  // trials that wait for a new attempt
 };
 [[nodiscard]] std::vector<Fact> facts_of_edits(const RunId& run, std::vector<RestoredTrial> restored,
                                                TrialEdits edits, Instant now);
@@ -447,18 +460,17 @@ struct TrialEdits {
 // The state of a run that no process drives, as its engine reports it.
 struct Unattended {
   std::vector<Observation> listed;  // all attempts of the run
-  // Attempts that ended, or that run although the record does not say so. With the times by the engine's
-  // clock.
+  // Attempts whose end or start is missing in the record, with their times by the engine's clock.
   std::vector<Observation> changed;
-  std::vector<std::string> stopped = {};                  // trials that `stopper` has just stopped
+  std::vector<std::string> stopped = {};                  // trials that user `stopper` has just stopped
   std::string stopper = {};                               // a user's name
   bool is_final = false;                                  // no process will retry failed trials
   std::optional<Instant> engine_began_at = std::nullopt;  // Facts::began_at
 };
-// Compares the engine with the record, and returns the facts that the record lacks. These concern attempts
-// that run or have ended, missing containers, and trials that these ends block. Their times are the engine's.
-// Starts of further attempts are left to the next process that drives the run. Pure: equal arguments give
-// equal results.
+// Compares the engine with the record, and returns the facts that the record lacks. The facts concern running
+// and ended attempts, removed containers, and trials that are blocked by ended trials. The times in these
+// facts are by the engine's clock. Retries are not started: the next process that drives the run starts them.
+// Pure: equal arguments give equal results.
 [[nodiscard]] std::vector<Fact> reconcile(const RunId& run, const Experiment& experiment, const Plan& plan,
                                           std::vector<RestoredTrial> restored, const Unattended& seen,
                                           Instant now);
@@ -470,55 +482,56 @@ struct Unattended {
 // True if all trials are over after `facts` are applied to `restored`.
 [[nodiscard]] bool are_all_over(std::span<const RestoredTrial> restored, std::span<const Fact> facts);
 
-// The state of a run that another process, or no process, drives.
+// The state of a run that this process does not drive.
 struct RunSituation {
   const RunId& run;
   const Experiment& experiment;
   const Plan& plan;
   const std::vector<RestoredTrial>& restored;  // of all trials
   Settings settings = {};                      // in force
-  std::optional<Slots> capacity = {};  // nullopt: not known; a trial that needs slots then waits for them
-  Slots held_by_others = {};           // by attempts of other runs
+  std::optional<Slots> capacity = {};          // nullopt: not known; then slots count as not free
+  Slots held_by_others = {};                   // slots that attempts of other runs hold
   Instant now{};
 };
 // Returns why a trial of the run does not start, by the rules of Planner::explain(). If the limit of starts
 // in flight is reached, returns `starts` instead of `turn` and `nothing`. The process that drives the run may
-// know more. Cache lookups and numbers of overtakes are not on record; waiting trials count as overtaken
-// k_overtakes_max times.
+// know another obstacle, because the record has no cache lookups and no numbers of overtakes. This function
+// assumes that waiting trials have been overtaken k_overtakes_max times.
 [[nodiscard]] Explanation explain(const RunSituation& situation, TrialIndex trial);
 
 // Not thread-safe. `experiment` and `plan` must outlive the planner.
 //
-// Order of starts: among the ready trials the highest priority starts first, then the order of
-// Experiment::order. A trial starts as soon as its slots are free. Experiment::parallel_max, or
-// Adjust::parallel_max in its place, limits the living attempts, services not counted.
+// Order of starts: the ready trial with the highest priority starts first. Among equal priorities,
+// Experiment::order decides. A trial starts as soon as its slots are free. Experiment::parallel_max limits
+// the starting and running attempts, services not counted. Adjust::parallel_max replaces this limit.
 //
-// Overtaking: if a trial waits for slots, later trials that fit may start before it, even if they use slots
-// that it needs. After k_overtakes_max such starts, these trials wait until the first trial has started.
-// Exception: services or other runs hold the slots that the first trial needs, because they may hold them for
-// ever. Observations of other runs' attempts (from a wider selector) tell the planner which slots these hold.
+// Overtaking: while a trial A waits for slots, a later trial B starts if its slots are free, even if A needs
+// some of these slots. After k_overtakes_max such starts, no later trial may take slots that A needs until A
+// has started. Exception: services and other runs may hold slots for ever. If they hold slots that A needs,
+// later trials do not wait for A. The driver also sends observations of other runs' attempts (its selector
+// includes them), so the planner counts the slots of other runs.
 //
-// GPUs: each attempt gets GPUs by id. If another process has just claimed one of them, that process keeps it,
-// and the trial waits again.
+// GPUs: each attempt gets GPUs by id. If another process has just claimed such a GPU, that process keeps the
+// GPU, and the trial waits again.
 //
 // Outputs: when an attempt has ended, combu collects its outputs before the trial counts as over. Failed
 // collections are retried as long as the run has other work.
 //
-// Retries and stops: Trial::retries says if another attempt follows a failed one. combu stops an attempt that
-// exceeds its timeout, and one whose trial was removed or replaced in the file. The next attempt waits until
-// the old one has ended.
+// Retries and stops: Trial::retries decides if another attempt follows a failed attempt. The planner stops an
+// attempt that exceeds its timeout, and an attempt whose trial was removed or replaced in the file. The next
+// attempt starts only after the stopped attempt has ended.
 //
 // Cache: combu looks up a trial with `cache` as soon as its inputs are known, even if other dependencies are
 // unmet. In case of a hit the trial is `skipped`, which counts as a success for its dependents. No service
-// starts while lookups are in flight, because its dependents may all be skipped. A trial that only has to run
-// or be healthy for others is not looked up.
+// starts while lookups are in flight, because all trials that need the service may be skipped. A trial on
+// which others depend only with the condition `started` or `healthy` is not looked up.
 //
-// Limits: after Experiment::failures_max failed trials nothing more starts; running trials go on. When the
-// deadline passes, combu stops every attempt.
+// Limits: after Experiment::failures_max failed trials, no further trial starts; running trials continue.
+// When the deadline passes, combu stops every attempt.
 class Planner {
  public:
   static constexpr std::size_t k_overtakes_max = 32;
-  // Maximum number of retries after lost hosts. These do not count against Retries::max.
+  // Maximum number of retries after lost hosts. Such retries do not count against Retries::max.
   static constexpr int k_losses_max = 10;
 
   Planner(RunId run, const Experiment& experiment, const Plan& plan, PlannerOptions options);
@@ -527,26 +540,26 @@ class Planner {
   Planner& operator=(const Planner&) = delete;
 
   // Handles one event at time `now`, which must never decrease. Takes time linear in the number of trials
-  // that change, independent of the size of the experiment (Listed: linear in the listing and the trials).
-  // Repeated, late and reordered observations have no effect: the state of an attempt only goes forward.
+  // that change. Only the event Listed takes time linear in the listing and in all trials. Repeated, late and
+  // reordered observations have no effect: the state of an attempt only goes forward.
   [[nodiscard]] Step step(const Event& event, Instant now);
 
   [[nodiscard]] bool done() const;
-  // True if the planner may still start an attempt, as far as it can know.
+  // True if the planner may still start an attempt, judged by the present states of the trials.
   [[nodiscard]] bool may_start_more() const;
   [[nodiscard]] TrialState state(TrialIndex trial) const;
   [[nodiscard]] const std::array<std::size_t, k_trial_state_count>& counts() const;
   [[nodiscard]] std::size_t starts_in_flight() const;
-  // Returns why the trial did not start in the last step(). Uses the same code as step().
+  // Returns why the trial did not start in the last step(). The code that decides is the same as in step().
   [[nodiscard]] Explanation explain(TrialIndex trial) const;
   // Returns the number of awaited trials (see is_waited_for()) that are not over.
   [[nodiscard]] std::size_t unfinished() const;
-  // True if the run waits for the trial's end. False for services, and for trials that only have to run or be
-  // healthy for others.
+  // True if the run waits for the trial's end. False for services, and for trials on which others depend only
+  // with the condition `started` or `healthy`.
   [[nodiscard]] bool is_waited_for(TrialIndex trial) const;
   // Returns why the outputs of `collecting` trials are not collected yet; empty if no try has failed. If the
-  // run has no other work for a while, done() may be true although such trials are left. A later process may
-  // collect their outputs.
+  // run has no other work for a while, done() may be true although trials are still `collecting`. A later
+  // process may collect the outputs of these trials.
   [[nodiscard]] const std::string& undelivered() const;
   // held(): slots of this run's attempts. held_by_others(): slots of other runs' attempts.
   [[nodiscard]] const Slots& held() const;
@@ -558,17 +571,17 @@ class Planner {
   std::unique_ptr<Impl> impl_;
 };
 
-// Collects the outputs of a run that no process drives, for the last time, because a command is about to
-// remove its containers. Each attempt that is `collecting` gets one command; a failure is final. `experiment`
-// and `plan` must outlive the object.
+// Collects the outputs of a run for the last time: no process drives the run, and a command is about to
+// remove its containers. Each `collecting` attempt gets one CollectCommand, which is not retried if it fails.
+// `experiment` and `plan` must outlive the object.
 class LastCollection {
  public:
-  // `restored`: of all trials.
+  // `restored`: states of all trials.
   LastCollection(const RunId& run, const Experiment& experiment, const Plan& plan,
                  std::vector<RestoredTrial> restored, Instant now);
   [[nodiscard]] const std::vector<CollectCommand>& commands() const { return commands_; }
-  // Returns the facts that the record lacks after the answer to one of the commands. Starts of further
-  // attempts are left to the next process that drives the run.
+  // `answer` is the answer to one of commands(). Returns the facts that the record lacks after this answer.
+  // Retries are not started: the next process that drives the run starts them.
   [[nodiscard]] std::vector<Fact> facts_of(const Collected& answer, Instant now);
 
  private:

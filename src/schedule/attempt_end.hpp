@@ -7,16 +7,16 @@
 
 namespace combu::schedule {
 
-// The end of an attempt, as the trial's next transition needs it after the outputs are collected.
+// The end of an attempt: the data with which the trial changes its state after its outputs are collected.
 struct AttemptEnd {
-  TrialState as = TrialState::failed;  // succeeded, stopped or failed; a failed attempt may be retried
+  TrialState as = TrialState::failed;  // succeeded, stopped or failed; a `failed` attempt may be retried
   Cause cause = Cause::none;           // if failed
   std::optional<int> exit_code;
   std::string reason;
-  Stopper stopper = Stopper::none;  // like `outputs_fault`: as in EndDetails
+  Stopper stopper = Stopper::none;  // `stopper` and `outputs_fault` mean the same as in EndDetails
   std::string outputs_fault = {};
   Break engine = Break::unknown;
-  std::optional<Instant> at;  // by the engine's clock
+  std::optional<Instant> at;  // when the attempt ended, by the engine's clock
 };
 
 [[nodiscard]] inline EndDetails details_of(const AttemptEnd& end) {

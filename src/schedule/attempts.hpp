@@ -1,6 +1,6 @@
 #pragma once
-// The current attempt of each trial: the living one, or else the next one. Attempts holds the engine's
-// observations, the stop cause, and the starts and stops that the engine has not answered.
+// The current attempt of each trial: the starting or running attempt, or else the next attempt. Attempts
+// holds the engine's observations, the stop cause, and the starts and stops that the engine has not answered.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,17 +15,17 @@
 namespace combu::schedule {
 
 struct Attempt {
-  std::string id;                 // the engine's id; empty until it runs
-  std::optional<Instant> ran_at;  // by the engine's clock
-  std::uint64_t listings = 0;     // listings that had begun when combu first saw it run
-  // Set while an InspectCommand for its end is unanswered; holds Break of that end.
+  std::string id;                 // the engine's id of the attempt; empty until the attempt runs
+  std::optional<Instant> ran_at;  // when the attempt began to run, by the engine's clock
+  std::uint64_t listings = 0;     // listings that had begun when the attempt was first seen to run
+  // Set while an InspectCommand for the attempt's end is unanswered; holds the Break of that end.
   std::optional<Break> inspected;
-  bool is_start_in_flight = false;  // a start of this attempt or an earlier one is unanswered
-  Cause stop_cause = Cause::none;   // why combu is stopping it; none: not being stopped, or is_service_stop
+  bool is_start_in_flight = false;  // a start of this or an earlier attempt is unanswered
+  Cause stop_cause = Cause::none;   // why combu is stopping the attempt; none: no stop, or is_service_stop
   bool is_service_stop = false;     // combu is stopping a service whose work is done
   bool is_due = false;              // the pause before this attempt is over
   Instant queued_at{};              // when the trial last became ready
-  std::optional<Instant> ready_since = {};  // Fact::ready_at of its start; nullopt: queued_at
+  std::optional<Instant> ready_since = {};  // Fact::ready_at of the attempt's start; nullopt: `queued_at`
 };
 
 class Attempts {
@@ -37,11 +37,11 @@ class Attempts {
   // Begins the trial's next attempt. An unanswered start of the earlier attempt stays in flight.
   void renew(TrialIndex trial);
 
-  // A listing of the engine begins. Attempts that are first seen after this call may be missing from the
-  // listing.
+  // A listing of the engine begins. Attempts that are first seen after begin_listing() may be missing from
+  // the listing.
   void begin_listing() { ++listings_; }
   void first_seen(TrialIndex trial) { attempts_[trial].listings = listings_; }
-  // True if the running attempt must be in the listing that began last.
+  // True if the listing that began last must contain the running attempt.
   [[nodiscard]] bool must_be_listed(TrialIndex trial) const { return attempts_[trial].listings < listings_; }
 
   void start_sent(TrialIndex trial);

@@ -1,6 +1,6 @@
 #pragma once
-// Cache lookups of trials with `cache`. Such a trial starts only after the lookup of an equal trial. Services
-// wait for all lookups, because the trials that need them may be skipped.
+// Cache lookups of trials with `cache`. A trial with `cache` starts only after combu has looked up an equal
+// trial. Services wait for all lookups, because the trials that need the services may be skipped.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,25 +17,25 @@ class CacheGate {
   // If `is_enabled` is false, no trial is looked up.
   CacheGate(const TrialTable& trials, const Plan& plan, bool is_enabled);
 
-  // True if the trial's lookup has not been sent. False for trials whose end the run does not wait for: these
-  // are not looked up.
+  // True if the trial's lookup has not been sent. False for trials whose end the run does not wait for,
+  // because such trials are not looked up.
   [[nodiscard]] bool needs_lookup(TrialIndex trial) const;
   // True if all trials from which the trial gets inputs have succeeded.
   [[nodiscard]] bool are_inputs_known(TrialIndex trial) const;
-  // Returns the waiting dependents of `succeeded` that can be looked up.
+  // Returns the waiting trials that depend on `succeeded` and that can be looked up now.
   [[nodiscard]] std::vector<TrialIndex> next_lookups(TrialIndex succeeded) const;
   // The trial starts without a lookup.
   void skip_lookup(TrialIndex trial) { rows_[trial] = Lookup::done; }
-  // Forgets the lookup: the trial begins as if there had been no attempt.
+  // Forgets the lookup: the trial is handled as if it had no attempt so far.
   void reset(TrialIndex trial) { rows_[trial] = Lookup::none; }
 
   void sent(TrialIndex trial);
-  // The lookup is answered. Returns false if none was in flight.
+  // The lookup is answered. Returns false if no lookup of this trial was in flight.
   bool answered(TrialIndex trial);
   [[nodiscard]] bool is_in_flight(TrialIndex trial) const { return rows_[trial] == Lookup::in_flight; }
   [[nodiscard]] std::size_t in_flight() const { return in_flight_; }
 
-  // Keeps a ready trial until release(), which follows when no lookup is in flight.
+  // Keeps a ready trial until release(), which Lifecycle calls when no lookup is in flight.
   void hold(TrialIndex trial) { held_.push_back(trial); }
   [[nodiscard]] std::vector<TrialIndex> release();
 

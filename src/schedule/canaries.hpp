@@ -1,5 +1,6 @@
 #pragma once
-// Canaries (Experiment::canary): the first trial of each shape starts alone; the others wait until it has
+// Canaries (Experiment::canary): trials have the same shape if canary_shape() returns equal texts. The first
+// trial of each shape starts alone, as the canary. The other trials of the shape wait until the canary has
 // succeeded.
 
 #include <cstdint>
@@ -14,30 +15,33 @@ namespace combu::schedule {
 
 class Canaries {
  public:
-  // `ends` returns true if the run waits for the trial's end. Other trials need no canary, because their
-  // success is never observed.
+  // `ends` returns true if the run waits for the trial's end. Trials whose end the run does not wait for need
+  // no canary, because their success is never observed.
   Canaries(const Experiment& experiment, const std::function<bool(TrialIndex)>& ends);
 
-  // True if the ready trial may start: no trial of its shape has been started, or one has succeeded. While
-  // the canary is under way, other trials are kept until passed(), failed() or withdrawn() returns them.
+  // True if the ready trial may start: no trial of the same shape has been started, or one of them has
+  // succeeded. While the canary runs, other trials of its shape are kept until passed(), failed() or
+  // withdrawn() returns them.
   [[nodiscard]] bool admit(TrialIndex trial);
-  // A trial is started. If it is the first one of its shape, it becomes the canary, and the other trials of
-  // the shape are kept. Returns the trials admitted so far, including the canary; empty for later trials.
+  // A trial is started. The first started trial of a shape becomes the canary, and the other trials of the
+  // shape are kept. Returns the trials that were admitted so far, including the canary. Returns no trials if
+  // the started trial is not the first one of its shape.
   [[nodiscard]] std::vector<TrialIndex> started(TrialIndex trial);
   // Returns the canary whose success the trial waits for; nullopt if the trial does not wait.
   [[nodiscard]] std::optional<TrialIndex> awaited_by(TrialIndex trial) const;
   // Returns the failed canary of the trial's shape; nullopt if there is none.
   [[nodiscard]] std::optional<TrialIndex> failed_of(TrialIndex trial) const;
 
-  // A trial succeeded, which need not be the canary. Its shape needs no canary; returns the trials that
-  // waited.
+  // A trial succeeded, which need not be the canary: trials of its shape need no canary any more. Returns the
+  // trials that waited for the canary.
   std::vector<TrialIndex> pass(TrialIndex trial);
 
-  // A trial succeeded, or failed for good. If it was a canary, returns the trials that waited for it.
+  // A trial succeeded, or failed for good. If the trial was a canary, returns the trials that waited for this
+  // canary.
   [[nodiscard]] std::vector<TrialIndex> passed(TrialIndex trial);
   [[nodiscard]] std::vector<TrialIndex> failed(TrialIndex trial);
-  // A trial ended for a reason unrelated to its shape. If it was a canary, returns the trials that waited.
-  // After this call, the next trial that starts becomes the canary.
+  // A trial ended for a reason unrelated to its shape. If the trial was a canary, returns the trials that
+  // waited for this canary. After this call, the next started trial of the shape becomes the canary.
   [[nodiscard]] std::vector<TrialIndex> withdrawn(TrialIndex trial);
 
  private:
@@ -45,14 +49,14 @@ class Canaries {
   struct Shape {
     Stand stand = Stand::unknown;
     TrialIndex canary = 0;
-    std::vector<TrialIndex> kept;  // trials that wait; if `unknown`: the admitted trials
+    std::vector<TrialIndex> kept;  // trials that wait for the canary; if `unknown`: the admitted trials
   };
-  // Sets the state of the trial's shape and returns the kept trials. Does nothing if the trial is not the
-  // canary.
+  // Sets `stand` of the trial's shape and returns the kept trials. Does nothing if the trial is not the
+  // canary of its shape.
   [[nodiscard]] std::vector<TrialIndex> settle(TrialIndex trial, Stand stand);
 
   std::vector<Shape> shapes_;
-  std::vector<std::uint32_t> shape_of_;  // by trial; empty: there are no canaries
+  std::vector<std::uint32_t> shape_of_;  // index into shapes_ by trial; empty: the run has no canaries
 };
 
 }  // namespace combu::schedule

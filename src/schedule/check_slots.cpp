@@ -18,8 +18,8 @@ namespace combu {
 
 namespace {
 
-// Returns the CPUs and memory of `capacity` for a message. Also names a requested resource of which there is
-// none.
+// Returns the CPUs and memory of `capacity` for a message. If a requested resource is missing in `capacity`,
+// the text says so, for example "no memory".
 std::string given_text(const Slots& asked, const Slots& capacity) {
   std::string text;
   if (capacity.cpus > Cpus{}) {
@@ -37,8 +37,8 @@ std::string given_text(const Slots& asked, const Slots& capacity) {
   return text.empty() ? "nothing" : text;
 }
 
-// Returns the GPUs for a message. If no GPU has a requested id and no UUIDs are known, the text says so: the
-// id may be a UUID of any GPU.
+// Returns the GPUs for a message. If no GPU has a requested id and no UUIDs are known, the text mentions the
+// unknown UUIDs, because the id may be a UUID.
 std::string given_text(const GpuWish& asked, std::span<const Gpu> gpus) {
   const bool all_called = std::ranges::all_of(asked.ids, [&](const std::string& id) {
     return std::ranges::any_of(gpus, [&](const Gpu& gpu) { return is_called(gpu, id); });
@@ -48,7 +48,7 @@ std::string given_text(const GpuWish& asked, std::span<const Gpu> gpus) {
          (all_called || any_uuid || gpus.empty() ? "" : ", whose UUIDs are not known");
 }
 
-// The services that need slots, and which of them run beside a trial.
+// The services that need slots; finds the services that run at the same time as a trial.
 class Services {
  public:
   explicit Services(const Experiment& experiment) {
@@ -66,15 +66,15 @@ class Services {
   [[nodiscard]] bool none() const { return all_.empty(); }
   [[nodiscard]] const std::vector<const Trial*>& all() const { return all_; }
 
-  // Returns the services beside `trial` if no service is ever stopped.
+  // Returns the services that run at the same time as `trial` if no service is ever stopped.
   [[nodiscard]] std::vector<const Trial*> all_beside(const Trial& trial) const {
     std::vector<const Trial*> company = all_;
     std::erase(company, &trial);
     return company;
   }
 
-  // Returns the services beside `trial`: its dependencies, the dependencies of those, and the services that
-  // run as long as the run.
+  // Returns the services that run at the same time as `trial`: its direct and indirect dependencies, and the
+  // services on which no trial depends.
   [[nodiscard]] std::vector<const Trial*> beside(const Trial& trial) const {
     if (services_.empty()) return {};
     std::vector<const Trial*> company;
@@ -101,7 +101,7 @@ class Services {
   std::vector<const Trial*> all_;
 };
 
-// The slots of several trials, added up.
+// The sum of the slots of several trials.
 struct Together {
   Slots slots;
   std::vector<const GpuWish*> gpus;
@@ -137,7 +137,8 @@ std::vector<Error> check_slots(const Experiment& experiment, const Slots& capaci
     const Trial* first;
     std::size_t more;
   };
-  std::map<std::string, std::size_t> place_of;  // by message: thousands of trials may have the same one
+  // Index in `refusals` by message: thousands of trials may have the same message.
+  std::map<std::string, std::size_t> place_of;
   std::vector<std::pair<std::string, Refusal>> refusals;
   const auto refuse = [&](const Trial& trial, const std::string& wanted, const std::string& given,
                           std::string_view remedy = "") {
@@ -160,7 +161,7 @@ std::vector<Error> check_slots(const Experiment& experiment, const Slots& capaci
     const std::string wanted_gpus =
         of_gpus ? fmt::format("{} GPU{}", together.gpu_count, together.gpu_count == 1 ? "" : "s") : "";
     refuse(trial,
-           fmt::format("{} together with {}, which run{} beside it",
+           fmt::format("{} together with {}, which run{} at the same time",
                        slots_text(to_string(together.slots, capacity), wanted_gpus), names_of(company),
                        company.size() == 1 ? "s" : ""),
            slots_text(given_text(together.slots, capacity), of_gpus ? schedule::gpus_text(gpus) : ""),
@@ -171,7 +172,7 @@ std::vector<Error> check_slots(const Experiment& experiment, const Slots& capaci
     const Together together(all);
     return together.slots.fit(capacity) && schedule::can_match(together.gpus, gpus, capacity.gpus);
   };
-  // The services that run beside the trial must fit, too.
+  // Checks if the capacity suffices for the trial and the services that run at the same time.
   const auto check_with_services = [&](const Trial& trial) {
     const std::vector<const Trial*> company = services.beside(trial);
     if (!company.empty() && !fits_beside(trial, company)) return refuse_together(trial, company);
@@ -202,7 +203,7 @@ std::vector<Error> check_slots(const Experiment& experiment, const Slots& capaci
       for (const TrialIndex one : stuck->beside) beside.push_back(&experiment.trials[one]);
       refuse_together(
           experiment.trials[stuck->trial], beside,
-          "; in every order of starts, other trials still need these services when it could start");
+          "; in every order of starts, other trials still need these services when this trial could start");
     }
   }
   errors.reserve(refusals.size());

@@ -19,15 +19,15 @@ class DependencyTracker {
 
   // ---- Conditions of one trial
 
-  // An attempt has run. Returns true on the first call.
+  // An attempt of the trial has run. Returns true on the first call for the trial.
   bool set_started(TrialIndex trial);
-  // The trial was healthy. Returns true on the first call.
+  // The trial was healthy. Returns true on the first call for the trial.
   bool set_healthy(TrialIndex trial);
-  // The health check failed before it ever passed.
+  // The trial's health check failed and has never passed.
   void set_unhealthy(TrialIndex trial) { rows_[trial].is_unhealthy = true; }
   [[nodiscard]] bool was_started(TrialIndex trial) const { return rows_[trial].was_started; }
   [[nodiscard]] bool was_healthy(TrialIndex trial) const { return rows_[trial].was_healthy; }
-  // Forgets the conditions that earlier attempts met: the next attempt begins as if there had been none.
+  // Forgets the conditions that earlier attempts met: the next attempt counts as the first.
   void forget_attempts(TrialIndex trial);
 
   // ---- Its dependents
@@ -36,7 +36,7 @@ class DependencyTracker {
   [[nodiscard]] std::vector<TrialIndex> meet(TrialIndex trial, Condition condition);
   // Returns the waiting trials that depend on this condition of `trial`.
   [[nodiscard]] std::vector<TrialIndex> waiting_for(TrialIndex trial, Condition condition) const;
-  // True if every trial that depends on `trial` is over, or if there is none.
+  // True if every trial that depends on `trial` is over, or if no trial depends on `trial`.
   [[nodiscard]] bool is_unused(TrialIndex trial) const { return rows_[trial].users == 0; }
 
   // ---- Its dependencies
@@ -46,15 +46,15 @@ class DependencyTracker {
   [[nodiscard]] std::vector<Edge> unmet(TrialIndex trial) const;
   // Returns the first dependency that can never be met; nullopt if there is none.
   [[nodiscard]] std::optional<Edge> unreachable(TrialIndex trial) const;
-  // The trial is over. Returns its dependencies that no other trial uses.
+  // The trial is over. Returns the dependencies of the ended trial that no other trial uses.
   [[nodiscard]] std::vector<TrialIndex> release(TrialIndex trial);
 
   // ---- Blocked trials
 
-  // `trial` is blocked by `need`. Returns the root: the trial that started the chain of blocked trials.
+  // `trial` is blocked by `need`. Returns the root: the trial whose end began the chain of blocked trials.
   TrialIndex block(TrialIndex trial, TrialIndex need);
   void set_root(TrialIndex trial, TrialIndex root) { roots_.emplace(trial, root); }
-  // Returns the reason, for users, of a trial that is blocked because the dependency can never be met.
+  // Returns a reason for users: why a trial with the dependency `need` is blocked. `need` can never be met.
   [[nodiscard]] std::string reason(const Edge& need) const;
 
  private:

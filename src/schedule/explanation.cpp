@@ -48,7 +48,7 @@ bool are_starts_at_limit(const RunSituation& situation) {
 
 }  // namespace
 
-// `starts_in_flight_max` is 0, so that this planner starts nothing.
+// `starts_in_flight_max` is 0, so that this planner starts no attempt.
 Explanation explain(const RunSituation& situation, TrialIndex trial) {
   PlannerOptions options{
       .capacity = situation.capacity, .restored = situation.restored, .began_at = situation.now};

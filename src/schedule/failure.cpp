@@ -16,7 +16,7 @@ namespace {
 constexpr int k_exit_killed = 137;
 constexpr int k_exit_terminated = 143;
 
-// Signals that end programs (numbers of Linux on x86 and ARM).
+// Signals that end programs, with their numbers in Linux on x86 and ARM.
 constexpr std::array<std::pair<int, std::string_view>, 9> k_signals{{{1, "SIGHUP"},
                                                                      {2, "SIGINT"},
                                                                      {3, "SIGQUIT"},
@@ -38,8 +38,8 @@ std::string exit_text(std::optional<int> exit_code) {
 }  // namespace
 
 Cause cause_of(const Observation& ended, bool after_break) {
-  // A stopped attempt counts as out of memory only if SIGKILL ended it. Otherwise the kernel may have killed
-  // one of its processes long before the stop.
+  // A stopped attempt counts as out of memory only if SIGKILL ended it. With another exit code, the kernel
+  // may have killed some process of the attempt long before the stop.
   if (ended.oom && !(ended.stopped && ended.exit_code != k_exit_killed)) return Cause::oom;
   // A restarted engine keeps only some hundred events, so the sender of the signal may be unknown.
   const bool looks_lost = ended.stopped || ended.exit_code == k_exit_unknown ||

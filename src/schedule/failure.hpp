@@ -1,5 +1,5 @@
 #pragma once
-// The cause and the reason of a failed attempt, and the pause before the next one.
+// The cause and the reason of a failed attempt, and the pause before the next attempt.
 
 #include <optional>
 #include <string>
@@ -14,30 +14,30 @@ namespace combu::schedule {
 // Exit code of a container that ended while its engine was down (moby: daemon/daemon.go, restore).
 inline constexpr int k_exit_unknown = 255;
 
-// The reason if the container was removed while no process watched it.
+// The reason for an attempt's end if its container was removed while no process drove the run.
 inline constexpr std::string_view k_end_unknown =
     "its container no longer exists, and its end was not recorded";
 
-// Returns why an attempt ended that this run did not stop. `after_break`: the engine was unreachable at the
-// end, and reported the end afterwards.
+// Returns why an attempt ended that this run did not stop. `after_break`: the engine was unreachable when the
+// attempt ended, and reported the end later.
 [[nodiscard]] Cause cause_of(const Observation& ended, bool after_break);
 
-// Returns Break::was if the engine restarted after the attempt began, or if one of the times is not known.
-// Returns Break::was_not otherwise.
+// Returns Break::was if the engine restarted after the attempt began, or if one of the two times is not
+// known. Returns Break::was_not otherwise.
 [[nodiscard]] Break break_since(std::optional<Instant> ran_at, std::optional<Instant> engine_began_at);
 
 // Returns the state of a trial whose last attempt failed or was stopped for this cause.
 [[nodiscard]] TrialState state_after(Cause cause);
 
-// Fact::reason, and who stopped the attempt.
+// The reason of an attempt's end (Fact::reason), and who stopped the attempt.
 struct EndReason {
   std::string reason;
   Stopper stopper = Stopper::none;
 };
-// Returns the reason of a failure: "out of memory at 512 MiB (exit code 137)".
+// Returns the reason of a failure, for example "out of memory at 512 MiB (exit code 137)".
 [[nodiscard]] EndReason failure_reason(const Trial& trial, Cause cause, std::optional<int> exit_code,
                                        Bytes memory);
-// Returns the reason if user `who` stopped the attempt.
+// Returns the reason for the end of an attempt that user `who` stopped.
 [[nodiscard]] EndReason stopped_by(const std::string& who);
 [[nodiscard]] std::string text_of(const EndReason& end);
 

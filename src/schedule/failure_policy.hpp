@@ -1,5 +1,5 @@
 #pragma once
-// Decides which failed attempts are retried and when, and if anything may still start.
+// Decides which failed attempts are retried and when, and if any attempt may still start.
 
 #include <optional>
 #include <string>
@@ -22,16 +22,16 @@ class FailurePolicy {
 
   enum class Verdict {
     retry,
-    await_engine,  // an engine that shuts down may have stopped the attempt: call await()
+    await_engine,  // perhaps the engine shut down and stopped the attempt: call await()
     fail,
   };
   [[nodiscard]] Verdict judge(TrialIndex trial, const AttemptEnd& end) const;
   [[nodiscard]] bool may_retry(TrialIndex trial, Cause cause) const;
-  // Counts a failed attempt against the trial's retries, or as lost with its host.
+  // Counts a failed attempt against Retries::max or, if it was lost with its host, against k_losses_max.
   void count(TrialIndex trial, Cause cause);
-  // Returns the pause before the next attempt, after count().
+  // Returns the pause before the next attempt. Call count() first.
   [[nodiscard]] Seconds pause(TrialIndex trial, Cause cause) const;
-  // Forgets everything: the trial begins as if there had been no attempt.
+  // Forgets all failures of the trial: it is handled as if it had no attempt so far.
   void reset(TrialIndex trial) {
     rows_[trial] = {};
     forget_stopper(trial);
@@ -41,15 +41,15 @@ class FailurePolicy {
 
   // ---- The failure before a retry
 
-  // Remembers the failure. It becomes the trial's end if no attempt follows after all.
+  // Remembers the failure. If no attempt follows after all, this failure becomes the trial's end.
   void remember(TrialIndex trial, const AttemptEnd& end);
   // Returns the last failure of a trial that waits for its next attempt; nullptr if none is known.
   [[nodiscard]] const Fact* last(TrialIndex trial) const;
 
-  // The trial waits for a verdict: an engine that shuts down first stops its containers, and is unreachable
-  // some seconds later.
+  // The trial waits to learn if an engine that shuts down stopped its attempt. Such an engine first stops its
+  // containers, and is unreachable some seconds later.
   void await(TrialIndex trial) { awaiting_.push_back(trial); }
-  // The engine was unreachable. Returns the trials that waited for this verdict: the engine stopped their
+  // The engine was unreachable. Returns the trials that await() added: the engine's shutdown stopped their
   // attempts.
   [[nodiscard]] std::vector<TrialIndex> take_awaiting();
 
@@ -65,7 +65,7 @@ class FailurePolicy {
 
   // ---- The end of all starts
 
-  // Nothing starts from now on, for this reason.
+  // No attempt starts from now on, for this reason.
   void halt(std::string reason) { halted_ = std::move(reason); }
   // Returns the reason of halt(); empty: trials may start.
   [[nodiscard]] const std::string& halted() const { return halted_; }
@@ -84,7 +84,7 @@ class FailurePolicy {
   bool are_retries_over_ = false;
   std::unordered_map<TrialIndex, Fact> last_;
   std::vector<TrialIndex> awaiting_;
-  std::unordered_map<TrialIndex, std::string> stoppers_;  // users who stopped an attempt
+  std::unordered_map<TrialIndex, std::string> stoppers_;  // by trial: the user who stopped its attempt
   std::string halted_;
 };
 

@@ -33,7 +33,7 @@ std::size_t count_of(const GpuWish& wish, const std::vector<const Gpu*>& meant) 
 }
 
 // Advances `places` to the next combination of indices below `size`, in lexicographic order. Returns false
-// after the last one.
+// after the last combination.
 bool next_choice(std::vector<std::size_t>& places, std::size_t size) {
   for (std::size_t i = places.size(); i-- > 0;) {
     if (places[i] + places.size() - i == size) continue;
@@ -71,10 +71,10 @@ std::optional<std::vector<std::string>> choose(const GpuWish& wish, std::span<co
   return std::nullopt;
 }
 
-// Bipartite matching by augmenting paths: a later seeker may move earlier ones to other GPUs.
+// Bipartite matching by augmenting paths: a seeker (a requested GPU) may move earlier seekers to other GPUs.
 bool can_match(const std::vector<const GpuWish*>& wishes, std::span<const Gpu> gpus,
                const std::vector<std::string>& free) {
-  std::vector<const GpuWish*> seekers;  // one for each requested GPU
+  std::vector<const GpuWish*> seekers;  // one element for each requested GPU
   for (const GpuWish* wish : wishes) {
     const std::size_t count = wish->empty() ? 0 : count_of(*wish, all_meant(*wish, gpus));
     if (count + seekers.size() > free.size()) return false;
@@ -100,7 +100,7 @@ bool can_match(const std::vector<const GpuWish*>& wishes, std::span<const Gpu> g
 }
 
 std::string gpus_text(std::span<const Gpu> gpus) {
-  if (gpus.empty()) return "no GPU that it reports or that combu's config.json lists";
+  if (gpus.empty()) return "no GPU: the engine reports none, and combu's config.json lists none";
   std::vector<std::string> texts;
   for (const Gpu& gpu : gpus)
     texts.push_back(fmt::format("{}: {}, {}", gpu.id, gpu.kind.empty() ? "of unknown kind" : gpu.kind,

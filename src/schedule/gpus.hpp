@@ -12,22 +12,23 @@
 
 namespace combu::schedule {
 
-// True if the GPU fulfils the wish.
+// True if the GPU has the id, kind and memory that the wish asks for.
 [[nodiscard]] bool is_meant(const GpuWish& wish, const Gpu& gpu);
 
-// Returns the ids of GPUs out of `free` that fulfil the wish; nullopt if there are too few or `suits` accepts
-// no choice. GPUs that `spared` could use come last. Then the least memory comes first, to keep large GPUs
-// free; then the order of `gpus`. If `suits` is given, returns the first choice for which it returns true.
+// Returns the ids of GPUs out of `free` that fulfil the wish. Returns nullopt if too few GPUs are free, or if
+// `suits` accepts no choice. GPUs that the wish `spared` could use are chosen last. Among the others, GPUs
+// with little memory are chosen first, to keep large GPUs free; then the order of `gpus` decides. If `suits`
+// is given, returns the first choice for which `suits` returns true.
 using Suits = std::function<bool(const std::vector<std::string>&)>;
 [[nodiscard]] std::optional<std::vector<std::string>> choose(const GpuWish& wish, std::span<const Gpu> gpus,
                                                              const std::vector<std::string>& free,
                                                              const GpuWish& spared, const Suits& suits = {});
 
-// True if all wishes can be fulfilled at once out of `free`.
+// True if the GPUs in `free` can fulfil all wishes at the same time.
 [[nodiscard]] bool can_match(const std::vector<const GpuWish*>& wishes, std::span<const Gpu> gpus,
                              const std::vector<std::string>& free);
 
-// Returns text for a message: "2 GPUs (0: NVIDIA H100, 80 GiB; 1: of unknown kind, memory unknown)".
+// Returns text for a message, such as "2 GPUs (0: NVIDIA H100, 80 GiB; 1: of unknown kind, memory unknown)".
 [[nodiscard]] std::string gpus_text(std::span<const Gpu> gpus);
 
 }  // namespace combu::schedule

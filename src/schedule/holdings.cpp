@@ -44,8 +44,8 @@ void Holdings::discount(const Own& own) {
 }
 
 void Holdings::begin_listing() {
-  // A start may lose its GPUs to an attempt that is over, and the answer may arrive after the listing.
-  // Attempts that are over are therefore remembered until the next listing.
+  // A start may lose its GPUs to an attempt that is over by now, and the planner may learn this only after
+  // the listing. Ended attempts are therefore remembered until the next listing.
   std::erase_if(others_, [](const auto& other) { return !other.second.is_over || other.second.was_listed; });
   for (auto& [id, other] : others_) other.was_listed = true;
   held_by_others_ = {};
@@ -70,7 +70,7 @@ void Holdings::see_other(const Observation& observation) {
 
 bool Holdings::see_claim(const Observation& claimant) {
   Other& other = others_[claimant.id];
-  if (claimant.phase == Phase::running) other.is_over = false;  // a person has restarted it by hand
+  if (claimant.phase == Phase::running) other.is_over = false;  // a person has restarted the container
   if (other.is_over || !other.slots.empty()) return false;
   hold(other, claimant.slots);
   other.is_claim = true;

@@ -18,7 +18,7 @@ namespace combu::schedule {
 
 class Holdings {
  public:
-  // `capacity`: nullopt if slots are not counted; all slots then count as free.
+  // `capacity`: slots of the engine; nullopt if slots are not counted, so that all slots are free.
   Holdings(std::optional<Slots> capacity, std::vector<Gpu> gpus)
       : capacity_(std::move(capacity)), gpus_(std::move(gpus)) {
     count_free();
@@ -26,27 +26,28 @@ class Holdings {
 
   // ---- This run's attempts
 
-  // The trial holds `slots` until give_back(). `may_stay`: it may run on when the run's work is done.
+  // The trial holds `slots` until give_back(). `may_stay`: the trial may keep running when the run's work is
+  // done.
   void take(TrialIndex trial, Slots slots, bool may_stay);
   void give_back(TrialIndex trial);
-  // Replaces the GPUs that the trial holds by the GPUs that the engine reports.
+  // Replaces the GPUs that the trial holds with the GPUs that the engine reports.
   void correct_gpus(TrialIndex trial, const std::vector<std::string>& gpus, bool may_stay);
   [[nodiscard]] const Slots& held() const { return held_; }
   [[nodiscard]] Slots held_by(TrialIndex trial) const;
 
   // ---- Other runs' attempts
 
-  // A listing begins: slots of other runs' attempts are counted anew. Before the first listing no slots are
-  // free.
+  // A listing begins: the slots of other runs' attempts are counted from zero. Before the first listing no
+  // slots are free.
   void begin_listing();
-  // Counts an attempt of another run in a listing. A listing overrides earlier events.
+  // Counts the slots of another run's attempt in a listing. A listing overrides earlier events.
   void see_listed(const Observation& observation);
-  // Counts an attempt of another run. Its slots are held while it runs. Late events do not revive an attempt
-  // that has ended.
+  // Counts the slots of another run's attempt if that attempt runs. If the attempt has ended, later events do
+  // not count its slots again.
   void see_other(const Observation& observation);
-  // Counts the slots of an attempt that has claimed GPUs, even if it does not run yet. Returns false if they
-  // are counted already, or if the attempt is over. forget_claim() ends the oldest claim, unless its attempt
-  // has been seen to run.
+  // Counts the slots of an attempt that has claimed GPUs, even if the attempt does not run yet. Returns false
+  // if these slots are counted already, or if the attempt is over. The function forget_claim() frees the
+  // slots of the oldest claim, unless the claimant has been seen to run.
   [[nodiscard]] bool see_claim(const Observation& claimant);
   void forget_claim();
   [[nodiscard]] const Slots& held_by_others() const { return held_by_others_; }
@@ -54,15 +55,15 @@ class Holdings {
   // ---- Free slots
 
   [[nodiscard]] bool are_counted() const { return capacity_.has_value(); }
-  // True if the slots of the line are free.
+  // True if the slots that trials of the line need are free.
   [[nodiscard]] bool is_free(const ReadyLines::Line& line) const;
-  // True if the slots of the line will be free when only the trials of this run that may stay are left.
+  // True if the line's slots will be free when only trials with `may_stay` are left of this run.
   [[nodiscard]] bool is_free_in_time(const ReadyLines::Line& line) const;
-  // True if a start from `line` would delay `first`, whose slots are not free.
+  // True if a start from `line` would delay trials of `first`, whose slots are not free.
   [[nodiscard]] bool holds_up(const ReadyLines::Line& line, const ReadyLines::Line& first) const;
-  // Returns the slots that are free when only the trials of this run that may stay are left.
+  // Returns the slots that are free when only trials with `may_stay` are left of this run.
   [[nodiscard]] Slots left_in_time() const;
-  // Chooses GPUs out of the free ones; see choose().
+  // Chooses GPUs out of the free GPUs; see choose().
   [[nodiscard]] std::optional<std::vector<std::string>> choose_gpus(const GpuWish& wish,
                                                                     const GpuWish& spared,
                                                                     const Suits& suits) const;
@@ -74,9 +75,9 @@ class Holdings {
   };
   struct Other {
     Slots slots;
-    bool is_claim = false;  // it has not been seen to run
+    bool is_claim = false;  // true if the attempt has not been seen to run
     bool is_over = false;
-    bool was_listed = false;  // a listing has begun since it was over
+    bool was_listed = false;  // true if a listing has begun since the attempt was over
   };
   void count(const Own& own);
   void discount(const Own& own);
@@ -86,10 +87,10 @@ class Holdings {
 
   std::optional<Slots> capacity_;
   std::vector<Gpu> gpus_;
-  std::unordered_map<TrialIndex, Own> own_;  // trials that hold slots
+  std::unordered_map<TrialIndex, Own> own_;  // trials of this run that hold slots
   Slots held_;
   Slots held_by_stayers_;
-  std::unordered_map<std::string, Other> others_;  // by the engine's id
+  std::unordered_map<std::string, Other> others_;  // other runs' attempts, by the engine's id
   std::deque<std::string> claims_;                 // oldest first
   Slots held_by_others_;
   Slots free_;

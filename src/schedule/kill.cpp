@@ -12,7 +12,7 @@ void Lifecycle::kill(const std::vector<TrialIndex>& kept) {
   failures.halt("the run was killed");
   std::vector<bool> is_kept(trials.size());
   for (const TrialIndex trial : kept) is_kept[trial] = true;
-  // All trials end before the effects on others, so that each gets the kill as its reason.
+  // All trials end before their ends affect other trials, so that each trial gets the kill as its reason.
   defer_spreading();
   for (TrialIndex trial = 0; trial < trials.size(); ++trial)
     if (!is_kept[trial] && !is_over(trials.state(trial))) end_killed(trial);
@@ -43,7 +43,7 @@ void Lifecycle::end_killed(TrialIndex trial) {
             .state = TrialState::stopped,
             .cause = Cause::stopped,
             .reason = "removed by `combu kill`"});
-  } else {  // retrying, and the end of the last attempt is not known
+  } else {  // the trial is retrying, and the end of its last attempt is not known
     finish({.trial = trial, .state = TrialState::stopped});
   }
 }

@@ -10,8 +10,8 @@
 namespace combu::schedule {
 namespace {
 
-// Number of tries to collect outputs; their pauses add up to ten minutes. After the last one, the run's owner
-// does not stay only for outputs.
+// Number of tries to collect outputs; the pauses between tries add up to ten minutes. After the last try, the
+// run's owner does not stay only for outputs.
 constexpr int k_collect_tries_max = 15;
 
 // An engine that shuts down stops its containers within ten to fifteen seconds (moby: daemon/config,
@@ -169,7 +169,7 @@ void Lifecycle::fail_attempt(TrialIndex trial, AttemptEnd end) {
   settle(trial, std::move(end));
 }
 
-// Collects nothing from an attempt that never ran, or whose container was removed.
+// If the attempt never ran, or its container was removed, collects neither outputs nor logs.
 void Lifecycle::settle(TrialIndex trial, AttemptEnd end) {
   const bool can_collect = trials.state(trial) == TrialState::running && end.exit_code;
   const bool failed = end.as == TrialState::failed;
@@ -200,7 +200,7 @@ void Lifecycle::vanish(TrialIndex trial, std::string reason) {
   if (attempts[trial].is_service_stop) {
     finish({.trial = trial, .state = TrialState::stopped});
   } else {
-    // A given reason is more specific than the run's deadline.
+    // A `reason` that the caller gives is more specific than the run's deadline.
     if (!reason.empty() && !departs(trial) && attempts[trial].stop_cause == Cause::stopped)
       attempts.clear_stop_cause(trial);
     fail_attempt(trial, {.cause = Cause::stopped, .exit_code = std::nullopt, .reason = std::move(reason)});
@@ -221,7 +221,7 @@ void Lifecycle::depart(TrialIndex trial, std::optional<int> exit_code) {
   }
 }
 
-// The trial waits as if it had never been started. `end` is the end of its attempt.
+// The trial waits as if it had never been started. `end` is the fact about the end of the trial's attempt.
 void Lifecycle::begin_anew(Fact end) {
   const TrialIndex trial = end.trial;
   give_back_slots(trial);
@@ -252,7 +252,7 @@ void Lifecycle::collect_trial_outputs(TrialIndex trial, AttemptEnd end) {
   const bool failed = end.as == TrialState::failed;
   give_back_slots(trial);
   report_collecting(trial, end, "");
-  end.at.reset();  // the next fact has the time at which the outputs are collected
+  end.at.reset();  // the next fact then gets the time at which the outputs are collected
   collect({.trial = trial, .tail = failed, .outputs = true, .failed = failed});
   outputs.begin(trial, std::move(end));
 }
@@ -311,8 +311,8 @@ void Lifecycle::retry(TrialIndex trial, const AttemptEnd& end) {
   next_attempt(trial, pause);
 }
 
-// The verdict comes with the next break of the connection to the engine, or after k_verdict_after without
-// one.
+// Waits to learn if the engine's shutdown stopped the attempt. If the connection to the engine breaks within
+// k_verdict_after, the shutdown was the cause, and the trial is retried. Otherwise the trial fails.
 void Lifecycle::await_verdict(TrialIndex trial, const AttemptEnd& end) {
   give_back_slots(trial);
   report_retrying(trial, end, Next::verdict, Seconds(0));
@@ -390,7 +390,8 @@ void Lifecycle::fail(Fact fact) {
   halt_after_failures();
 }
 
-// The trial is over. The effects on others are queued instead of using recursion, because chains may be long.
+// The trial is over. The effects on other trials are queued and not applied recursively, because chains of
+// dependencies may be long.
 void Lifecycle::finish(Fact fact) {
   const TrialIndex trial = fact.trial;
   give_back_slots(trial);
@@ -419,7 +420,8 @@ void Lifecycle::spread_all() {
 void Lifecycle::spread(const Over& end) {
   const TrialIndex trial = end.trial;
   const TrialState state = trials.state(trial);
-  // `finished` is met even if the trial never ran. Its dependents use the outputs that exist.
+  // The condition `finished` is met even if the trial never ran. Trials that depend on this condition use the
+  // outputs that exist.
   meet(trial, Condition::finished);
   if (has_succeeded(state)) {
     meet(trial, Condition::succeeded);
@@ -435,8 +437,8 @@ void Lifecycle::spread(const Over& end) {
   for (const TrialIndex need : dependencies.release(trial)) stop_when_unused(need);
 }
 
-// Handles a condition that no attempt has met. A skipped trial meets it; after any other end it can never be
-// met.
+// Handles a condition of an ended trial that no attempt has met. A skipped trial meets the condition; after
+// any other end of the trial, the condition can never be met.
 void Lifecycle::spread_unmet(TrialIndex trial, Condition condition, bool is_met) {
   if (is_met) return;
   if (trials.state(trial) == TrialState::skipped) {
@@ -479,7 +481,7 @@ void Lifecycle::block_halted(TrialIndex trial) {
 }
 
 std::string Lifecycle::canary_text(TrialIndex canary) const {
-  return fmt::format("`{}`, the canary of its shape, failed", trials.name(canary));
+  return fmt::format("the canary `{}` failed", trials.name(canary));
 }
 
 // ---- Cache lookups

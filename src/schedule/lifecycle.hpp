@@ -1,7 +1,7 @@
 #pragma once
 // The transitions of the trials: start, end of an attempt, retry, end of the trial, and the effects on other
-// trials. Lifecycle is the planner's mediator: each part owns its state and does not know the other parts.
-// Planner::Impl handles the events, calls these transitions and reads the parts.
+// trials. Lifecycle owns the planner's parts and connects them: each part owns its own state. Planner::Impl
+// handles the events, calls the transitions and reads the parts.
 
 #include <optional>
 #include <string>
@@ -36,12 +36,12 @@ class Lifecycle {
   // The trial's dependencies are met.
   void make_ready(TrialIndex trial);
   void enqueue(TrialIndex trial);
-  // Commands every start that slots and limits allow.
+  // Adds a StartCommand for every ready trial that slots and limits allow to start.
   void start_ready_trials(const Settings& settings);
   // The engine has answered a start.
   void answer_start(TrialIndex trial);
-  // Nothing has been started: frees the slots and reports `ready`. Returns false if the trial is not
-  // `starting`, or if a pending stop makes the attempt fail.
+  // The engine has not started the attempt: frees the slots and reports `ready`. Returns false if the trial
+  // is not `starting`, or if a pending stop makes the attempt fail.
   bool take_back_slots(TrialIndex trial);
   void take_back_start(TrialIndex trial);
   void take_slots(TrialIndex trial, const Slots& slots);
@@ -52,18 +52,18 @@ class Lifecycle {
   void begin_to_run(TrialIndex trial);
   void become_healthy(TrialIndex trial);
   void become_unhealthy(TrialIndex trial);
-  // The trial meets the condition for its dependents.
+  // The trial meets the condition for the trials that depend on it.
   void meet(TrialIndex trial, Condition condition);
 
   // ---- The end of an attempt
 
-  // If `end.reason` is empty, the cause determines the reason.
+  // If `end.reason` is empty, the reason follows from `end.cause`.
   void fail_attempt(TrialIndex trial, AttemptEnd end);
-  // Collects the outputs if there are any, and then concludes the attempt.
+  // Collects the trial's outputs, if it has any, and then decides: the trial is over, or is retried.
   void settle(TrialIndex trial, AttemptEnd end);
-  // The attempt's container was removed. If `reason` is empty, the stop cause determines it.
+  // The attempt's container was removed. If `reason` is empty, the reason follows from the stop cause.
   void vanish(TrialIndex trial, std::string reason);
-  // The attempt that was stopped after an edit of the file is over.
+  // An attempt that was stopped after an edit of the experiment file has ended.
   void depart(TrialIndex trial, std::optional<int> exit_code);
   [[nodiscard]] bool departs(TrialIndex trial) const { return departures.contains(trial); }
 
@@ -71,8 +71,8 @@ class Lifecycle {
 
   void collect_trial_outputs(TrialIndex trial, AttemptEnd end);
   void finish_collecting(TrialIndex trial, const std::string& fault);
-  // The outputs could not be collected, for a reason that may pass. Returns false if the owner should not
-  // stay for further tries.
+  // The outputs could not be collected, but a later try may succeed. Returns false if the run's owner should
+  // not stay for further tries.
   [[nodiscard]] bool collect_again(TrialIndex trial, const std::string& fault);
   void retry_collecting(TrialIndex trial);
 
@@ -81,9 +81,10 @@ class Lifecycle {
   void count_failure(TrialIndex trial, Cause cause);
   void next_attempt(TrialIndex trial, Seconds pause);
   void retry_when_possible(TrialIndex trial);
-  // The engine was unreachable: attempts that ended just before count as stopped by it.
+  // The engine was unreachable: attempts that ended shortly before count as stopped by the engine.
   void blame_engine();
-  // Reports retries that do not start in this step as `ready`, for a later process.
+  // Reports the state `ready` for retries that do not start in this step, so that a later process can start
+  // them.
   void report_waiting_retries();
 
   // ---- Stops
@@ -92,32 +93,32 @@ class Lifecycle {
   void stop(TrialIndex trial, Cause cause);
   void send_stop(TrialIndex trial);
   [[nodiscard]] EndReason stop_cause_reason(TrialIndex trial) const;
-  // From now on nothing starts.
+  // From now on no attempt starts.
   void halt(std::string why);
   void halt_after_failures();
-  // The run's deadline has passed: nothing starts, and every attempt is stopped.
+  // The run's deadline has passed: no attempt starts, and every running attempt is stopped.
   void pass_deadline();
 
   // ---- The end of a trial
 
   void fail(TrialIndex trial, const AttemptEnd& end, Next next = Next::none);
   void fail(Fact fact);
-  // The last failure is final: no attempt follows.
+  // The trial's last failure is final: no attempt follows.
   void fail_finally(TrialIndex trial, const std::string& why);
   void finish(Fact fact);
-  // Delays the effects of ended trials on others until spread_all().
+  // Delays the effects of ended trials on other trials until spread_all().
   void defer_spreading() { spreading_ = true; }
   void spread_all();
 
   // ---- Cache lookups
 
   void begin_lookups();
-  // No lookup is in flight: starts the held services, except services that no trial needs.
+  // No lookup is in flight: starts the services that waited for lookups, except services that no trial needs.
   void release_held();
 
   // ---- Kill
 
-  // A person has removed the run's containers, except those of `kept`.
+  // A person has removed the run's containers, except the containers of the trials in `kept`.
   void kill(const std::vector<TrialIndex>& kept);
 
   // ---- Explanations
@@ -125,7 +126,7 @@ class Lifecycle {
   // Returns why the next start_ready_trials() would not start the trial.
   [[nodiscard]] Explanation explain(TrialIndex trial, const Settings& settings) const;
 
-  // True if nothing is under way whose end could free slots.
+  // True if no attempt, start, stop, collection or lookup is under way whose end could free slots.
   [[nodiscard]] bool is_idle() const;
   void set_timer(Timer::Kind kind, TrialIndex trial, Seconds after, std::optional<Instant> since = {});
 
@@ -147,21 +148,21 @@ class Lifecycle {
   CacheGate lookups;
   Restoration restoration;
   Timers timers;
-  std::unordered_map<TrialIndex, Departure> departures;  // stopped after an edit of the file
+  std::unordered_map<TrialIndex, Departure> departures;  // trials whose attempts are stopped after an edit
   std::vector<Command> commands;                         // commands of this step
-  bool interrupted = false;  // nothing starts, and the run does not wait for outputs
+  bool interrupted = false;  // no attempt starts, and the run does not wait for outputs
 
  private:
   struct Over {
     TrialIndex trial = 0;
-    bool is_of_shape = false;  // the failure may concern all trials of its shape
+    bool is_of_shape = false;  // the failure may concern all trials of the same shape (see Canaries)
   };
 
   void start(TrialIndex trial, Slots slots);
   void conclude(TrialIndex trial, const AttemptEnd& end);
   void begin_anew(Fact end);
   void collect(CollectCommand command);
-  // `fault`: why the outputs could not be collected; empty before the first failed try.
+  // `fault`: why the outputs could not be collected; empty before the first failed try to collect them.
   void report_collecting(TrialIndex trial, const AttemptEnd& end, const std::string& fault);
   void retry(TrialIndex trial, const AttemptEnd& end);
   void await_verdict(TrialIndex trial, const AttemptEnd& end);
@@ -169,7 +170,7 @@ class Lifecycle {
   void report_ready(TrialIndex trial);
   void block_dependents(TrialIndex trial, Condition condition);
   void block(TrialIndex trial, TrialIndex cause, std::string why);
-  // Blocks the trial because nothing may start.
+  // Blocks the trial because no attempt may start any more.
   void block_halted(TrialIndex trial);
   [[nodiscard]] std::string canary_text(TrialIndex canary) const;
   void spread(const Over& end);
@@ -184,7 +185,7 @@ class Lifecycle {
   void end_killed(TrialIndex trial);
 
   std::vector<TrialIndex> retried_;  // trials queued for a retry in this step
-  std::vector<Over> over_;           // ended trials whose effects on others are pending
+  std::vector<Over> over_;           // ended trials whose effects on other trials are pending
   bool spreading_ = false;
 };
 

@@ -11,7 +11,7 @@
 namespace combu::schedule {
 namespace {
 
-constexpr Seconds k_pause_max{60};  // pauses double from one second up to this
+constexpr Seconds k_pause_max{60};  // pauses double from one second up to this maximum
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Handles the planner's events. Lifecycle has the transitions that follow from them.
+// Handles the planner's events. Lifecycle implements the state transitions that follow from the events.
 
 #include <fmt/format.h>
 
@@ -20,10 +20,11 @@ using schedule::AttemptEnd;
 using schedule::Restoration;
 using schedule::Timer;
 
-// Time for which another run's claim counts. Within this time its attempt begins to run, or its process is
-// dead.
+// How long another run's claim counts. Within this time, the claiming attempt begins to run, unless its
+// process has died.
 constexpr Seconds k_claim_believed{10};
-// Pause before a trial asks again for slots that it lost to an attempt whose slots are counted already.
+// Pause before a trial requests slots again that it lost to another attempt, if that attempt's slots are
+// already counted.
 constexpr Seconds k_place_after{1};
 
 }  // namespace
@@ -68,7 +69,8 @@ struct Planner::Impl {
     if (const auto* taken = std::get_if<TakenByOther>(&event.result))
       return lose_claim(event.trial, taken->holder);
     const Observation& seen = std::get<Running>(event.result).observation;
-    // If the attempt has ended already, an earlier call started it, and the answer to that call was lost.
+    // If the attempt has ended already, an earlier call to the engine started it, and the answer to that call
+    // was lost.
     see(event.trial, seen, seen.phase == Phase::ended ? Break::was : Break::unknown);
     if (attempts.is_stopping(event.trial)) life.send_stop(event.trial);
   }
@@ -82,7 +84,7 @@ struct Planner::Impl {
     if (is_starting && life.interrupted && !attempts.is_stopping(event.trial) &&
         event.error.kind() == ErrorKind::cancelled)
       return;
-    // The attempt may still begin to run.
+    // After a failed start, the attempt may still begin to run.
     if (attempts.is_stopping(event.trial)) life.send_stop(event.trial);
     if (is_starting)
       life.fail_attempt(event.trial,
@@ -95,7 +97,7 @@ struct Planner::Impl {
     attempts.stop_answered();
     const schedule::Attempt& attempt = attempts[event.trial];
     const bool is_meant = trials.attempt(event.trial) == event.attempt && attempts.is_stopping(event.trial);
-    // The engine sends no event for the stop of an attempt that has not begun to run.
+    // The engine sends no event when an attempt is stopped that has not begun to run.
     if (trials.state(event.trial) == TrialState::starting && is_meant && !attempt.is_start_in_flight)
       life.fail_attempt(event.trial, {.cause = attempt.stop_cause, .exit_code = std::nullopt, .reason = {}});
   }
@@ -103,7 +105,7 @@ struct Planner::Impl {
   void on(const StopFailed& event) {
     attempts.stop_answered();
     if (trials.attempt(event.trial) != event.attempt || !is_alive(trials.state(event.trial))) return;
-    // The attempt may still run, so no other attempt may follow.
+    // After a failed stop, the attempt may still run, so no other attempt may follow.
     schedule::EndReason end{fmt::format("could not be stopped: {}", event.error.message())};
     if (attempts.is_stopping(event.trial)) {
       const schedule::EndReason cause = life.stop_cause_reason(event.trial);
@@ -216,7 +218,7 @@ struct Planner::Impl {
                    .reason = std::string(reason_of(Departure::removed))});
   }
 
-  // Attempts above a lowered limit keep running.
+  // If a limit is lowered, attempts beyond the new limit keep running.
   void on(const Adjust& event) {
     settings.take(event);
     for (const std::string& name : event.stopping) {
@@ -230,29 +232,29 @@ struct Planner::Impl {
 
   // ---- Trials restored from an earlier process
 
-  // A trial that has begun becomes the canary of its shape, unless another trial has succeeded.
+  // A trial that has begun becomes the canary of its shape, unless another trial of the shape has succeeded.
   void restore_canaries() {
     if (!restoration.is_needed()) return;
     for (TrialIndex trial = 0; trial < trials.size(); ++trial)
       if (has_succeeded(restoration.restored(trial).state)) life.canaries.pass(trial);
     for (TrialIndex trial = 0; trial < trials.size(); ++trial) {
       const RestoredTrial& restored = restoration.restored(trial);
-      // A failed trial does not become a failed canary. Trials of its shape may have been edited or reopened
-      // since.
+      // A failed trial does not become a failed canary, because trials of its shape may have been edited or
+      // reopened after the failure.
       const bool is_tried = restoration.has_begun(trial) && !is_over(restored.state);
       if (is_tried && restored.departure == Departure::no) (void)life.canaries.started(trial);
     }
   }
 
   void restore_all() {
-    // All states must be restored before ends of trials take effect on others.
+    // All states must be restored before the end of a trial affects other trials.
     life.defer_spreading();
     for (TrialIndex trial = 0; trial < trials.size(); ++trial) restore(trial);
     life.spread_all();
     life.halt_after_failures();
   }
 
-  // Removes the facts of restored trials that are on record.
+  // Removes the facts that the record already has.
   void end_restoring(std::vector<Fact>& facts) {
     std::erase_if(facts, [this](const Fact& fact) { return restoration.is_recorded(fact); });
     restoration.end();
@@ -278,7 +280,7 @@ struct Planner::Impl {
       }
       case Restoration::Way::fails: {
         schedule::EndReason end = life.failures.stop_reason(trial, restored.exit_code);
-        // Not fail(): a halt would block the trials that are not restored yet.
+        // Calls finish(), not fail(): a halt in fail() would block the trials that are not restored yet.
         return life.finish({.trial = trial,
                             .state = TrialState::stopped,
                             .cause = Cause::stopped,
@@ -303,7 +305,8 @@ struct Planner::Impl {
     if (restored.was_healthy && life.dependencies.set_healthy(trial)) life.meet(trial, Condition::healthy);
   }
 
-  // Conditions that the departing attempt met do not count for the next attempt.
+  // The attempt is stopped because its trial was edited. Conditions that this attempt met do not count for
+  // the next attempt.
   void restore_departure(TrialIndex trial, const RestoredTrial& restored) {
     if (restored.was_started) life.dependencies.set_started(trial);
     life.departures.emplace(trial, restored.departure);
@@ -326,8 +329,8 @@ struct Planner::Impl {
     }
   }
 
-  // Facts of the last commands may be missing from the record. The engine's attempt shows how far the trial
-  // has come.
+  // Facts of the last commands may be missing in the record. If the engine has a newer attempt than the
+  // record, reports the missing facts.
   void catch_up(TrialIndex trial, const Observation& observation) {
     if (!restoration.awaits_listing() || !is_alive(trials.state(trial)) ||
         observation.key.attempt <= trials.attempt(trial))
@@ -337,7 +340,7 @@ struct Planner::Impl {
     trials.report({.trial = trial,
                    .state = TrialState::retrying,
                    .ran = life.dependencies.was_started(trial),
-                   .reason = "its end was not recorded",
+                   .reason = "the attempt's end was not recorded",
                    .at = at});
     trials.set_attempt(trial, observation.key.attempt);
     life.take_slots(trial, observation.slots);
@@ -359,14 +362,14 @@ struct Planner::Impl {
     return trials.attempt(*found) == observation.key.attempt ? found : std::nullopt;
   }
 
-  // The trial lost its slots to `winner`, and waits for other slots or for the same ones.
+  // The trial lost its slots to `winner`, and waits until other slots or the lost slots are free.
   void lose_claim(TrialIndex trial, const Observation& winner) {
     if (trials.state(trial) != TrialState::starting) return;
     if (life.holdings.see_claim(winner)) {
       life.set_timer(Timer::Kind::claim, trial, k_claim_believed);
       life.take_back_start(trial);
     } else if (life.take_back_slots(trial)) {
-      // The claim changed nothing in the holdings. An immediate retry would choose the same slots again.
+      // The slots of `winner` were counted already, so an immediate retry would choose the same slots again.
       attempts[trial].queued_at = trials.now();
       life.set_timer(Timer::Kind::place, trial, k_place_after);
     }
@@ -378,16 +381,17 @@ struct Planner::Impl {
     schedule::Attempt& attempt = attempts[trial];
     if (!is_alive(state)) return;
     if (observation.phase == Phase::created || attempt.inspected) return;
-    // The engine creates a new container if the first one could not start. A late event may be about the
-    // first one.
+    // The engine creates a new container if the first container could not start. A late event may be about
+    // the first container.
     if (state == TrialState::running && !attempt.id.empty() && attempt.id != observation.id) return;
     if (observation.phase == Phase::gone) {
-      // While the start is in flight, the engine may be removing the container of a lost call.
+      // While the start is in flight, the engine may be removing the container of an earlier start, whose
+      // answer was lost.
       if (state == TrialState::running) life.vanish(trial, {});
       return;
     }
     attempt.id = observation.id;
-    // An attempt that an earlier process started has its GPUs already.
+    // An attempt that an earlier process started holds GPUs already.
     if (!observation.slots.gpus.empty()) {
       life.holdings.correct_gpus(trial, observation.slots.gpus, !trials.is_awaited(trial));
       if (trials.trial(trial).service) life.room.started(trial, life.holdings.held_by(trial));
@@ -402,7 +406,7 @@ struct Planner::Impl {
     } else if (observation.phase == Phase::ended) {
       end_attempt(trial, observation, engine);
     } else if (life.departs(trial)) {
-      return;  // dependents wait for the next attempt
+      return;  // trials that depend on this trial wait for its next attempt
     } else if (observation.health == Health::healthy) {
       life.become_healthy(trial);
     } else if (observation.health == Health::unhealthy) {
@@ -442,8 +446,8 @@ struct Planner::Impl {
     life.fail_attempt(trial, std::move(end));
   }
 
-  // True if the attempt ended by itself or with its host before its time was over. The end may be observed
-  // after combu decided to stop the attempt.
+  // True if the attempt ended by itself or with its host before its deadline or timeout passed. combu may
+  // learn of such an end only after it has decided to stop the attempt.
   [[nodiscard]] bool is_not_by_stop(TrialIndex trial, const Observation& ended, Break engine) const {
     const schedule::Attempt& attempt = attempts[trial];
     if (engine == Break::was && ended.exit_code == schedule::k_exit_unknown) return true;
@@ -511,7 +515,7 @@ struct Planner::Impl {
     return life.until == Until::started || (trials.unfinished() == 0 && !is_any_service_to_stop());
   }
 
-  // A service that serves only trials that keep running keeps running with them.
+  // A service keeps running if a trial that needs the service keeps running.
   [[nodiscard]] bool is_any_service_to_stop() const {
     return std::ranges::any_of(trials.services(), [this](TrialIndex trial) {
       return trials.state(trial) == TrialState::running && life.dependencies.is_unused(trial);
@@ -530,7 +534,8 @@ struct Planner::Impl {
     trials.begin_step(time);
     if (!began_at) began_at = time;
     std::visit([this](const auto& one) { on(one); }, event);
-    // Timers wait for the listing, so that attempts that ended in time while nothing watched come first.
+    // Timers wait for the first listing: an attempt may have ended before its timeout while no process drove
+    // the run.
     while (!restoration.awaits_listing()) {
       const auto timer = life.timers.take(time);
       if (!timer) break;

@@ -17,16 +17,16 @@
 
 namespace combu::schedule {
 
-// Ready trials that need the same slots share one line. Finding a trial that fits therefore takes as many
-// steps as there are different needs, independent of the number of ready trials.
+// Ready trials that need equal slots wait in one line. The search for a trial whose slots are free therefore
+// looks at one trial of each line, however many trials are ready.
 class ReadyLines {
  public:
   explicit ReadyLines(const Experiment& experiment);
 
-  // `slots` of the trial's next attempt, without GPUs.
+  // Adds a trial to its line. `slots`: slots of the trial's next attempt, without GPUs.
   void push(TrialIndex trial, const Slots& slots);
 
-  // A trial's position among the ready trials. The least position starts first.
+  // A trial's position among the ready trials. The trial with the least position starts first.
   struct Place {
     int priority = 0;
     std::uint32_t rank = 0;
@@ -34,7 +34,7 @@ class ReadyLines {
     [[nodiscard]] bool is_before(const Place& other) const {
       return priority != other.priority ? priority > other.priority : rank < other.rank;
     }
-    // Reversed, because std::priority_queue returns the greatest element first.
+    // The order is reversed, because std::priority_queue returns the greatest element first.
     bool operator<(const Place& other) const { return other.is_before(*this); }
   };
   [[nodiscard]] Place place_of(TrialIndex trial) const;
@@ -43,11 +43,11 @@ class ReadyLines {
     GpuWish gpus;
     bool service = false;
     std::priority_queue<Place> places;
-    std::optional<TrialIndex> overtaken = {};  // the head for which `overtakes` counts
-    std::size_t overtakes = 0;                 // starts in place of this head
+    std::optional<TrialIndex> overtaken = {};  // the head of the line for which `overtakes` counts
+    std::size_t overtakes = 0;                 // starts of later trials that delayed this head
   };
 
-  // Orders the lines by their heads.
+  // Orders the lines by the positions of their heads (first trials).
   struct HeadBefore {
     bool operator()(const std::pair<Place, std::size_t>& one,
                     const std::pair<Place, std::size_t>& other) const {
@@ -61,17 +61,17 @@ class ReadyLines {
   [[nodiscard]] Cursor begin() const { return order_.begin(); }
   [[nodiscard]] Cursor end() const { return order_.end(); }
   [[nodiscard]] Line& at(Cursor cursor) { return lines_[cursor->second]; }
-  // Removes the line's head. Returns the line that comes next in the order, which may be the same line with
-  // its next head.
+  // Removes the head (first trial) of the line at `cursor`. Returns the next line in the order, which may be
+  // the same line with its next head.
   Cursor drop_head(Cursor cursor);
-  // Removes the line's head and returns it.
+  // Removes the first trial of the line and returns this trial.
   TrialIndex pop(Line& line);
 
  private:
   using Wish = std::tuple<Cpus, Bytes, GpuWish, bool>;
 
   const Experiment& experiment_;
-  std::vector<std::uint32_t> ranks_;  // by trial; empty: the file's order
+  std::vector<std::uint32_t> ranks_;  // rank by trial; empty: trials start in the file's order
   std::vector<Line> lines_;
   std::map<Wish, std::size_t> line_of_;
   ByHead order_;

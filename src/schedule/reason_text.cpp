@@ -1,4 +1,4 @@
-// Builds the text of an end for users from its parts.
+// Builds the text about an attempt's end for users, from the end's reason and details.
 
 #include <fmt/format.h>
 

@@ -32,8 +32,8 @@ Restoration::Way Restoration::way(TrialIndex trial, bool may_retry_stopped) cons
   return was_awaiting_engine(trial, may_retry_stopped) && !may_be_lost(trial) ? Way::fails : Way::retries;
 }
 
-// True if an earlier process did not know who had stopped the last attempt: a person, or an engine that shut
-// down.
+// True if an earlier process could not decide who had stopped the last attempt: a person, or an engine that
+// shut down.
 bool Restoration::was_awaiting_engine(TrialIndex trial, bool may_retry_stopped) const {
   return restored_[trial].cause == Cause::stopped && !may_retry_stopped;
 }

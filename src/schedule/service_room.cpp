@@ -25,7 +25,7 @@ std::vector<TrialIndex> company_of(TrialIndex trial, const Plan& plan,
   return company;
 }
 
-// Simulates one order in which the remaining groups can run.
+// Simulates one order in which the remaining groups of trials can run.
 class ServiceRoom::Trying {
  public:
   // The standing services (see standing_) and `first`, which gets `gpus`, run from the beginning.
@@ -39,8 +39,8 @@ class ServiceRoom::Trying {
 
   void add_need(std::size_t group, Need need) { more_.emplace(group, std::move(need)); }
 
-  // True if all groups can finish. Groups run first in, first out. But groups that need no further service
-  // come first, because they only free slots.
+  // True if all groups can finish. Groups run in the given order, with one exception: groups that need no
+  // further service run first, because they only free slots.
   bool serve(std::vector<std::size_t> groups) {
     open_ = std::move(groups);
     std::size_t before = 0;
@@ -71,8 +71,8 @@ class ServiceRoom::Trying {
     return *room_.experiment_.trials[service].gpus;
   }
 
-  // Starts the service. If `gpus` is empty, chooses GPUs that leave enough for the groups that the service
-  // serves.
+  // Starts the service. If `gpus` is empty, chooses GPUs so that enough GPUs are left for the groups that the
+  // service serves.
   bool bring(TrialIndex service, std::vector<std::string> gpus) {
     Slots slots = room_.slots_of(service);
     if (!slots.fit(left_)) return false;
@@ -117,7 +117,7 @@ class ServiceRoom::Trying {
     return brought == brought_.end() ? room_.up_.at(service) : brought->second;
   }
 
-  // No group needs the service: frees its slots.
+  // No group needs the service any more: frees the service's slots.
   void drop(TrialIndex service) {
     if (!room_.are_stopped_ || !is_up(service)) return;
     left_ += slots_of_up(service);
@@ -239,7 +239,7 @@ Slots ServiceRoom::slots_of(TrialIndex service) const {
 }
 
 // Returns the groups that `services` serve, the groups of all further services that these groups need, and so
-// on. With Horizon::now the search does not go beyond running services.
+// on. With Horizon::now, the search does not continue with the groups of running services.
 std::vector<std::size_t> ServiceRoom::reached_from(std::vector<TrialIndex> services, Horizon horizon) const {
   std::unordered_set<TrialIndex> seen(services.begin(), services.end());
   std::unordered_set<std::size_t> reached;

@@ -1,6 +1,6 @@
 #pragma once
-// Keeps slots free for the trials that services serve. Without this, services could take all slots, and wait
-// for ever for trials that cannot start.
+// Keeps slots free for the trials that services serve. Otherwise services could take all slots, and the
+// trials that they serve could never start.
 
 #include <cstddef>
 #include <functional>
@@ -19,24 +19,26 @@
 
 namespace combu::schedule {
 
-// Returns the company of `trial`, sorted: the trials that must run beside it. These are its dependencies for
-// which `stays` returns true, their dependencies of the same kind, and so on. `stays` returns true if a trial
-// keeps running once it has been started.
+// Returns the company of `trial`, sorted: the trials that must run at the same time as `trial`. These are its
+// dependencies for which `stays` returns true, and recursively their dependencies for which `stays` returns
+// true. `stays` returns true if a trial keeps running once it has been started.
 [[nodiscard]] std::vector<TrialIndex> company_of(TrialIndex trial, const Plan& plan,
                                                  const std::function<bool(TrialIndex)>& stays);
 
 class ServiceRoom {
  public:
-  // `now`: running services keep their slots. `in_turn`: running services free their slots when no trial
-  // needs them.
+  // `now` assumes that running services keep their slots. `in_turn` assumes that running services free their
+  // slots when no trial needs these services.
   enum class Horizon { now, in_turn };
 
-  // `capacity`: nullopt if slots are not counted. `until`: with Until::started no service is ever stopped.
+  // `capacity`: slots of the engine; nullopt if slots are not counted. `until`: with Until::started no
+  // service is ever stopped.
   ServiceRoom(const Experiment& experiment, const Plan& plan, const std::optional<Slots>& capacity,
               std::span<const Gpu> gpus, Until until);
 
   // True if all trials that services serve can still run, in some order, if this service starts. `left`:
-  // slots that are free when the running work has ended. `gpus`: GPUs that the service would get; empty: any.
+  // slots that are free when the running trials have ended, except services. `gpus`: GPUs that the service
+  // would get; empty: any GPUs.
   [[nodiscard]] bool may_start(TrialIndex service, const Slots& left, Horizon horizon,
                                const std::vector<std::string>& gpus = {}) const;
   // True if all trials that services serve can still run if `trial` requests `slots`.
@@ -49,8 +51,8 @@ class ServiceRoom {
   // Returns a number that rises when more slots may be available.
   [[nodiscard]] std::size_t changes() const { return changes_; }
 
-  // A trial that can never run: in any order, other trials still need services that leave too few slots for
-  // it. Assumes that nothing has been started.
+  // A trial that can never run. In every order of starts, other trials still need the services in `beside`,
+  // which leave too few slots for this trial.
   struct Stuck {
     TrialIndex trial;
     std::vector<TrialIndex> beside;
@@ -64,11 +66,12 @@ class ServiceRoom {
     GpuWish gpus;
     TrialIndex trial;
   };
-  // Trials with the same company: the services that must run beside them.
+  // Trials with the same company: `company` holds the services that must run at the same time as these
+  // trials.
   struct Group {
     std::vector<TrialIndex> company;
-    std::vector<Need> needs;  // without needs that another need covers
-    std::size_t left = 0;     // number of trials that are not over
+    std::vector<Need> needs;  // slots that trials of the group need, without needs that a larger need covers
+    std::size_t left = 0;     // number of trials of the group that are not over
   };
   static constexpr std::size_t k_none = static_cast<std::size_t>(-1);
 
@@ -84,13 +87,16 @@ class ServiceRoom {
   std::optional<Slots> capacity_;
   bool are_stopped_;
   std::vector<Group> groups_;
-  std::vector<std::size_t> group_of_;                                // by trial; empty: there are no services
-  std::unordered_map<TrialIndex, std::vector<std::size_t>> serves_;  // by service: the groups that need it
-  std::unordered_map<TrialIndex, std::size_t> groups_left_;          // by service: groups that are not over
-  std::unordered_set<TrialIndex> standing_;      // services that run as long as the run has work
-  std::map<TrialIndex, Slots> up_;               // services that run, and the slots that they hold
+  // Index of each trial's group; empty if the run has no services that hold slots.
+  std::vector<std::size_t> group_of_;
+  // The groups that need each service.
+  std::unordered_map<TrialIndex, std::vector<std::size_t>> serves_;
+  // The number of groups that need each service and are not over.
+  std::unordered_map<TrialIndex, std::size_t> groups_left_;
+  std::unordered_set<TrialIndex> standing_;      // services that run while the run has work
+  std::map<TrialIndex, Slots> up_;               // running services, and the slots that they hold
   std::unordered_set<TrialIndex> over_;          // services that will not run again
-  std::unordered_map<TrialIndex, Slots> grown_;  // requests of services that are above the file's
+  std::unordered_map<TrialIndex, Slots> grown_;  // services' requests above the file's slots
   std::size_t changes_ = 0;
 };
 

@@ -28,7 +28,7 @@ void SlotRequests::grow_memory(TrialIndex trial, bool is_listed) {
       static_cast<std::int64_t>(static_cast<double>(before.count) * trials_.trial(trial).retries.grow_memory);
   if (capacity_) {
     grown.memory = std::min(grown.memory, memory_in_time(trial));
-    // Other trials that may stay could keep the memory from this trial and its company for ever.
+    // Trials that keep running could hold the memory that this trial and its company need, for ever.
     if (is_listed && !room_.may_want(trial, grown, holdings_.left_in_time()))
       grown.memory = std::min(grown.memory, memory_now(trial));
   }
@@ -42,8 +42,8 @@ std::vector<TrialIndex> SlotRequests::company(TrialIndex trial) const {
   });
 }
 
-// Returns the memory that remains beside the trial's company and beside the services that run as long as the
-// run. If combu stops no services, these are all services.
+// Returns the memory that remains when the trial's company and the lasting services hold theirs. Lasting
+// services are services on which no trial depends; if combu stops no services, they are all services.
 Bytes SlotRequests::memory_in_time(TrialIndex trial) const {
   Bytes left = capacity_->memory;
   const std::vector<TrialIndex> beside = company(trial);
@@ -56,8 +56,8 @@ Bytes SlotRequests::memory_in_time(TrialIndex trial) const {
   return left;
 }
 
-// Returns the memory that remains beside the running trials that may stay, and beside the company that does
-// not run yet.
+// Returns the memory that remains when only running trials that may keep running, and the trial's whole
+// company, hold memory.
 Bytes SlotRequests::memory_now(TrialIndex trial) const {
   Bytes left = holdings_.left_in_time().memory;
   for (const TrialIndex one : company(trial))

@@ -1,6 +1,6 @@
 #pragma once
-// The slots that the next attempt of each trial requests. Attempts that ran out of memory increase the
-// request.
+// The slots that the next attempt of each trial requests. After an attempt that ran out of memory, the trial
+// requests more memory.
 
 #include <optional>
 #include <unordered_map>
@@ -17,20 +17,20 @@ namespace combu::schedule {
 // The referenced objects must outlive this object.
 class SlotRequests {
  public:
-  // `capacity`: nullopt if slots are not counted.
+  // `capacity`: slots of the engine; nullopt if slots are not counted.
   SlotRequests(const TrialTable& trials, const Plan& plan, const Holdings& holdings, ServiceRoom& room,
                std::optional<Slots> capacity, Until until);
 
-  // Returns the request without ids of GPUs.
+  // Returns the slots that the trial requests, without ids of GPUs.
   [[nodiscard]] Slots of(TrialIndex trial) const;
-  // Multiplies the memory by Retries::grow_memory, limited to the memory that can become free beside the
-  // trials that may stay. `is_listed`: the engine has reported which attempts run, so that ServiceRoom knows
-  // them.
+  // Multiplies the requested memory by Retries::grow_memory. The limit is the memory that can become free
+  // beside trials that keep running. `is_listed`: true if the engine has listed the running attempts, so that
+  // ServiceRoom has been informed about them.
   void grow_memory(TrialIndex trial, bool is_listed);
   void reset(TrialIndex trial) { memory_.erase(trial); }
 
  private:
-  // Returns the trials that must run beside this one, and stay as long as it runs; sorted.
+  // Returns the trials that must run as long as `trial` runs; sorted.
   [[nodiscard]] std::vector<TrialIndex> company(TrialIndex trial) const;
   [[nodiscard]] Bytes memory_in_time(TrialIndex trial) const;
   [[nodiscard]] Bytes memory_now(TrialIndex trial) const;
@@ -41,7 +41,7 @@ class SlotRequests {
   ServiceRoom& room_;
   std::optional<Slots> capacity_;
   Until until_;
-  std::unordered_map<TrialIndex, Bytes> memory_;  // requests that are above the file's
+  std::unordered_map<TrialIndex, Bytes> memory_;  // by trial: requests above the memory in the file
 };
 
 }  // namespace combu::schedule

@@ -11,8 +11,8 @@
 namespace combu::schedule {
 namespace {
 
-// Limits of one scan of the queue while running attempts will still free slots: lines, and services that were
-// set aside.
+// Limits of one scan of the queue while running attempts will still free slots. Limited are the number of
+// lines, and the number of services that were set aside.
 constexpr std::size_t k_lines_looked_at_max = 1000;
 constexpr std::size_t k_set_aside_looked_at_max = 100;
 
@@ -106,8 +106,8 @@ StartQueue::Obstacle StartQueue::judge(const Line& line, Scan& scan) const {
   return {};
 }
 
-// Returns an earlier line that has been overtaken too often, and waits for slots that `line` would take;
-// nullptr if there is none.
+// Returns an earlier line that has been overtaken too often, and waits for slots that `line` would take.
+// Returns nullptr if no line does.
 const StartQueue::Line* StartQueue::holding_back(const Line& line, const Scan& scan) const {
   const auto first = std::ranges::find_if(scan.waiting, [&](const Line* one) {
     return was_overtaken_enough(*one) && holdings_.is_free_in_time(*one) && holdings_.holds_up(line, *one);
@@ -129,8 +129,8 @@ void StartQueue::count_overtakes(const std::vector<Line*>& waiting, const Line* 
   }
 }
 
-// GPUs that the first waiting line could use are chosen last. A trial that may stay leaves the GPUs that its
-// dependents need.
+// GPUs that the first waiting line could use are chosen last. A trial that may keep running leaves free the
+// GPUs that the trials depending on it need.
 std::optional<std::vector<std::string>> StartQueue::choose_gpus(const Line& line, const Scan& scan) const {
   const GpuWish spared = scan.waiting.empty() ? GpuWish{} : scan.waiting.front()->gpus;
   const TrialIndex head = line.places.top().trial;
@@ -155,7 +155,7 @@ bool StartQueue::lacks_room(const Line& line, Horizon horizon) const {
          !room_.may_start(line.places.top().trial, holdings_.left_in_time(), horizon);
 }
 
-// The service leaves its line, so that it does not delay other services.
+// Takes the service out of its line, so that the service does not delay other services.
 void StartQueue::set_aside(TrialIndex trial, Horizon horizon) {
   set_aside_.insert(lines_.place_of(trial));
   if (horizon == Horizon::now) room_seen_in_turn_.reset();

@@ -1,5 +1,5 @@
 #pragma once
-// The ready trials, and which of them starts next.
+// The queue of ready trials; decides which trial starts next.
 
 #include <cstddef>
 #include <optional>
@@ -26,27 +26,29 @@ class StartQueue {
              const SlotRequests& requests, const Holdings& holdings, const ServiceRoom& room,
              std::span<const Gpu> gpus);
 
-  // Adds a ready trial with the slots that it requests now. An entry becomes invalid if the trial is not
-  // ready, or requests other slots, when its turn comes; pop() drops invalid entries.
+  // Adds a ready trial with the slots that it requests now. If the trial later leaves the state `ready` or
+  // requests other slots, its entry is invalid; pop() drops invalid entries.
   void push(TrialIndex trial);
 
   struct Start {
     TrialIndex trial = 0;
     Slots slots;
   };
-  // Removes and returns the trial that starts next: the first one whose slots are free, with its GPUs.
-  // Returns nullopt if there is none. `parallel_max`: limit of living attempts, services not counted; 0: no
-  // limit. `is_idle`: no attempt will end and free slots, so that the scan has no limit.
+  // Removes and returns the trial that starts next, with its GPUs: the first trial whose slots are free.
+  // Returns nullopt if no trial can start. `parallel_max`: limit of starting and running attempts, services
+  // not counted; 0: no limit. `is_idle`: true if no attempt will end and free slots; the scan then covers the
+  // whole queue.
   [[nodiscard]] std::optional<Start> pop(std::size_t parallel_max, bool is_idle);
-  // Numbers of overtakes are not known: every line counts as overtaken often enough.
+  // Numbers of overtakes are not known: every line counts as overtaken k_overtakes_max times.
   void forget_overtakes() { are_overtakes_known_ = false; }
-  // Returns why the next pop() would not return this ready trial; Kind::nothing: pop() would return it.
+  // Returns why the next pop() would not return this ready trial, or Kind::nothing if pop() would return the
+  // trial.
   [[nodiscard]] Explanation explain(TrialIndex trial, std::size_t parallel_max, bool is_idle) const;
 
  private:
   using Line = ReadyLines::Line;
   using Horizon = ServiceRoom::Horizon;
-  // Why the head of a line does not start.
+  // Why the first trial of a line does not start.
   struct Obstacle {
     Explanation::Kind kind = Explanation::Kind::nothing;
     std::optional<TrialIndex> first = std::nullopt;
@@ -54,22 +56,23 @@ class StartQueue {
   struct Scan {
     Horizon horizon;
     std::size_t parallel_max;
-    std::vector<Line*> waiting = {};  // lines whose slots are not free; later lines that start overtake them
-    std::vector<std::string> gpus = {};  // chosen for the line that starts
+    std::vector<Line*> waiting = {};     // lines whose slots are not free, which later lines may overtake
+    std::vector<std::string> gpus = {};  // GPUs chosen for the line that starts
   };
-  // The result of a scan for one trial; nullopt: the scan ended before the trial.
+  // The result of a scan for one trial; `found` is nullopt if the scan ended before it reached the trial.
   struct Asked {
     TrialIndex trial;
     std::optional<Obstacle> found = std::nullopt;
   };
-  // The free slots and ServiceRoom::changes() when services that were set aside were last tried.
+  // The free slots and ServiceRoom::changes() at the last time when services that were set aside were tried
+  // again.
   struct Room {
     Slots left;
     std::size_t changes = 0;
     bool operator==(const Room&) const = default;
   };
 
-  // `asked`: nullptr if the caller needs no explanation.
+  // `asked`: trial that the caller asks about; nullptr if the caller needs no explanation.
   [[nodiscard]] std::optional<Start> pop(std::size_t parallel_max, bool is_idle, Asked* asked);
   [[nodiscard]] std::optional<Start> scan(std::size_t parallel_max, Horizon horizon, Asked* asked);
   [[nodiscard]] Obstacle judge(const Line& line, Scan& scan) const;
@@ -91,7 +94,7 @@ class StartQueue {
   std::vector<Gpu> gpus_;
   ReadyLines lines_;
   bool are_overtakes_known_ = true;
-  std::set<ReadyLines::Place> set_aside_;  // services without room; the first one is last
+  std::set<ReadyLines::Place> set_aside_;  // services that would leave too few slots, in reverse order
   std::optional<Room> room_seen_;
   std::optional<Room> room_seen_in_turn_;
 };

@@ -1,4 +1,4 @@
-// Stops attempts whose time is over and services whose work is done, and halts runs.
+// Stops attempts after a timeout or deadline, stops services that no trial needs any more, and halts runs.
 
 #include <fmt/format.h>
 
@@ -20,7 +20,7 @@ void Lifecycle::stop(TrialIndex trial, Cause cause) {
   const Attempt& attempt = attempts[trial];
   if (attempts.is_stopping(trial) || attempt.is_service_stop) return;
   attempts.set_stop_cause(trial, cause);
-  // A later process must know why the attempt ends.
+  // The fact is for a later process, which needs the reason why the attempt ends.
   trials.report(
       {.trial = trial, .state = trials.state(trial), .cause = cause, .ran = dependencies.was_started(trial)});
   // If the start is in flight, the stop follows the engine's answer. After a start_deadline, combu gives up a
@@ -39,7 +39,7 @@ void Lifecycle::send_stop(TrialIndex trial) {
 void Lifecycle::halt(std::string why) {
   if (!failures.halted().empty()) return;
   failures.halt(std::move(why));
-  // All trials end before the effects on others, so that each gets this reason.
+  // All trials end before their ends affect other trials, so that each trial gets the reason `why`.
   const bool is_nested = std::exchange(spreading_, true);
   for (TrialIndex trial = 0; trial < trials.size(); ++trial) {
     const TrialState state = trials.state(trial);
@@ -96,7 +96,7 @@ void Lifecycle::stop_unused_services() {
   }
 }
 
-// Ends a service that is not started (again), because its work is done.
+// Ends a service that is not running and will not be started, because no trial needs this service any more.
 void Lifecycle::finish_unstarted(TrialIndex trial) {
   Fact end{.trial = trial, .state = TrialState::stopped};
   if (const Fact* failure = failures.last(trial)) {
@@ -106,7 +106,7 @@ void Lifecycle::finish_unstarted(TrialIndex trial) {
     end.reason = failure->reason;
     end.details = failure->details;
     end.details.next = Next::given_up;
-    end.details.next_why = "no trial needs it any more";
+    end.details.next_why = "no trial needs this service any more";
   }
   finish(std::move(end));
 }

@@ -14,14 +14,14 @@ namespace combu::schedule {
 
 struct Timer {
   enum class Kind : std::uint8_t {
-    deadline,        // of the run; trial and attempt are not used
+    deadline,        // deadline of the run; trial and attempt are not used
     start_deadline,  // start_deadline of an attempt
-    give_up,         // a start whose deadline has passed is still unanswered
+    give_up,         // a start is still unanswered, some time after its start_deadline
     timeout,         // timeout of an attempt
     retry,           // the pause before an attempt is over
-    collect,         // collecting the outputs is tried again
+    collect,         // combu tries again to collect the outputs
     place,           // a trial that lost its slots to another attempt enters the queue again
-    verdict,         // the engine stayed reachable, so that a stop was not caused by its shutdown
+    verdict,         // the engine stayed reachable, so its shutdown did not stop the attempt
     claim,           // a claim of another run on GPUs expires; trial and attempt are not used
   };
   Instant at{};
@@ -31,7 +31,7 @@ struct Timer {
   bool operator>(const Timer& other) const { return at > other.at; }
 };
 
-// Timers are never removed: the handler checks if the timer still applies.
+// Timers are never removed: the planner checks if a timer that is due still applies.
 class Timers {
  public:
   void set(Timer timer) { queue_.push(timer); }

@@ -1,6 +1,6 @@
 #pragma once
-// The states of the trials, the facts of their changes, and counts of trials by state. Only this table
-// changes a state: Lifecycle and Planner call it, and the other parts have a const table.
+// The states of the trials, the facts of their changes, and counts of trials by state. Only TrialTable
+// changes a state. Lifecycle and Planner call its functions; all other parts have a const reference.
 
 #include <array>
 #include <cstddef>
@@ -26,13 +26,13 @@ class TrialTable {
   [[nodiscard]] const Trial& trial(TrialIndex trial) const { return experiment_.trials[trial]; }
   [[nodiscard]] const std::string& name(TrialIndex trial) const { return experiment_.trials[trial].name; }
   [[nodiscard]] std::optional<TrialIndex> find(std::string_view name) const;
-  // True if the run waits for the trial's end. False for services, and for trials that only have to run or be
-  // healthy for others.
+  // True if the run waits for the trial's end. False for services, and for trials on which others depend only
+  // with the condition `started` or `healthy`.
   [[nodiscard]] bool is_awaited(TrialIndex trial) const { return rows_[trial].is_awaited; }
   [[nodiscard]] const std::vector<TrialIndex>& services() const { return services_; }
 
   [[nodiscard]] TrialState state(TrialIndex trial) const { return rows_[trial].state; }
-  // The living attempt, or the next one.
+  // Returns the number of the starting or running attempt, or else of the next attempt.
   [[nodiscard]] int attempt(TrialIndex trial) const { return rows_[trial].attempt; }
   void set_attempt(TrialIndex trial, int attempt) { rows_[trial].attempt = attempt; }
 
@@ -40,22 +40,22 @@ class TrialTable {
 
   // A waiting or retrying trial enters the start queue.
   void set_ready(TrialIndex trial) { set_state(trial, TrialState::ready); }
-  // A trial leaves the start queue in favour of others, or begins anew after a reset.
+  // A trial leaves the start queue so that other trials can start, or waits again after a reset.
   void set_waiting(TrialIndex trial) { set_state(trial, TrialState::waiting); }
   // Restores the state that an earlier process left. Trials that were collecting or over stay `waiting` until
-  // their end is reported again.
+  // report() is called with their end.
   void restore(TrialIndex trial, const RestoredTrial& restored);
 
   // ---- Changes with a fact
 
-  // Facts get this time until the next call.
+  // Facts get the time `now` until the next call of begin_step().
   void begin_step(Instant now) { now_ = now; }
   [[nodiscard]] Instant now() const { return now_; }
-  // Moves the trial to the fact's state and adds the fact to facts(). Sets the fact's attempt and, if it has
-  // none, its time. The fact does not change afterwards.
+  // Moves the trial to the fact's state and adds the fact to facts(). Sets the fact's attempt and, if the
+  // fact has no time, its time. No later call changes the fact.
   void report(Fact fact);
-  // Returns the time of a change: the engine's time, limited to the interval from the trial's last fact to
-  // now().
+  // Returns the time of a change: `by_engine`, limited to the interval from the trial's last fact to now().
+  // Returns now() if `by_engine` is nullopt.
   [[nodiscard]] Instant time_of(TrialIndex trial, std::optional<Instant> by_engine) const;
   // Returns the facts since the last take_facts(), in the order of report().
   [[nodiscard]] const std::vector<Fact>& facts() const { return facts_; }
@@ -65,17 +65,17 @@ class TrialTable {
 
   [[nodiscard]] const std::array<std::size_t, k_trial_state_count>& counts() const { return counts_; }
   [[nodiscard]] std::size_t count(TrialState state) const { return counts_[static_cast<std::size_t>(state)]; }
-  // Trials that do not run yet: waiting, ready, starting or retrying.
+  // Returns the number of trials that do not run yet: waiting, ready, starting or retrying.
   [[nodiscard]] std::size_t to_start() const;
-  // Starting and running trials, services not counted.
+  // Returns the number of starting and running trials, services not counted.
   [[nodiscard]] std::size_t alive() const { return alive_; }
-  // Awaited trials that are not over.
+  // Returns the number of awaited trials (is_awaited()) that are not over.
   [[nodiscard]] std::size_t unfinished() const { return unfinished_; }
-  // Awaited trials that are running.
+  // Returns the number of awaited trials (is_awaited()) that are running.
   [[nodiscard]] std::size_t running_awaited() const { return running_awaited_; }
-  // Running trials with retries.
+  // Returns the number of running trials that have retries.
   [[nodiscard]] std::size_t retriable() const { return retriable_; }
-  // Running trials for which the run's owner must stay (is_monitored()).
+  // Returns the number of running trials for which the run's owner must stay (is_monitored()).
   [[nodiscard]] std::size_t monitored() const { return monitored_; }
 
  private:
@@ -83,7 +83,7 @@ class TrialTable {
     TrialState state = TrialState::waiting;
     int attempt = 1;
     bool is_awaited = false;
-    Instant reported_at{};  // time of the last fact
+    Instant reported_at{};  // time of the trial's last fact
   };
   void set_state(TrialIndex trial, TrialState state);
   void count(TrialIndex trial, std::ptrdiff_t by);

@@ -1,5 +1,5 @@
-// Changes of a run that no process drives. A planner continues from the record and gets the change as an
-// event. The planner's facts are the facts that the record lacks.
+// Changes of a run that no process drives. A planner is restored from the record and gets the change as an
+// event. The facts that the planner returns are the facts that the record lacks.
 
 #include <algorithm>
 #include <cstddef>

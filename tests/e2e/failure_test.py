@@ -125,7 +125,7 @@ def test_a_failed_canary_blocks_the_trials_of_its_shape(combu, engine):
     combu.write({"canary": True, "trials": [trial(f"t-{i}", "exit 1") for i in range(20)]})
     done = combu("run", "--wait", code=1)
     assert engine.names() == {"t-0"}
-    assert "19 blocked" in done.stderr and "`t-0`, the canary of its shape, failed" in done.stderr
+    assert "19 blocked" in done.stderr and "the canary `t-0` failed" in done.stderr
 
 
 def test_nothing_starts_after_max_failures(combu, engine):

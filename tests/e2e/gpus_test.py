@@ -256,7 +256,7 @@ def test_gpus_of_an_engine_that_lists_none_come_from_config_json(person, engine)
     combu.env["PATH"] = combu.env["PATH"].split(":", 1)[1]
     combu.write([trial("tt", {"kind": "4090"})])
     if engine.version == "20":
-        assert "no GPU that it reports or that combu's config.json lists" in combu("run", code=2).stderr
+        assert "no GPU: the engine reports none, and combu's config.json lists none" in combu("run", code=2).stderr
     config = combu.home / ".config" / "combu"
     config.mkdir(parents=True)
     own = [{"id": "3", "kind": "RTX 4090", "memory": "24g"}]
@@ -281,7 +281,7 @@ def test_unknown_gpu_uuids_are_refused(person, engine):
     combu.env["PATH"] = combu.env["PATH"].split(":", 1)[1]
     combu.write([trial("tt", ["GPU-fake-1"])])
     lists_them = engine.version == "29"
-    given = "whose UUIDs are not known" if lists_them else "no GPU that it reports or that combu's config.json lists"
+    given = "whose UUIDs are not known" if lists_them else "no GPU: the engine reports none, and combu's config.json lists none"
     assert given in combu("run", code=2).stderr
     refused = combu("run", "--reserve", "gpu=GPU-fake-0", code=2).stderr
     assert ("the engine has no GPU GPU-fake-0; it has " if lists_them else "the engine has no GPU GPU-fake-0") in refused

@@ -22,7 +22,7 @@ TEST(Canary, ItsFailureBlocksTheOtherTrials) {
   (void)it.begin();
   (void)it.started("a");
   EXPECT_EQ(it.ended("a", 1),
-            "collect a | a failed (exit code 1), b blocked (`a`, the canary of its shape, failed), c blocked "
+            "collect a | a failed (exit code 1), b blocked (the canary `a` failed), c blocked "
             "(depends on `b`, which is blocked by `a`)");
 }
 
@@ -141,7 +141,7 @@ TEST(Canary, AFailedCanaryBlocksLaterTrials) {
   (void)it.started("a");
   (void)it.started("x");
   EXPECT_EQ(it.ended("a", 1), "collect a | a failed (exit code 1)");
-  EXPECT_EQ(it.ended("x", 0), " | x succeeded, b blocked (`a`, the canary of its shape, failed)");
+  EXPECT_EQ(it.ended("x", 0), " | x succeeded, b blocked (the canary `a` failed)");
 }
 
 TEST(Canary, ASucceededTrialIsTheCanaryForTheNextProcess) {

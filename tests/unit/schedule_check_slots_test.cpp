@@ -27,7 +27,7 @@ TEST(Gpus, ATrialThatDoesNotFitBesideItsServiceIsRefused) {
   const auto errors = check_slots(experiment, *options.capacity, options.gpus);
   ASSERT_EQ(errors.size(), 1U);
   EXPECT_THAT(errors[0].what(),
-              testing::StartsWith("b: needs 4 GPUs together with `a`, which runs beside it, but"));
+              testing::StartsWith("b: needs 4 GPUs together with `a`, which runs at the same time, but"));
 }
 
 TEST(Gpus, MoreGpusThanTheEngineHasAreRefused) {
@@ -91,9 +91,9 @@ TEST(CheckSlots, AllServicesBesideATrialCount) {
     return errors.empty() ? std::string() : std::string(errors.front().what());
   };
   EXPECT_THAT(refusal(with_cpus("!a !b<-a w<-b", {{"a", "1"}, {"b", "1"}, {"w", "1"}})),
-              testing::HasSubstr("w: needs 3 CPUs together with `b`, `a`, which run beside it"));
+              testing::HasSubstr("w: needs 3 CPUs together with `b`, `a`, which run at the same time"));
   EXPECT_THAT(refusal(with_cpus("!board w", {{"board", "2"}, {"w", "1"}})),
-              testing::HasSubstr("w: needs 3 CPUs together with `board`, which runs beside it"));
+              testing::HasSubstr("w: needs 3 CPUs together with `board`, which runs at the same time"));
   EXPECT_EQ(refusal(with_cpus("!board w", {{"board", "1"}, {"w", "1"}})), "");
   Experiment experiment = test::experiment("!s w<-s");
   for (Trial& trial : experiment.trials) {
@@ -132,17 +132,19 @@ TEST(CheckSlots, TheErrorMentionsUuidsOnlyIfAnUnknownIdMayBeOne) {
 TEST(CheckSlots, TheErrorNamesTheServicesBesideATrial) {
   const Slots two = Planned::cpus("2");
   EXPECT_EQ(refusal(test::experiment("!board=2 w=1"), two),
-            "w: needs 3 CPUs together with `board`, which runs beside it, but the engine has 2 CPUs");
+            "w: needs 3 CPUs together with `board`, which runs at the same time, but the engine has 2 CPUs");
   EXPECT_EQ(refusal(test::experiment("!a !b=1<-a w=2<-b"), two),
-            "w: needs 3 CPUs together with `b`, which runs beside it, but the engine has 2 CPUs");
+            "w: needs 3 CPUs together with `b`, which runs at the same time, but the engine has 2 CPUs");
   EXPECT_EQ(refusal(test::experiment("!a=1 !b<-a !c<-a p w=1<-b,c,p:succeeded"), two), "") << "a runs once";
   EXPECT_EQ(
       refusal(test::experiment("!a=0.5 !b=0.5 !c=0.5 !d=0.5 !e=0.5 w=2<-a,b,c,d,e"), Planned::cpus("4")),
-      "w: needs 4.5 CPUs together with `a`, `b`, `c`, `d`, `e`, which run beside it, but the engine has 4 "
+      "w: needs 4.5 CPUs together with `a`, `b`, `c`, `d`, `e`, which run at the same time, but the engine "
+      "has 4 "
       "CPUs");
   EXPECT_EQ(
       refusal(test::experiment("!a=1 !b=1 !c=1 !d=1 !e=1 !f=1 !g=1 w=1<-a,b,c,d,e,f,g"), Planned::cpus("7")),
-      "w: needs 8 CPUs together with `a`, `b`, `c`, `d`, `e` and 2 more, which run beside it, but the engine "
+      "w: needs 8 CPUs together with `a`, `b`, `c`, `d`, `e` and 2 more, which run at the same time, but the "
+      "engine "
       "has 7 CPUs");
 }
 
@@ -151,7 +153,8 @@ TEST(CheckSlots, TheErrorCountsTheGpusOfAllTrialsTogether) {
   const GpuWish one{.count = 1};
   const Experiment experiment = with_wishes("!s w<-s", {{"s", one}, {"w", one}});
   const std::string together =
-      "w: needs 2 GPUs together with `s`, which runs beside it, but the engine has 1 GPU (0: of unknown "
+      "w: needs 2 GPUs together with `s`, which runs at the same time, but the engine has 1 GPU (0: of "
+      "unknown "
       "kind, memory "
       "unknown)";
   EXPECT_EQ(refusal(experiment, {}, gpus), together);
@@ -165,9 +168,10 @@ TEST(CheckSlots, AServiceRunsBesideTheOtherServices) {
   const auto errors =
       check_slots(test::experiment("!d1=1 !d2=1 s1<-d1 s2<-d2"), Planned::cpus("1"), {}, Until::started);
   ASSERT_FALSE(errors.empty());
-  EXPECT_STREQ(errors[0].what(),
-               "d1: needs 2 CPUs together with `d2`, which runs beside it, but the engine has 1 CPU; without "
-               "`run --wait`, combu stops no service");
+  EXPECT_STREQ(
+      errors[0].what(),
+      "d1: needs 2 CPUs together with `d2`, which runs at the same time, but the engine has 1 CPU; without "
+      "`run --wait`, combu stops no service");
 }
 
 }  // namespace

@@ -227,7 +227,7 @@ TEST(Gpus, TheSmallestGpusComeFirstAndSparedGpusLast) {
 }
 
 TEST(Gpus, TheTextOfGpusContainsTheKnownProperties) {
-  EXPECT_EQ(schedule::gpus_text({}), "no GPU that it reports or that combu's config.json lists");
+  EXPECT_EQ(schedule::gpus_text({}), "no GPU: the engine reports none, and combu's config.json lists none");
   const std::vector<Gpu> gpus{{.id = "0", .uuid = {}, .kind = {}, .memory = {}}};
   EXPECT_EQ(schedule::gpus_text(gpus), "1 GPU (0: of unknown kind, memory unknown)");
 }

@@ -93,8 +93,7 @@ TEST(Lifecycle, AFailedCanaryBlocksItsShapeAndALostCanaryDoesNot) {
   Driven failed(test::with_canary("a b"));
   for (const TrialIndex trial : {0, 1}) failed.life.make_ready(trial);
   failed.run({0});
-  EXPECT_EQ(failed.end(0, 1),
-            "collect a | a failed (exit code 1), b blocked (`a`, the canary of its shape, failed)");
+  EXPECT_EQ(failed.end(0, 1), "collect a | a failed (exit code 1), b blocked (the canary `a` failed)");
   Driven lost(test::with_canary("a b"));
   for (const TrialIndex trial : {0, 1}) lost.life.make_ready(trial);
   lost.run({0});

@@ -104,9 +104,10 @@ TEST(GoingOn, TheEngineMayHaveALaterAttemptThanTheRecord) {
     Observation later = planned.observation("a", phase, 2);
     if (phase == Phase::ended) later.exit_code = 0;
     EXPECT_EQ(planned.listed({later}),
-              phase == Phase::running ? " | a retrying (its end was not recorded), a starting, a running"
-                                      : " | a retrying (its end was not recorded), a starting, a running, "
-                                        "a succeeded");
+              phase == Phase::running
+                  ? " | a retrying (the attempt's end was not recorded), a starting, a running"
+                  : " | a retrying (the attempt's end was not recorded), a starting, a running, "
+                    "a succeeded");
   }
 }
 
@@ -379,7 +380,8 @@ TEST(GoingOn, ALaterAttemptHoldsTheSlotsOfTheEarlierOne) {
   (void)planned.begin();
   Observation later = planned.observation("a", Phase::running, 2);
   later.slots = Planned::cpus("2");
-  EXPECT_EQ(planned.listed({later}), " | a retrying (its end was not recorded), a starting, a running");
+  EXPECT_EQ(planned.listed({later}),
+            " | a retrying (the attempt's end was not recorded), a starting, a running");
   EXPECT_EQ(planned.held(), Planned::cpus("2"));
   Observation ended = planned.observation("a", Phase::ended, 2);
   ended.exit_code = 0;
@@ -391,7 +393,7 @@ TEST(GoingOn, ALaterAttemptOfARemovedTrialIsStopped) {
   Planned planned("a", {.restored = {departure(Departure::removed)}});
   EXPECT_EQ(planned.begin(), "stop a | ");
   EXPECT_EQ(planned.listed({planned.observation("a", Phase::running, 2)}),
-            "stop a#2 | a retrying (its end was not recorded), a starting, a running");
+            "stop a#2 | a retrying (the attempt's end was not recorded), a starting, a running");
 }
 
 TEST(GoingOn, AnUnknownAttemptHasNoEffectAfterTheListing) {

@@ -72,9 +72,10 @@ TEST(ServiceRoom, AnExperimentThatCanRunInNoOrderIsRefused) {
   const Experiment experiment = test::experiment("!x=1 !y=1 !z=1 a<-x,y b<-y,z c<-z,x");
   const auto errors = check_slots(experiment, Planned::cpus("2"), {});
   ASSERT_EQ(errors.size(), 1U);
-  EXPECT_STREQ(errors[0].what(),
-               "b: needs 3 CPUs together with `x`, `y`, `z`, which run beside it, but the engine has 2 CPUs; "
-               "in every order of starts, other trials still need these services when it could start");
+  EXPECT_STREQ(
+      errors[0].what(),
+      "b: needs 3 CPUs together with `x`, `y`, `z`, which run at the same time, but the engine has 2 CPUs; "
+      "in every order of starts, other trials still need these services when this trial could start");
   EXPECT_TRUE(check_slots(experiment, Planned::cpus("3"), {}).empty());
 }
 
@@ -118,9 +119,10 @@ TEST(ServiceRoom, AllServicesMustFitIfNoServiceIsStopped) {
   EXPECT_TRUE(check_slots(experiment, Planned::cpus("2"), {}, Until::ended).empty());
   const auto errors = check_slots(experiment, Planned::cpus("2"), {}, Until::started);
   ASSERT_EQ(errors.size(), 1U);
-  EXPECT_STREQ(errors[0].what(),
-               "s1: needs 3 CPUs together with `d1`, `d2`, which run beside it, but the engine has 2 CPUs; "
-               "without `run --wait`, combu stops no service (and 1 more like this)");
+  EXPECT_STREQ(
+      errors[0].what(),
+      "s1: needs 3 CPUs together with `d1`, `d2`, which run at the same time, but the engine has 2 CPUs; "
+      "without `run --wait`, combu stops no service (and 1 more like this)");
   EXPECT_TRUE(check_slots(experiment, Planned::cpus("3"), {}, Until::started).empty());
 }
 
@@ -310,8 +312,9 @@ TEST(ServiceRoom, ARefusalNamesTheServicesThatAreStillNeeded) {
   const Experiment experiment = test::experiment("!v=1 !x=1 !y=1 !z=1 q=1<-v r<-v,x a<-x,y b<-y,z c<-z,x");
   const auto errors = check_slots(experiment, Planned::cpus("2"), {});
   ASSERT_EQ(errors.size(), 1U);
-  EXPECT_THAT(errors[0].what(),
-              testing::StartsWith("b: needs 3 CPUs together with `x`, `y`, `z`, which run beside it, but"));
+  EXPECT_THAT(
+      errors[0].what(),
+      testing::StartsWith("b: needs 3 CPUs together with `x`, `y`, `z`, which run at the same time, but"));
 }
 
 TEST(ServiceRoom, ARefusalNamesTheTrialThatNeedsMost) {

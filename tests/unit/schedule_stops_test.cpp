@@ -111,9 +111,9 @@ TEST(Stops, AServiceThatIsNotStartedAgainKeepsItsFailure) {
   Driven it(test::with_retries("!s a !t", {.max = 1, .on = {}}), test::k_wait);
   it.run({0, 1});
   (void)it.end(0, 3);
-  EXPECT_EQ(
-      it.end(1, 0),
-      " | a succeeded, s stopped (exit code 3; not tried again: no trial needs it any more), t stopped");
+  EXPECT_EQ(it.end(1, 0),
+            " | a succeeded, s stopped (exit code 3; not tried again: no trial needs this service any more), "
+            "t stopped");
   EXPECT_EQ(it.life.trials.attempt(0), 1);
 }
 

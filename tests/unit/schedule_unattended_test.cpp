@@ -135,7 +135,8 @@ TEST_F(Unwatched, ADependentThatWasStartedIsNotBlocked) {
 
 TEST_F(Unwatched, ARetryThatIsNotOnRecordIsKnownByItsContainer) {
   const std::vector<Fact> facts = reconcile({observation("a", Phase::running, 2)});
-  EXPECT_THAT(texts(facts), ElementsAre("a retrying (its end was not recorded)", "a starting", "a running"));
+  EXPECT_THAT(texts(facts),
+              ElementsAre("a retrying (the attempt's end was not recorded)", "a starting", "a running"));
   EXPECT_EQ(facts[2].attempt, 2);
 }
 
