@@ -23,7 +23,7 @@ namespace combu {
 
 struct RunningTrial {
   TrialIndex trial = 0;
-  Seconds age{0};  // since the attempt began to run
+  Seconds age{0};  // time since the attempt began to run
 };
 
 // The state of a run at one moment, for display.
@@ -32,19 +32,20 @@ struct Snapshot {
 
   std::size_t trials = 0;
   TrialCounts counts{};
-  std::vector<TrialIndex> starting;  // trials that are being started; only the first few
-  // Running trials that the run waits for, the oldest first. Empty if there are more than k_running_max.
+  std::vector<TrialIndex> starting;  // the first few of the trials that are being started
+  // Running trials that the run waits for, the oldest first. Empty if more than k_running_max such trials
+  // run.
   std::vector<RunningTrial> running = {};
   std::size_t started = 0;      // trials that have been started successfully so far
-  Seconds elapsed{0};           // since the run began, even if an earlier process began it
+  Seconds elapsed{0};           // since the run began, in this or an earlier process
   std::optional<Seconds> left;  // estimated remaining time (see src/run/time_left.hpp); nullopt if unknown
   bool interrupted = false;
-  std::string interrupter;     // the other command that interrupted the run ("combu kill"); empty otherwise
+  std::string interrupter;  // the command that interrupted the run, such as "combu kill"; empty if none did
   bool may_start_more = true;  // Planner::may_start_more()
   Settings settings;
-  Slots held;                     // slots of this run's attempts
-  Slots held_by_others;           // slots of other runs' attempts, as far as these are known
-  std::optional<Slots> capacity;  // limit for all of these slots; nullopt if there is no limit
+  Slots held;                     // slots that this run's attempts hold
+  Slots held_by_others;           // slots that other runs' attempts hold, as far as known
+  std::optional<Slots> capacity;  // limit for held + held_by_others; nullopt: no limit
   [[nodiscard]] std::size_t count(TrialState state) const { return counts[static_cast<std::size_t>(state)]; }
 };
 
@@ -52,71 +53,74 @@ struct Snapshot {
 class CacheLookup {
  public:
   virtual ~CacheLookup() = default;
-  // Returns one result for each trial, in any order. Called from one thread that drive() creates for this
-  // purpose. Throws only Error(cancelled): other errors count as cache misses.
+  // Returns one result for each trial, in any order. drive() creates one thread for lookups, and calls
+  // look_up() only from this thread. look_up() throws only Error(cancelled): other errors count as cache
+  // misses.
   [[nodiscard]] virtual std::vector<CacheResult> look_up(const std::vector<TrialIndex>& trials,
                                                          const std::stop_token& stop) = 0;
-  // The trial has succeeded, and its outputs and logs are stored. Must return at once. Called from the thread
-  // that calls drive().
+  // Called when the trial has succeeded, and its outputs and logs are stored. done() must return at once. The
+  // thread that calls drive() calls done().
   virtual void done(TrialIndex /*trial*/) {}
 };
 
-// Stores the progress of a run, so that another process can continue the run. Called from the thread that
-// calls drive().
+// Stores the progress of a run, so that another process can continue the run. The thread that calls drive()
+// calls these functions.
 class Journal {
  public:
   virtual ~Journal() = default;
   virtual void fact(const Fact& fact) = 0;  // called for every fact, in order
-  // Called with the result of Engine::start(). Facts of this attempt may have been reported earlier.
+  // Called with the result of Engine::start(). Facts of the started attempt may have been reported earlier.
   virtual void started(TrialIndex /*trial*/, const Observation& /*seen*/) {}
   // Called when outputs of an ended attempt are collected, before the fact that reports the end of the
   // collection.
   virtual void outputs_collected(TrialIndex /*trial*/, int /*attempt*/, const CollectionResult& /*taken*/) {}
   // Called before the fact that the trial is skipped or started.
   virtual void cache_result(const CacheResult& /*result*/) {}
-  // Makes everything durable that was reported since the last call. drive() executes the resulting commands
-  // only after commit() has returned. Also called before each snapshot.
+  // Makes everything durable that the journal received since the last commit(). Commands that follow from the
+  // facts are executed only after commit() has returned. drive() also calls commit() before each snapshot.
   virtual void commit() = 0;
 };
 
-// Shows a run to a person. Called from the thread that calls drive().
+// Shows a run to a person. The thread that calls drive() calls these functions.
 class ProgressListener {
  public:
   virtual ~ProgressListener() = default;
   virtual void fact(const Fact& /*fact*/) {}  // called for every fact, in order
-  // Shows a line about something that no fact contains.
+  // Shows a line of text about an event that no fact reports.
   virtual void remark(const std::string& /*line*/) {}
-  // An attempt failed or was stopped. Called after the fact, as soon as the last lines of the attempt's log
-  // have been read. `tail`: these lines. They are read only for the first failures; empty otherwise.
+  // An attempt failed or was stopped. Called after fact(), as soon as the last lines of the attempt's log
+  // have been read. `tail`: the last lines of the log; empty except for the first failures of the run.
   virtual void failure(const Fact& /*fact*/, const std::vector<std::string>& /*tail*/) {}
-  // Called at most ten times a second while something changes, once a second otherwise, and at the end.
+  // Called at most ten times a second while trials change, otherwise once a second, and at the end of the
+  // run.
   virtual void snapshot(const Snapshot& /*snapshot*/) {}
 };
 
-// Changes the settings of a run while it is driven. All methods may be called from any thread and do not
-// block.
+// Changes the settings of a run while drive() drives the run. All methods may be called from any thread and
+// do not block.
 class Steering {
  public:
-  // Receives the settings after the change. Called from the thread that calls post() or drive().
+  // Receives the settings after the change. The thread that calls post() or drive() calls this function.
   using Answer = std::function<void(const Settings&)>;
   struct Order {
     Adjust adjust;
     Answer answer;
-    bool leave = false;  // drive() returns as soon as no start is in flight; the run is driven again later
+    // If true, drive() returns as soon as no start is in flight; the caller calls drive() again later.
+    bool leave = false;
   };
 
-  // `settings`: the settings with which the run begins.
+  // `settings`: the settings of the run at its beginning.
   explicit Steering(const Settings& settings) : settings_(settings) {}
 
-  // Requests a change. Returns false if the run has ended. Changes that are requested before drive() begins
-  // take effect when drive() begins.
+  // Requests a change. Returns false if the run has ended. If drive() has not begun yet, the change takes
+  // effect when drive() begins.
   [[nodiscard]] bool post(const Adjust& adjust, Answer answer);
   // Makes drive() return with Outcome::left. Returns false if drive() is not running.
   [[nodiscard]] bool leave();
 
-  // For drive() only. connect() passes all orders to `take` from here on, beginning with the changes that
-  // were requested earlier. disconnect() ends this. `settings`: the settings with which the run will be
-  // driven again; nullopt if the run has ended.
+  // For drive() only. After connect(), all orders are passed to `take`, beginning with changes that were
+  // requested earlier. After disconnect(), orders are no longer passed on. `settings`: the settings for the
+  // next call of drive(); nullopt if the run has ended.
   void connect(std::function<void(Order)> take);
   void disconnect(std::optional<Settings> settings);
 
@@ -130,15 +134,17 @@ class Steering {
 
 struct Outcome {
   Snapshot last;
-  // Failed, blocked and stopped trials, in the order of their facts; see is_unsuccessful().
+  // Facts of the failed, blocked and stopped trials (see is_unsuccessful()), in the order in which they were
+  // reported.
   std::vector<Fact> unsuccessful;
   std::vector<TrialIndex> running;  // trials that were still running when drive() returned
-  bool interrupted = false;         // `stop` was set before the run ended
-  bool left = false;                // Steering::leave() was called before the run ended
+  bool interrupted = false;         // true if `stop` was set before the run ended
+  bool left = false;                // true if Steering::leave() was called before the run ended
   std::string undelivered;          // Planner::undelivered()
 };
 
-// The engine, listeners and stores that drive() uses. The referenced objects must outlive the call.
+// The engine, listeners and stores that drive() uses. The referenced objects must outlive the call of
+// drive().
 struct DriveContext {
   Engine& engine;
   Clock& clock;
@@ -149,22 +155,23 @@ struct DriveContext {
   OutputStore* output_store = nullptr;  // where outputs are stored; required if trials have outputs
   // Where logs and metrics are stored, while attempts run and after they have ended.
   Telemetry* telemetry = nullptr;
-  CacheLookup* cache_lookup = nullptr;  // used if PlannerOptions::looks_up_cache
+  CacheLookup* cache_lookup = nullptr;  // used if PlannerOptions::looks_up_cache is set
 };
 
 // Starts the trials of `run` in the order of `plan`. Returns when options.until is reached, or after `stop`
-// was set and all starts in flight are answered. A trial that cannot be started blocks only its dependents.
-// Throws Error(unavailable) if the engine is unavailable for longer than the retries of context.engine last;
-// trials that were started keep running.
+// was set and all starts in flight are answered. A trial that cannot be started blocks only the trials that
+// depend on it. Throws Error(unavailable) if the engine stays unavailable although context.engine has
+// repeated its calls; trials that were started keep running.
 //
 // Calls the engine from these threads:
-// - options.starts_in_flight_max threads that start attempts, or as many as `steering` sets meanwhile;
+// - options.starts_in_flight_max threads that start attempts; if `steering` raises this limit, more threads
+//   are added;
 // - up to 32 threads that stop attempts;
 // - two threads that read logs;
 // - four threads that collect outputs, if any trial has outputs;
 // - two more threads that collect outputs of running attempts, if Collect::every is set;
 // - two threads that poll the usage and logs of running attempts;
-// - one thread that watches.
+// - one thread that watches the engine.
 [[nodiscard]] Outcome drive(const Run& run, const Plan& plan, const PlannerOptions& options,
                             const DriveContext& context);
 
@@ -172,27 +179,27 @@ struct OutputsResult {
   Collected collected;
   std::optional<CollectionResult> taken;  // nullopt if no outputs were collected
 };
-// Collects the outputs that `command` names. Blocks. Errors are returned in Collected::fault.
+// Collects the outputs of the attempt that `command` names. Blocks. Errors are returned in Collected::fault.
 [[nodiscard]] OutputsResult collect_trial_outputs(Engine& engine, const Run& run,
                                                   const CollectCommand& command, OutputStore& output_store,
                                                   const std::stop_token& stop);
-// Collects the outputs that a running attempt has written so far. Stores them separately from the outputs
-// that ended attempts left. The next call replaces them; collecting the outputs at the attempt's end removes
-// them. Blocks. Returns an empty string on success, otherwise the reason of the failure.
+// Collects the outputs that a running attempt has written so far. Stores these partial outputs separately
+// from the outputs of ended attempts. The next call replaces partial outputs of the trial;
+// collect_trial_outputs() removes them. Blocks. Returns an empty string on success, otherwise the reason of
+// the failure.
 [[nodiscard]] std::string collect_partial_outputs(Engine& engine, const Run& run, TrialIndex trial,
                                                   int attempt, OutputStore& output_store,
                                                   const std::stop_token& stop);
-// Returns messages for a person: about outputs that cannot be collected (devices, sockets, pipes), and about
-// files of an earlier attempt that could not be removed.
+// Returns messages for a person: about outputs that combu cannot collect (devices, sockets, pipes), and about
+// files of an earlier attempt that combu could not remove.
 [[nodiscard]] std::vector<std::string> notes_of(const std::string& trial, const CollectionResult& taken);
 
-// Blocks until every attempt that `selector` selects at the time of the call has ended or is gone. Waits for
-// services only if the selector names trials.
-// Calls `tell` when an attempt has ended; first for the attempts that have already ended. An attempt that is
-// created but not started by then is reported at the end, with Phase::created. Returns the last observation
-// of each attempt.
-// Follows the engine's changes, and lists again after each reconnect. Throws Error(cancelled) if `stop` is
-// set before the attempts have ended.
+// Blocks until every attempt that `selector` selects at the time of the call has ended or is removed. Waits
+// for services only if the selector names trials. Calls `tell` when an attempt has ended; first for the
+// attempts that have already ended. Attempts that are created but were never started are reported last, with
+// Phase::created. Returns the last observation of each attempt. Watches the engine's changes, and lists the
+// attempts again each time the watch reconnects. Throws Error(cancelled) if `stop` is set before the attempts
+// have ended.
 [[nodiscard]] std::vector<Observation> await_end(Engine& engine, const Selector& selector,
                                                  const std::function<void(const Observation&)>& tell,
                                                  std::stop_token stop);

@@ -18,7 +18,8 @@ class Awaited {
           const std::function<void(const Observation&)>& tell)
       : tell_(tell) {
     for (Observation& observation : observations) {
-      if (observation.service && !with_services) continue;  // services count only if they are named
+      // Services count only if the selector names trials.
+      if (observation.service && !with_services) continue;
       Key key = observation.key;
       const auto at = last_.emplace(std::move(key), std::move(observation)).first;
       if (is_over(at->second)) tell_(at->second);
@@ -29,7 +30,7 @@ class Awaited {
   void see(const Observation& observation) {
     const auto at = last_.find(observation.key);
     if (at == last_.end() || is_over(at->second) || observation.phase == Phase::created) return;
-    if (observation.id != at->second.id) return;  // a late report about an earlier container
+    if (observation.id != at->second.id) return;  // a late observation of an earlier container
     if (at->second.phase == Phase::created) ++running_;
     at->second = observation;
     if (!is_over(observation)) return;
@@ -37,7 +38,7 @@ class Awaited {
     tell_(observation);
   }
 
-  // Attempts that are not in a complete listing are gone.
+  // Handles a complete listing: attempts that are not in the listing are removed from the engine.
   void see_all(const std::vector<Observation>& listing) {
     std::map<Key, const Observation*> listed;
     for (const Observation& observation : listing) listed.emplace(observation.key, &observation);
@@ -53,7 +54,8 @@ class Awaited {
     }
   }
 
-  // True if no attempt runs. Attempts that have not been started have no end to wait for.
+  // True if no attempt runs. Attempts that were created but not started do not count, because they will not
+  // end.
   [[nodiscard]] bool none_runs() const { return running_ == 0; }
 
   // Reports the attempts that were never started, and returns the last observations.

@@ -10,8 +10,8 @@
 namespace combu {
 namespace {
 
-// Returns the reason of the failure; empty on success. Also catches exceptions that are no combu::Error,
-// because an exception that leaves a thread would end the process.
+// Calls `verb`. Returns the reason if the call failed; empty on success. Catches every std::exception,
+// because an uncaught exception of a thread would end the process.
 template <class Verb>
 std::string fault_of(const Verb& verb, bool* by_attempt = nullptr) {
   try {
@@ -19,7 +19,8 @@ std::string fault_of(const Verb& verb, bool* by_attempt = nullptr) {
   } catch (const Error& error) {
     const bool is_gone = error.kind() == ErrorKind::not_found;
     if (by_attempt != nullptr) *by_attempt = is_gone || error.kind() == ErrorKind::invalid;
-    return is_gone ? "its container no longer exists, and its outputs are lost" : std::string(error.what());
+    return is_gone ? "the trial's container no longer exists, and its outputs are lost"
+                   : std::string(error.what());
   } catch (const std::exception& error) {
     return error.what();
   }
@@ -69,8 +70,8 @@ std::vector<std::string> notes_of(const std::string& trial, const CollectionResu
                           trial, first, others));
   }
   if (!taken.unremoved.empty())
-    notes.push_back(fmt::format("{}: removing its earlier outputs failed: {}; remove them by hand", trial,
-                                taken.unremoved));
+    notes.push_back(fmt::format("{}: removing the trial's earlier outputs failed: {}; remove them by hand",
+                                trial, taken.unremoved));
   return notes;
 }
 

@@ -1,4 +1,5 @@
-// The thread that drives a run: it owns the planner, and passes its commands to the executor.
+// The thread that drives a run: this thread owns the planner, and passes the planner's commands to the
+// executor.
 
 #include <fmt/format.h>
 
@@ -31,9 +32,10 @@ using Steady = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds k_repaint{100};
 // The shown elapsed time must advance even if nothing happens.
 constexpr std::chrono::milliseconds k_heartbeat{1000};
-// After this silence the attempts are listed, because a dead stream is silent, too.
+// After this time without a message from the engine, combu lists the attempts, because a broken stream may
+// look silent.
 constexpr std::chrono::minutes k_silence_max{5};
-constexpr std::size_t k_stops_in_flight_max = 32;  // each stop may take the whole grace period
+constexpr std::size_t k_stops_in_flight_max = 32;  // a stop may take the trial's whole grace period
 constexpr std::size_t k_remarks_max = 20;
 
 // Returns the number of attempts that the run may have to stop.
@@ -46,7 +48,7 @@ std::size_t stoppable(const Run& run, const PlannerOptions& options) {
                                   std::ranges::count_if(options.restored, leaves));
 }
 
-// Connects the run's steering to the inbox during its lifetime.
+// While a Steered object exists, the orders of the run's Steering go to the inbox.
 class Steered {
  public:
   Steered(Steering* steering, Inbox<Message>& inbox, const std::optional<Settings>& again_with)
@@ -65,7 +67,7 @@ class Steered {
   const std::optional<Settings>& again_with_;
 };
 
-// Lines for a person. Shows only the first ones.
+// Passes lines for a person to the listener. Shows only the first k_remarks_max lines.
 class Remarks {
  public:
   explicit Remarks(ProgressListener& listener) : listener_(listener) {}
@@ -73,10 +75,10 @@ class Remarks {
     if (++count_ <= k_remarks_max) listener_.remark(line);
     if (count_ == k_remarks_max + 1) listener_.remark("further notes of this kind are not shown");
   }
-  // For outputs whose collection is tried again. Shows one line for each trial.
+  // Adds a line about outputs that could not be collected and are tried again. Adds one line for each trial.
   void add_undelivered(const Trial& trial, TrialIndex index, const std::string& fault) {
     if (undelivered_.insert(index).second)
-      add(fmt::format("{}: collecting its outputs failed: {}; combu tries again", trial.name, fault));
+      add(fmt::format("{}: collecting the outputs failed: {}; combu tries again", trial.name, fault));
   }
 
  private:
@@ -100,7 +102,7 @@ class Drive {
         logs_(context.telemetry != nullptr),
         progress_(run, options.until, options.capacity),
         remarks_(context.progress),
-        // Attempts of other runs are needed only if slots are limited.
+        // Observations of other runs' attempts are needed only if slots are limited.
         executor_(context.engine, run,
                   options.capacity ? Selector{} : Selector{.experiment = run.experiment.name, .run = run.id},
                   std::min(k_stops_in_flight_max, stoppable(run, options)), inbox_, context.output_store,
@@ -110,9 +112,9 @@ class Drive {
   }
 
   Outcome run(const std::stop_token& stop, Steering* steering) {
-    // Settings take effect before the first command.
+    // Connects first, so that settings take effect before the first command.
     const Steered steered(steering, inbox_, ending_.again_with);
-    inbox_.post(Event{Begin{}});  // must come before the first listing
+    inbox_.post(Event{Begin{}});  // Begin must come before the first listing
     executor_.begin(planner_.settings().starts_in_flight_max);
     const std::stop_callback on_stop(stop, [this] { inbox_.post(Event{Interrupt{}}); });
     loop();
@@ -122,24 +124,24 @@ class Drive {
   }
 
  private:
-  // Effects of the planner's steps that must wait until the facts are committed.
+  // Effects of the planner's steps that must wait until the journal has committed the facts.
   struct Pending {
     std::vector<Command> commands;
     std::vector<StartCommand> starts;
-    std::vector<std::pair<TrialIndex, int>> ended;  // attempts whose logs are to be stored
+    std::vector<std::pair<TrialIndex, int>> ended;  // ended attempts whose logs must be stored
     std::vector<Observation> inspected;
   };
   // Reasons why the run ends early.
   struct Ending {
     bool interrupted = false;
     std::string interrupter;             // Snapshot::interrupter
-    std::optional<Settings> again_with;  // the settings when the run was asked to leave
-    std::optional<Error> lost;           // the engine's last error, if it was lost
+    std::optional<Settings> again_with;  // settings at the time of Steering::leave()
+    std::optional<Error> lost;           // the last error of an engine that was lost
   };
-  // When a snapshot was shown last, and when the engine was heard last.
+  // Times of the last shown snapshot and of the last message from the engine.
   struct Pace {
     Steady::time_point shown{};
-    bool has_changed = false;  // since the last snapshot
+    bool has_changed = false;  // true if messages arrived since the last snapshot
     Steady::time_point heard = Steady::now();
   };
 
@@ -162,7 +164,7 @@ class Drive {
     while (!is_done() && !is_left()) {
       inbox_.take(messages, patience());
       for (const Message& message : messages) {
-        // These messages do not show that the stream of events is alive.
+        // UsagePolled and PartCollected do not show that the engine's stream of events works.
         if (std::holds_alternative<UsagePolled>(message) || std::holds_alternative<PartCollected>(message))
           continue;
         pace_.has_changed = true;
@@ -214,7 +216,7 @@ class Drive {
 
   void take(const Event& event) {
     if (const auto* collected = std::get_if<Collected>(&event)) {
-      report(failures_.add_tail(collected->trial, {}));  // the log may have no line
+      report(failures_.add_tail(collected->trial, {}));  // the log may be empty
       if (!collected->fault.empty() && !collected->by_attempt)
         remarks_.add_undelivered(trial_of(collected->trial), collected->trial, collected->fault);
       if (logs_.holds(*collected)) return;
@@ -248,7 +250,7 @@ class Drive {
   void take(const Steering::Order& order) {
     if (order.leave) {
       ending_.again_with = planner_.settings();
-      remarks_.add("`combu apply` is changing the run: no trial starts until it has finished");
+      remarks_.add("`combu apply` is changing the run: no trial starts until `apply` has finished");
     }
     if (!order.adjust.interrupter.empty()) ending_.interrupter = order.adjust.interrupter;
     apply(order.adjust);
@@ -260,8 +262,9 @@ class Drive {
     if (stored.is_final && !ingested.fault.empty())
       take(TrialNote{
           ingested.order.trial,
-          fmt::format("storing its log failed: {}; `combu logs` can read the log while the container exists",
-                      ingested.fault)});
+          fmt::format(
+              "storing the trial's log failed: {}; `combu logs` can read the log while the container exists",
+              ingested.fault)});
     if (stored.is_last) publish_succeeded();
     if (stored.held) apply(*stored.held);
   }
@@ -276,7 +279,8 @@ class Drive {
     if (failure) listener_.failure(failure->fact, failure->tail);
   }
 
-  // Begins to poll attempts that an earlier process started. The first listing contains their engine ids.
+  // Begins to poll the usage of attempts that an earlier process started. The engine ids of these attempts
+  // are in the first listing.
   void poll_restored(const Listed& listed) {
     if (ran_before_.empty()) return;
     std::unordered_map<std::string_view, const Observation*> seen;
@@ -330,7 +334,7 @@ class Drive {
     listener_.fact(fact);
   }
 
-  // Polls usage and outputs while the attempt runs.
+  // Begins or ends the polling of an attempt's usage and partial outputs.
   void follow_attempt(Fact& fact) {
     if (fact.state == TrialState::running) {
       const bool has_become_healthy = fact.id.empty();
@@ -354,7 +358,7 @@ class Drive {
 
   // ---- Commands
 
-  // Facts are committed before the commands that follow from them are given.
+  // Commits the facts, and then passes on the commands that follow from these facts.
   void carry_on() {
     journal_.commit();
     Pending pending = std::exchange(pending_, {});
@@ -398,7 +402,7 @@ class Drive {
     }
   }
 
-  // Sends all starts as one batch, before one of them can be given up.
+  // Sends all pending starts to the executor as one batch. A start must be sent before it can be given up.
   void send_starts() {
     if (!pending_.starts.empty()) executor_.start(std::exchange(pending_.starts, {}));
   }
@@ -407,7 +411,7 @@ class Drive {
     if (const auto order = logs_.end(trial, attempt)) executor_.ingest_log(*order);
   }
 
-  // Publishes trials whose logs are stored, so that later cache lookups find them.
+  // Publishes succeeded trials whose logs are stored, so that later cache lookups find these trials.
   void publish_succeeded() {
     std::erase_if(succeeded_, [this](TrialIndex trial) {
       if (logs_.is_storing(trial)) return false;
@@ -435,7 +439,7 @@ class Drive {
     snapshot.interrupter = ending_.interrupter;
     snapshot.may_start_more = planner_.may_start_more();
     snapshot.settings =
-        // `combu apply` pauses the run internally, which must not be shown.
+        // While `combu apply` changes the run, starts are paused. The snapshot does not show this pause.
         ending_.again_with.value_or(planner_.settings());
     snapshot.held = planner_.held();
     snapshot.held_by_others = planner_.held_by_others();
@@ -463,16 +467,16 @@ class Drive {
   const Until until_;
   RunClock clock_;
   Planner planner_;
-  bool collects_parts_;  // outputs are also collected while attempts run
+  bool collects_parts_;  // true if outputs are also collected while attempts run
   PartialCollection partial_;
   LogCollector logs_;
   UsagePoller usage_;
   RunProgress progress_;
   FailureReports failures_;
-  // Trials with their attempts; cleared by the first listing.
+  // Running attempts of an earlier process, until the first listing.
   std::vector<std::pair<TrialIndex, int>> ran_before_;
   Pending pending_;
-  std::set<TrialIndex> succeeded_;  // trials with `cache` that are not published yet
+  std::set<TrialIndex> succeeded_;  // succeeded trials with `cache` that are not published yet
   Remarks remarks_;
   bool has_begun_ = false;
   Ending ending_;

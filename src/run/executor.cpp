@@ -17,18 +17,20 @@ namespace {
 using Steady = std::chrono::steady_clock;
 
 constexpr std::size_t k_log_workers = 2;
-// A disk is fast with only a few writers. With several workers, a large output blocks only one of them.
+// A disk is fast with only a few writers. With several workers, a large output blocks only one worker.
 constexpr std::size_t k_output_workers = 4;
 constexpr std::size_t k_poll_workers = 2;
-constexpr std::size_t k_lookups_at_once = 1000;  // the first trials can start during the next lookups
+// Size of one batch of lookups. Trials of a batch can start while the next batch is looked up.
+constexpr std::size_t k_lookups_at_once = 1000;
 
 // The tail of a failed attempt's log.
 constexpr std::int64_t k_tail_lines = 5;
 constexpr std::size_t k_tail_line_max = 500;
-// Limit for all these lines together, because a line may have any size.
+// Limit for the lines of the tail together, because a line may have any size.
 constexpr std::size_t k_tail_size_max = std::size_t{64} << 10U;
 
-// Also converts exceptions that are no combu::Error: an exception that leaves a thread would end the process.
+// Calls `verb`, and passes every std::exception to `on_error` as an Error, because an uncaught exception of a
+// thread would end the process.
 template <class Verb, class OnError>
 void call(const Verb& verb, const OnError& on_error) {
   try {
@@ -120,9 +122,9 @@ class Executor::Start {
   Start(const Start&) = delete;
   Start& operator=(const Start&) = delete;
   [[nodiscard]] std::stop_token token() const { return source_.get_token(); }
-  // Stops the fetching of inputs, and a start that packs and sends inputs. Both may take hours, so an
-  // interrupted run does not wait for them. The attempt stays `starting` in the record, and the next process
-  // adopts its container.
+  // Returns a token that cancels the fetching of inputs, and a start that packs and sends inputs. Both may
+  // take hours, so an interrupted run does not wait for them. The attempt stays `starting` in the record, and
+  // the next process adopts the attempt's container.
   [[nodiscard]] std::stop_token fetch_token() const { return fetch_.get_token(); }
 
  private:
@@ -164,7 +166,8 @@ void Executor::carry_out(const StartCommand& command, const std::stop_token& qui
   });
 }
 
-// The subject of a failed start is not shown, so the place of the fault becomes part of the message.
+// Messages about a failed start do not show the error's subject, so fetch() makes the subject part of the
+// error's message.
 std::string Executor::fetch(const std::string& from, const std::string& path, const std::stop_token& stop) {
   try {
     return output_store_->fetch(from, path, stop);
@@ -275,7 +278,7 @@ void Executor::post_log_storage() {
   if (is_log_storage_failing_.exchange(fails) != fails) inbox_.post(std::move(changed));
 }
 
-// Uses one listing. Attempts that are not in the listing are gone.
+// Inspects all attempts with one listing. Attempts that are not in the listing are removed from the engine.
 void Executor::carry_out(const InspectMany& order, const std::stop_token& quit) {
   const auto look = [&] {
     Selector selector{.experiment = run_.experiment.name, .run = run_.id};
@@ -325,7 +328,7 @@ void Executor::watch(const std::stop_token& quit) {
       inbox_.post(Event{Observed{*observation}});
       return;
     }
-    // A stream may break although the engine was never away.
+    // A stream may break although the engine was reachable all the time.
     const std::optional<Instant> before = std::exchange(there_since, engine_.facts(quit).began_at);
     const bool after_break = std::exchange(again, true) && (!there_since || there_since != before);
     inbox_.post(Event{ListingBegins{.after_break = after_break}});

@@ -19,12 +19,12 @@
 
 namespace combu {
 
-// Carries out the commands of a run. All methods belong to one thread and return at once; the answers are
-// posted to `inbox`. The referenced objects must outlive the executor.
+// Carries out the commands of a run. All methods must be called from one thread and return at once; the
+// executor's threads post the answers to `inbox`. The referenced objects must outlive the executor.
 class Executor {
  public:
   // `selector`: the attempts that are watched and listed. `stops_max`: number of concurrent stops. If a
-  // pointer is null, orders that need it must not be given.
+  // pointer is null, the caller must not give orders that need the object.
   Executor(Engine& engine, const Run& run, Selector selector, std::size_t stops_max, Inbox<Message>& inbox,
            OutputStore* output_store, Telemetry* telemetry, CacheLookup* cache_lookup);
   // Cancels everything under way and joins the threads. Without the cancellation, a command could delay the
@@ -33,16 +33,16 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // Starts the threads: from here on the engine is watched, and orders are carried out.
+  // Starts the threads, which watch the engine and carry out orders.
   void begin(std::size_t starts_max);
-  // Allows `starts_max` concurrent starts from here on. Never lowers the number.
+  // Allows `starts_max` concurrent starts. Never lowers the number of concurrent starts.
   void allow_starts(std::size_t starts_max);
 
   void start(const std::vector<StartCommand>& commands) {
     start_orders_.push_all({commands.begin(), commands.end()});
   }
   void give_up_start(TrialIndex trial);
-  // Cancels the fetching and sending of inputs; the attempts concerned are not started.
+  // Cancels the fetching and sending of inputs; attempts that wait for their inputs are not started.
   void give_up_fetches() { fetches_.request_stop(); }
   void stop(const StopCommand& command) { stop_orders_.push(command); }
   void collect_outputs(const CollectCommand& command) { output_orders_.push(command); }
@@ -50,7 +50,8 @@ class Executor {
   void read_tail(const CollectCommand& command) { log_orders_.push(command); }
   void ingest_log(const IngestLog& order) { log_orders_.push(order); }
   void poll_usage(const PollUsage& order) { poll_orders_.push(order); }
-  // Queries when these attempts began and ended. Attempts that do not exist are reported as gone.
+  // Queries when the attempts `ended` began and ended. Attempts that no longer exist are reported with
+  // Phase::gone.
   void inspect(std::vector<Observation> ended) { start_orders_.push(InspectMany{std::move(ended)}); }
   void list() { start_orders_.push(ListAttempts{}); }
   void look_up(TrialIndex trial) { lookups_.push(trial); }
@@ -98,7 +99,7 @@ class Executor {
   std::mutex starts_mutex_;
   std::unordered_map<TrialIndex, std::stop_source> starts_;  // starts under way
   std::stop_source fetches_;                                 // cancels the fetching of inputs
-  std::atomic<bool> is_log_storage_failing_ = false;         // the state that was posted last
+  std::atomic<bool> is_log_storage_failing_ = false;         // state that the last LogStorageChanged reported
   WorkQueue<Order> start_orders_;
   WorkQueue<Order> stop_orders_;
   WorkQueue<Order> log_orders_;

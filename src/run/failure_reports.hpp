@@ -21,14 +21,15 @@ class FailureReports {
     std::vector<std::string> tail;
   };
 
-  // Registers that the log's last lines will be read. After the first failures, removes this request from the
-  // command.
+  // Registers that the last lines of an attempt's log will be read. After the first k_tails_max failures,
+  // clears `command.tail` instead.
   void expect_tail(CollectCommand& command) {
     if (command.tail && ++tails_ > k_tails_max) command.tail = false;
     if (command.tail) open_.insert_or_assign(command.trial, Open());
   }
 
-  // An attempt failed. Returns its report if no log lines are expected or they have arrived.
+  // An attempt failed. Returns the report if no log lines are expected, or if the expected lines have
+  // arrived.
   [[nodiscard]] std::optional<Report> add(const Fact& fact) {
     const auto at = open_.find(fact.trial);
     if (at == open_.end()) return Report{.fact = fact, .tail = {}};
@@ -37,8 +38,8 @@ class FailureReports {
     return std::nullopt;
   }
 
-  // The last lines of the log have been read; `tail` is empty if there are none. Returns the report if the
-  // fact has arrived.
+  // The last lines of the log have been read; `tail` is empty if the log has no lines. Returns the report if
+  // the fact of the failure has arrived.
   [[nodiscard]] std::optional<Report> add_tail(TrialIndex trial, const std::vector<std::string>& tail) {
     const auto at = open_.find(trial);
     if (at == open_.end() || at->second.tail) return std::nullopt;
@@ -57,7 +58,7 @@ class FailureReports {
   }
 
  private:
-  static constexpr std::size_t k_tails_max = 20;  // as many failures as a person is shown
+  static constexpr std::size_t k_tails_max = 20;  // number of failures that combu shows with log lines
 
   struct Open {
     std::optional<Fact> fact;

@@ -9,7 +9,7 @@
 
 namespace combu {
 
-// A queue with many writers and one reader, who takes all items at once.
+// A queue with many writers and one reader. The reader takes all items at once.
 template <class Item>
 class Inbox {
  public:
@@ -25,9 +25,9 @@ class Inbox {
   }
 
   // Blocks until there is an item, or until `patience` has passed. Replaces the content of `taken` with all
-  // items; its memory is reused.
+  // items, and reuses the memory of `taken`.
   void take(std::vector<Item>& taken, std::chrono::milliseconds patience) {
-    // Release the memory after a flood of items.
+    // After a very large number of items, releases the memory of `taken`.
     if (taken.size() > k_kept_max) taken = {};
     taken.clear();
     std::unique_lock lock(mutex_);

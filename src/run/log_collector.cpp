@@ -6,7 +6,7 @@
 namespace combu {
 namespace {
 
-constexpr int k_tries_max = 6;  // 1, 2, 4, … seconds apart
+constexpr int k_tries_max = 6;  // the tries are 1, 2, 4, … seconds apart
 
 }  // namespace
 

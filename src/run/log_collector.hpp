@@ -1,5 +1,5 @@
 #pragma once
-// The logs of ended attempts that are not stored yet, and the events that wait until they are stored.
+// The logs of ended attempts that are not stored yet, and the events that wait until these logs are stored.
 
 #include <cstddef>
 #include <map>
@@ -19,38 +19,39 @@ class LogCollector {
   // `is_enabled`: false if no logs are stored.
   explicit LogCollector(bool is_enabled) : is_enabled_(is_enabled) {}
 
-  // An attempt has ended. Returns the order to store its log; nullopt if that was already ordered.
+  // An attempt has ended. Returns the order to store the attempt's log; nullopt if the log was ordered
+  // already.
   [[nodiscard]] std::optional<IngestLog> end(TrialIndex trial, int attempt);
   // True while the log of the trial's last attempt is being stored.
   [[nodiscard]] bool is_storing(TrialIndex trial) const { return storing_.contains(trial); }
-  // Returns the number of logs that are ordered and not stored, including those with a retry ahead.
+  // Returns the number of logs that are ordered but not stored yet, including logs that wait for a retry.
   [[nodiscard]] std::size_t pending() const { return pending_; }
 
   // ---- A retry removes the failed attempt's container with its log, so it must wait until the log is stored
 
-  // The trial's next Collected event waits until its log is stored.
+  // The trial's next Collected event waits until the trial's log is stored.
   void hold_next(TrialIndex trial) { hold_next_.insert(trial); }
-  // True if the event is held; stored() returns it later.
+  // True if the event must wait for the log; stored() returns the event later.
   [[nodiscard]] bool holds(const Collected& event);
 
   // ---- Answers
 
   struct Stored {
-    bool is_final = false;          // false: a retry follows
-    std::optional<Collected> held;  // the held event, which can be processed now
-    bool is_last = false;           // this was the log of the trial's last attempt
+    bool is_final = false;          // false: storing the log is retried
+    std::optional<Collected> held;  // the event that waited for the log, which can be processed now
+    bool is_last = false;           // true if the log was that of the trial's last attempt
   };
-  // A try to store a log has ended. If it failed, plans a retry after a pause that doubles each time, unless
-  // `may_retry` is false.
+  // A try to store a log has ended. If the try failed and `may_retry` is true, plans a retry. The pause
+  // before a retry doubles each time.
   [[nodiscard]] Stored stored(const LogIngested& answer, bool may_retry, Instant now);
-  // Returns the retries that are due.
+  // Returns the retries (orders to store a log) that are due.
   [[nodiscard]] std::vector<IngestLog> due(Instant now);
 
  private:
   bool is_enabled_;
   std::size_t pending_ = 0;
-  std::unordered_map<TrialIndex, int> ordered_;  // the last attempt whose log was ordered
-  std::unordered_map<TrialIndex, int> storing_;  // the attempt whose log is being stored
+  std::unordered_map<TrialIndex, int> ordered_;  // by trial: its last attempt whose log was ordered
+  std::unordered_map<TrialIndex, int> storing_;  // by trial: its attempt whose log is being stored
   std::multimap<Instant, IngestLog> again_;
   std::unordered_set<TrialIndex> hold_next_;
   std::unordered_map<TrialIndex, Collected> held_;

@@ -10,7 +10,7 @@
 
 namespace combu {
 
-// The engine is unavailable, and its own retries are exhausted.
+// The engine is unavailable, and with_retry() does not repeat the call any more.
 struct EngineLost {
   Error error;
 };
@@ -19,7 +19,7 @@ struct LogTail {
   TrialIndex trial;
   std::vector<std::string> lines;
 };
-// Polls a running attempt: its usage, and what it has logged since the last poll.
+// Polls a running attempt: reads its usage and the lines that it has logged since the last poll.
 struct PollUsage {
   TrialIndex trial;
   int attempt;
@@ -28,7 +28,7 @@ struct PollUsage {
 };
 struct UsagePolled {
   PollUsage poll;
-  std::optional<Usage> usage;  // nullopt if the engine reports none
+  std::optional<Usage> usage;  // nullopt if the engine reports no usage
   Bytes log_growth;
   Seconds took{0};
 };
@@ -36,15 +36,15 @@ struct UsagePolled {
 struct IngestLog {
   TrialIndex trial;
   int attempt;
-  int tries = 0;  // number of failed tries
+  int tries = 0;  // number of failed tries to store the log
 };
 struct LogIngested {
   IngestLog order;
-  std::string fault;  // empty: the log is stored
+  std::string fault;  // why the log could not be stored; empty: the log is stored
 };
 // Storing logs begins to fail, or works again.
 struct LogStorageChanged {
-  std::string fault;  // empty: storing works again
+  std::string fault;  // why storing fails; empty: storing works again
 };
 // A line about a trial, for a person.
 struct TrialNote {
@@ -56,7 +56,7 @@ struct OutputsCollected {
   int attempt;
   CollectionResult taken;
 };
-// Partial outputs of a running attempt were collected; if that failed, `fault` is the reason.
+// Partial outputs of a running attempt were collected; `fault` is the reason if the collection failed.
 struct PartCollected {
   TrialIndex trial;
   std::string fault;

@@ -15,10 +15,10 @@
 
 namespace combu {
 
-// Schedules the collection of the outputs that running attempts have written so far. A partial collection of
-// an attempt is never under way while its final outputs are collected, nor while the attempt is being
-// stopped: an engine that copies out of a container cannot stop it (moby: daemon/archive.go holds the
-// container's lock). Belongs to one thread.
+// Schedules the collection of the outputs that running attempts have written so far. An attempt's partial
+// collection is never under way while the attempt's final outputs are collected, or while the attempt is
+// being stopped. The reason: while an engine copies files out of a container, the engine cannot stop this
+// container (moby: daemon/archive.go holds the container's lock). Belongs to one thread.
 class PartialCollection {
  public:
   struct Take {
@@ -35,7 +35,7 @@ class PartialCollection {
     due_.emplace(now + every_, std::pair(trial, attempt));
   }
 
-  // The attempt has ended or is about to end. Cancels its collection.
+  // The attempt has ended or is about to end. Cancels the attempt's partial collection.
   void end(TrialIndex trial) {
     running_.erase(trial);
     if (const auto at = under_way_.find(trial); at != under_way_.end()) at->second.stop.request_stop();
@@ -47,7 +47,7 @@ class PartialCollection {
       const auto [trial, attempt] = std::pair(due_.extract(due_.begin()).mapped());
       if (!is_running(trial, attempt)) continue;
       const auto [at, is_new] = under_way_.emplace(trial, UnderWay{.attempt = attempt});
-      if (!is_new) {  // the collection of the trial's last attempt is about to end
+      if (!is_new) {  // the collection of the trial's earlier attempt has not ended yet
         due_.emplace(now + every_, std::pair(trial, attempt));
         continue;
       }
@@ -56,8 +56,8 @@ class PartialCollection {
     return std::nullopt;
   }
 
-  // True if the collection of the final outputs has to wait. The collection under way is cancelled, and
-  // done() returns `command`.
+  // True if the collection of the final outputs has to wait for a partial collection. In this case, the
+  // partial collection is cancelled, and done() returns `command` later.
   bool holds_back(const CollectCommand& command) {
     const auto at = under_way_.find(command.trial);
     if (at == under_way_.end()) return false;
@@ -68,9 +68,10 @@ class PartialCollection {
 
   struct Done {
     std::optional<CollectCommand> held;
-    bool is_first_fault = false;  // the attempt's first failure that is not caused by a cancellation
+    // True if a partial collection of the attempt failed for the first time, and not by a cancellation.
+    bool is_first_fault = false;
   };
-  // A collection has ended.
+  // A partial collection of the trial has ended.
   Done done(TrialIndex trial, bool failed, Instant now) {
     UnderWay was = std::move(under_way_.extract(trial).mapped());
     const bool runs = is_running(trial, was.attempt);
@@ -95,7 +96,7 @@ class PartialCollection {
   }
 
   Instant::duration every_;
-  std::unordered_map<TrialIndex, int> running_;  // the trial's running attempt
+  std::unordered_map<TrialIndex, int> running_;  // by trial: its running attempt
   std::multimap<Instant, std::pair<TrialIndex, int>> due_;
   std::unordered_map<TrialIndex, UnderWay> under_way_;
   std::set<std::pair<TrialIndex, int>> faulty_;

@@ -7,17 +7,18 @@
 
 namespace combu {
 
-// An attempt is polled after one second, and then at growing intervals.
+// combu polls a running attempt after one second, and then at growing intervals.
 inline constexpr Seconds k_poll_first{1};
 inline constexpr double k_poll_factor = 1.5;
 inline constexpr Seconds k_poll_pause_max{60};
-// A log that grows fast is polled more often: the engine may rotate it and keep only its end.
+// combu polls a log that grows fast more often, because the engine may rotate the log and keep only its end.
 inline constexpr Bytes k_poll_brings_max{std::int64_t{256} << 10};
 inline constexpr Seconds k_poll_pause_min{0.25};
-inline constexpr double k_poll_share_max = 0.05;  // share of one worker's time for one attempt
+// Share of one worker's time that polls of one attempt may take.
+inline constexpr double k_poll_share_max = 0.05;
 
 // Returns the pause before the next poll of an attempt. `pause`: the pause before the last poll. `brought`:
-// by how much the log had grown. `took`: the duration of the last poll.
+// how much the log had grown at the last poll. `took`: the duration of the last poll.
 [[nodiscard]] inline Seconds poll_pause(Seconds pause, Bytes brought, Seconds took) {
   Seconds next = std::min(pause * k_poll_factor, k_poll_pause_max);
   if (brought > k_poll_brings_max)

@@ -6,7 +6,8 @@
 
 namespace combu {
 
-// Begins at the wall clock's time of its construction, and continues with a clock that is never set back.
+// A clock for one run: begins at the time `began`, and continues with a steady clock, which is never set
+// back.
 class RunClock {
  public:
   explicit RunClock(Instant began) : began_(began) {}

@@ -37,7 +37,7 @@ void RunProgress::restore(TrialIndex trial, const RestoredTrial& restored, bool 
     under_way_.emplace(trial, UnderWay{.begun_at = restored.ran_at.value_or(now),
                                        .ran_at = runs ? restored.ran_at : std::nullopt});
   }
-  // If a blocked trial is released, a later fact reports this.
+  // If a blocked trial can run after all, a later fact reports that.
   if (!is_unsuccessful(restored.state, restored.cause)) return;
   unsuccessful_.push_back({.trial = trial,
                            .state = restored.state,
@@ -117,12 +117,13 @@ std::vector<RunningTrial> RunProgress::few_running(Instant now) const {
   return running;
 }
 
-// Returns the time since the run began in this process, without pauses.
+// Returns the time since this process began to drive the run, without pauses.
 Seconds RunProgress::worked(Instant now) const {
   return paused_since_.value_or(now) - began_ - paused_for_;
 }
 
-// Returns nullopt also while paused, and if the run does not wait for the trials' ends.
+// Returns nullopt while the run is paused, if the run does not wait for the trials' ends, or if time_left()
+// returns nullopt.
 std::optional<Seconds> RunProgress::left(std::size_t unfinished, Instant now) const {
   if (until_ != Until::ended || paused_since_) return std::nullopt;
   WorkDone work{.ended = ended_.count,

@@ -1,6 +1,6 @@
 #pragma once
-// The progress of the run for display: which trials are starting and running, and how long the rest will
-// take.
+// The progress of the run for display: which trials are starting and running, and how much longer the run
+// will take.
 
 #include <cstddef>
 #include <optional>
@@ -16,12 +16,12 @@ class RunProgress {
  public:
   RunProgress(const Run& run, Until until, std::optional<Slots> capacity);
 
-  // This process begins to drive the run.
+  // Called when this process begins to drive the run.
   void begin(Instant now);
-  // The state of a trial after an earlier process. `is_awaited`: Planner::is_waited_for().
+  // Sets the state in which an earlier process left a trial. `is_awaited`: Planner::is_waited_for().
   void restore(TrialIndex trial, const RestoredTrial& restored, bool is_awaited, Instant now);
   void observe(const Fact& fact, bool is_awaited, Instant now);
-  // Pauses do not count as working time.
+  // Begins or ends a pause, which does not count as working time.
   void set_paused(bool is_paused, Instant now);
 
   // Returns a snapshot. The caller sets the members that only the planner knows: counts, settings and held
@@ -32,15 +32,15 @@ class RunProgress {
 
  private:
   struct UnderWay {
-    Instant begun_at;               // when the start was commanded
-    std::optional<Instant> ran_at;  // set while the attempt runs
+    Instant begun_at;               // when the planner commanded the start
+    std::optional<Instant> ran_at;  // when the attempt began to run; set only while it runs
   };
   // Trials that have run during this process and are over.
   struct Ended {
     std::size_t count = 0;
-    Seconds took{0};    // sum of their durations
-    Instant last_at{};  // when the last one ended
-    Seconds worked{0};  // worked() at that time
+    Seconds took{0};    // sum of the trials' durations
+    Instant last_at{};  // when the last of these trials ended
+    Seconds worked{0};  // worked() at the time last_at
   };
   void observe_work(const Fact& fact, Instant now);
   [[nodiscard]] std::vector<RunningTrial> few_running(Instant now) const;
@@ -51,7 +51,7 @@ class RunProgress {
   Until until_;
   std::optional<Slots> capacity_;
   Instant began_{};
-  Seconds before_{0};  // from the beginning of the run to that of this process
+  Seconds before_{0};  // from the beginning of the run until this process began
   // Awaited trials that have begun and are not over.
   std::unordered_map<TrialIndex, UnderWay> under_way_;
   Ended ended_;

@@ -12,20 +12,21 @@ namespace combu {
 
 inline constexpr std::size_t k_ended_min = 3;  // number of ended trials that an estimate needs
 
-// The progress of a run's work. Trials that the run does not wait for (services) do not count.
+// The progress of a run's work. Trials whose end the run does not wait for (services) do not count.
 struct WorkDone {
   std::size_t ended = 0;      // trials that have run and are over
-  Seconds ended_took{0};      // sum of their durations
-  Seconds worked{0};          // from the first command until the last trial ended, without pauses
-  Seconds since_end{0};       // from that end until now
+  Seconds ended_took{0};      // sum of the ended trials' durations
+  Seconds worked{0};          // time from the first command until the last trial ended, without pauses
+  Seconds since_end{0};       // time since the last trial ended
   std::vector<Seconds> ages;  // ages of the trials that have begun and are not over
   std::size_t not_begun = 0;
 };
 
 // Estimates the remaining time. Assumes that every trial lasts as long as the mean of the ended trials. Also
-// assumes that as many trials run at once as did until the last end. Therefore the estimate never grows
-// between two ends: a trial that hangs has no influence once it is older than the mean.
-// Returns nullopt if too few trials have ended, or if all remaining trials are older than the mean.
+// assumes that as many trials run at once as on average until the last end of a trial. Therefore the estimate
+// never grows between two ends of trials. A trial that hangs has no influence once it has run longer than the
+// mean. Returns nullopt if too few trials have ended, or if all remaining trials have run longer than the
+// mean.
 [[nodiscard]] inline std::optional<Seconds> time_left(const WorkDone& work) {
   if (work.ended < k_ended_min || work.worked <= Seconds(0)) return std::nullopt;
   const Seconds mean = work.ended_took / static_cast<double>(work.ended);
@@ -36,7 +37,8 @@ struct WorkDone {
     const Seconds of_trial = std::max(mean - age, Seconds(0));
     rest += of_trial;
     longest = std::max(longest, of_trial);
-    // A trial that hangs has done no more work than the others, and an earlier process may have begun it.
+    // The clamp limits the work of one trial, because the trial may hang, or an earlier process may have
+    // begun it.
     done += std::clamp(age - work.since_end, Seconds(0), std::min(mean, work.worked));
   }
   if (longest <= Seconds(0)) return std::nullopt;

@@ -1,5 +1,5 @@
 #pragma once
-// Schedules the usage polls of running attempts, and keeps the largest usage of each.
+// Schedules the usage polls of running attempts, and keeps the largest usage of each attempt.
 
 #include <map>
 #include <optional>
@@ -16,11 +16,11 @@ class UsagePoller {
  public:
   // The attempt has begun to run. `id`: the engine's id of the attempt.
   void begin(TrialIndex trial, int attempt, const std::string& id, Instant now);
-  // The attempt has ended. Returns its usage; nullopt if that was never known.
+  // The attempt has ended. Returns the attempt's usage; nullopt if its usage was never known.
   [[nodiscard]] std::optional<Usage> end(TrialIndex trial);
 
-  // Returns the next poll that is due. While `are_starts_in_flight`, returns at most one poll a second: all
-  // due polls would slow down the starts by a tenth on Engine 29.
+  // Returns the next poll that is due. While starts are in flight, returns at most one poll a second, because
+  // all due polls together would slow down the starts by a tenth on Engine 29.
   [[nodiscard]] std::optional<PollUsage> next(Instant now, bool are_starts_in_flight);
   void answer(const UsagePolled& polled, Instant now);
   // True if a poll is due before `time`.

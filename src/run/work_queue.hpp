@@ -12,12 +12,13 @@
 
 namespace combu {
 
-// A queue for worker threads, which take the items in the order of their arrival. Safe from any thread.
+// A queue for worker threads, which take the items in the order of arrival. All functions may be called from
+// any thread.
 //
-// A push wakes one worker. A worker that leaves items behind wakes the next worker before it works on its
-// own item. So no item waits for a slow worker while another worker is idle. Only one worker is being woken
-// at a time, because waking a thread may take longer than processing an item: the workers that are awake
-// often take all items first.
+// A push wakes one worker. A worker that takes an item and sees more items in the queue first wakes the next
+// worker. Therefore no item waits for a slow worker while another worker is idle. Only one worker is being
+// woken at a time, because waking a thread may take longer than processing an item. Often the workers that
+// are awake take all items in this time.
 template <class Item>
 class WorkQueue {
  public:
@@ -32,7 +33,7 @@ class WorkQueue {
     wake_next(lock);
   }
 
-  // Blocks until there is an item. Returns nullopt once the queue is closed.
+  // Blocks until the queue has an item. Returns nullopt once the queue is closed.
   std::optional<Item> pop() {
     std::unique_lock lock(mutex_);
     if (!await_items(lock)) return std::nullopt;
@@ -41,7 +42,7 @@ class WorkQueue {
     return first;
   }
 
-  // Blocks until there is an item, and returns as many as there are, at most `count_max`. Returns none once
+  // Blocks until the queue has an item, and returns all items, but at most `count_max`. Returns no items once
   // the queue is closed.
   std::vector<Item> pop_up_to(std::size_t count_max) {
     std::unique_lock lock(mutex_);
@@ -80,8 +81,8 @@ class WorkQueue {
     return first;
   }
 
-  // Must be the last step of an operation. Unlocks before notifying, because otherwise the woken thread would
-  // wait for the lock.
+  // Each operation must call wake_next() last. wake_next() unlocks before it notifies, because otherwise the
+  // woken thread would wait for the lock.
   void wake_next(std::unique_lock<std::mutex>& lock) {
     if (items_.empty() || sleepers_ == 0 || is_waking_) return;
     is_waking_ = true;
@@ -92,8 +93,8 @@ class WorkQueue {
   std::mutex mutex_;
   std::condition_variable filled_;
   std::deque<Item> items_;
-  std::size_t sleepers_ = 0;  // waiting workers, including the one that is being woken
-  bool is_waking_ = false;    // a worker was woken and has not checked the items yet
+  std::size_t sleepers_ = 0;  // waiting workers, including a worker that is being woken
+  bool is_waking_ = false;    // true if a worker was woken and has not checked the items yet
   bool is_closed_ = false;
 };
 

@@ -109,8 +109,9 @@ TEST_F(LogsTest, AnInterruptedRunDoesNotRepeatAFailedReading) {
   };
   (void)drive_keeping();
   EXPECT_EQ(calls, 1);
-  EXPECT_THAT(recorder_.remarks, ElementsAre("t: storing its log failed: engine: cut off; `combu logs` can "
-                                             "read the log while the container exists"));
+  EXPECT_THAT(recorder_.remarks,
+              ElementsAre("t: storing the trial's log failed: engine: cut off; `combu logs` can "
+                          "read the log while the container exists"));
 }
 
 TEST_F(LogsTest, TheLogOfAContainerThatIsGoneIsNotReadAgain) {

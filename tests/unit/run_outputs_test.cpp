@@ -209,7 +209,7 @@ TEST_F(OutputsTest, AFailedCollectionIsReportedWithTrialAndFolder) {
   const std::string why = "/results/a/out: cannot be written: No space left on device";
   EXPECT_EQ(outcome.undelivered, "a: " + why);
   EXPECT_THAT(recorder_.remarks,
-              testing::ElementsAre("a: collecting its outputs failed: " + why + "; combu tries again"))
+              testing::ElementsAre("a: collecting the outputs failed: " + why + "; combu tries again"))
       << "once";
 }
 
@@ -220,9 +220,10 @@ TEST(NotesOf, ReportFilesThatAreNotCollectedOrRemoved) {
   EXPECT_THAT(
       notes_of("t", {.left = {"/out/pipe", "/out/socket", "/out/null"}}),
       ElementsAre("t: /out/pipe and 2 more are not collected: outputs must be files, folders or links"));
-  EXPECT_THAT(notes_of("t", {.unremoved = "/results/.t.unfinished/a: cannot be removed: no"}),
-              ElementsAre("t: removing its earlier outputs failed: /results/.t.unfinished/a: cannot be "
-                          "removed: no; remove them by hand"));
+  EXPECT_THAT(
+      notes_of("t", {.unremoved = "/results/.t.unfinished/a: cannot be removed: no"}),
+      ElementsAre("t: removing the trial's earlier outputs failed: /results/.t.unfinished/a: cannot be "
+                  "removed: no; remove them by hand"));
 }
 
 }  // namespace

@@ -373,7 +373,7 @@ TEST_F(DriveTest, LeavesWhenAskedAndContinuesWithTheSameSettings) {
   for (const Snapshot& snapshot : recorder_.snapshots) EXPECT_FALSE(snapshot.settings.paused);
   EXPECT_THAT(
       recorder_.remarks,
-      testing::ElementsAre("`combu apply` is changing the run: no trial starts until it has finished"));
+      testing::ElementsAre("`combu apply` is changing the run: no trial starts until `apply` has finished"));
   engine_.on_start = {};
   PlannerOptions again{.starts_in_flight_max = 1};
   again.restored.resize(4);
