@@ -1,6 +1,7 @@
 #pragma once
-// A simulation of one engine on one host, with its own clock and seeded faults. It keeps the contracts of
-// Engine: the conformance suite runs on it as on real engines. The tests of order, faults and scale use it.
+// A simulation of one engine on one host, with its own clock and seeded faults. The simulation keeps the
+// contracts of Engine: the conformance tests run on the simulated engine as on real engines. The tests of
+// order, faults and scale use the simulated engine.
 
 #include <cstdint>
 #include <deque>
@@ -23,16 +24,18 @@ namespace combu {
 
 // The probability of each fault, 0 to 1, for one call or one change.
 struct Faults {
-  double refused = 0;          // a start is refused for good
-  double cut_before = 0;       // a call is cut off before anything was done
-  double answer_lost = 0;      // a call is done, but its answer is lost
+  double refused = 0;          // the engine refuses a start and each repeat of this start
+  double cut_before = 0;       // a call fails before the engine has done anything
+  double answer_lost = 0;      // the engine carries out a call, but the answer is lost
   double change_dropped = 0;   // a change is not reported
   double change_repeated = 0;  // a change is reported twice
   double change_held = 0;      // a change is reported after the change that follows it
-  double out_of_memory = 0;    // an attempt ends with 137 half-way
-  // Another attempt takes a trial's slots just before its start, and holds them for a while.
+  double out_of_memory = 0;    // an attempt ends half-way, with exit code 137
+  // An attempt of another run takes the slots of a trial just before the trial starts, and holds these slots
+  // for a while.
   double slots_taken = 0;
-  // After a call, the engine dies for `crash_for`. Running attempts are killed unless `live_restore` is set.
+  // After a call, the engine is down for `crash_for`. Running attempts are killed unless `live_restore` is
+  // set.
   double crash = 0;
   Seconds crash_for{2};
   bool live_restore = false;
@@ -40,30 +43,30 @@ struct Faults {
 
 struct SimulationOptions {
   std::uint64_t seed = 1;
-  Seconds start_takes{0.05};  // duration of a start; each start takes 0.5 to 1.5 times as long
+  Seconds start_takes{0.05};  // mean duration of a start; each start takes 0.5 to 1.5 times as long
   Seconds trial_takes{1};     // duration of a command that the simulation does not know
   std::size_t gpus = 0;       // number of GPUs "0", "1", …, each with 16 GiB
-  // Simulated seconds for one real second. 0: as fast as possible; every wait is skipped. Used only by
-  // open_simulated().
+  // Number of simulated seconds in one real second; 0: the simulation skips every wait. Only open_simulated()
+  // uses this option.
   double speed = 1;
   Faults faults;
 };
 
 // Parses "simulated:" or "simulated:?seed=3&speed=0&start=0.01&trial=2&refused=0.1&…". Most options have the
-// names of the fields above. Throws Error(invalid) that names the option.
+// names of members of SimulationOptions or Faults. Throws Error(invalid) that names the option.
 [[nodiscard]] SimulationOptions parse_simulation(std::string_view address);
 
 struct Script;  // the effects of a trial's command
 
-// The simulated engine. Its behaviour depends only on the options and on the calls. It has no threads and no
-// clock: callers pass the time, which must never go back.
+// The simulated engine. The behaviour of World depends only on the options and on the calls. World has no
+// threads and no clock: callers pass the time, which must never go back.
 //
 // A trial's command determines what the trial does:
 // - `sleep N`, `exit N`, `true`, `false`
 // - `echo TEXT`, also with `>&2` or `> /file`
 // - `cat FILE`, also with `> /file`; the file is an input, or was written earlier
-// - `eat 600m`: uses so much memory; killed if the trial's memory is less
-// - several of these, joined by `;` or `&&`, alone or after `sh -c`
+// - `eat 600m`: uses 600 MiB of memory; the attempt is killed if the trial has less memory
+// - several of the commands above, joined by `;` or `&&`, alone or after `sh -c`
 // - a command that begins with `/no/` cannot be started
 // - any other command takes options.trial_takes and exits with 0
 //
@@ -79,7 +82,7 @@ class World {
 
   [[nodiscard]] std::vector<Gpu> gpus() const;
 
-  // The functions of Engine, done at once at the time `now`, with the contracts in engine.hpp.
+  // The functions of Engine, with the contracts in engine.hpp. They take effect at once, at the time `now`.
   [[nodiscard]] std::vector<Error> check(const Run& run, Instant now);
   [[nodiscard]] std::vector<Error> prepare(const Run& run, Instant now);
   struct StagedInputs {
@@ -87,20 +90,22 @@ class World {
     std::vector<std::string> digests;
   };
   StartResult start(const Run& run, const Trial& trial, int attempt, Instant now, StagedInputs inputs = {});
-  // Sends the signal at `now`, which ends the attempt. Returns false if the attempt does not run.
+  // Sends the stop signal at the time `now`, which ends the attempt. Returns false if the attempt does not
+  // run.
   bool stop(const Key& key, Instant now);
   [[nodiscard]] std::vector<Observation> list(const Selector& selector, Instant now);
   Released release(const Selector& selector, const std::set<Key>& kept, Instant now);
-  // A trial keeps one CPU busy. It uses the memory that it eats, at least one MiB.
+  // Returns the usage of an attempt. Each attempt keeps one CPU busy, and uses the memory of its command
+  // `eat`, at least one MiB.
   [[nodiscard]] std::optional<Usage> usage(const std::string& id, Instant now);
   struct LogLine {
     LogStream stream;
     std::string text;
   };
   struct Log {
-    std::vector<LogLine> lines;  // all written when the attempt started
+    std::vector<LogLine> lines;  // all lines; the attempt writes them when it starts
     Instant written{};
-    bool complete = false;  // no more lines will come
+    bool complete = false;  // true if the attempt will write no more lines
   };
   // Throws Error(not_found) if there is no such attempt.
   [[nodiscard]] Log log(const Key& key, Instant now);
@@ -110,8 +115,8 @@ class World {
   [[nodiscard]] std::map<std::string, std::string> files(const Key& key, const std::string& path,
                                                          Instant now);
 
-  // Changes are passed to `tell` during calls that advance the time. If the engine dies, the watch ends and
-  // `broken` is called.
+  // Changes are passed to `tell` during calls that advance the time. If the simulated engine goes down, the
+  // watch ends and `broken` is called.
   using WatchId = std::uint64_t;
   WatchId watch(const Selector& selector, std::function<void(Observation)> tell, std::function<void()> broken,
                 Instant now);
@@ -187,10 +192,10 @@ class World {
   SimulationOptions options_;
   std::mt19937_64 random_;
   std::unordered_map<std::string, Container> containers_;  // by name, which is unique on an engine
-  // By container; only of containers that have any.
+  // By container name. A container without ports, networks, logs and files has no entry.
   std::unordered_map<std::string, Belongings> belongings_;
   std::map<std::string, Network> networks_;
-  std::map<Port, std::string> ports_;  // ports that running containers hold, with the container's name
+  std::map<Port, std::string> ports_;  // by host port: the name of the running container that holds the port
   std::priority_queue<Due, std::vector<Due>, std::greater<>> dues_;
   std::map<WatchId, Watch> watches_;
   std::vector<Observation> held_;
@@ -198,7 +203,7 @@ class World {
   std::uint64_t counter_ = 0;
 };
 
-// Returns an Engine for real threads.
+// Returns a simulated engine that threads can call like a real engine.
 [[nodiscard]] std::unique_ptr<Engine> open_simulated(const SimulationOptions& options);
 // For tests that access the simulation directly. The engine uses `world` under its own lock, so the test must
 // not call `world` during a call of the engine.

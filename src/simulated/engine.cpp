@@ -12,8 +12,9 @@ namespace combu {
 
 namespace {
 
-constexpr Bytes k_input_kept_max{std::int64_t{1} << 20U};  // of each input file
-// As a usual workstation has.
+constexpr Bytes k_input_kept_max{std::int64_t{1}
+                                 << 20U};  // the engine stores at most 1 MiB of each input file
+// CPUs and memory of a usual workstation.
 constexpr Slots k_capacity{Cpus{8'000'000'000}, Bytes{std::int64_t{16} << 30}};
 
 Error cancelled() {
@@ -182,7 +183,7 @@ class SimulatedEngine : public Engine {
     return jumped_;
   }
 
-  // Waits until another function was called or the next event is due.
+  // Waits until another function of the engine was called, or the next event is due.
   void await_change(std::unique_lock<std::mutex>& lock, const std::stop_token& stop) {
     const std::optional<Instant> due = world_.next_due();
     if (due && speed_ == 0) return;

@@ -9,7 +9,8 @@ namespace combu {
 
 namespace {
 
-// "a; b && c" → {a, b, c}. Ignores quotes: commands of the simulation contain none.
+// Splits the command line "a; b && c" into the commands a, b and c. Ignores quotes, because commands of the
+// simulation contain no quotes.
 std::vector<std::string> commands_of(const std::vector<std::string>& words) {
   const bool in_shell = words.size() == 3 && words[0].ends_with("sh") && words[1] == "-c";
   std::string text;
@@ -39,7 +40,8 @@ double number(const std::string& text) {
   return value;
 }
 
-// "cat FILE… > FILE"; without `> FILE` writes to the log. Returns false if a file does not exist.
+// Simulates the command "cat FILE… > FILE". If `> FILE` is missing, writes the contents to the log. Returns
+// false if a file does not exist.
 bool cat(const std::vector<std::string>& words, Script& script) {
   std::string content;
   std::string to;

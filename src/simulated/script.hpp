@@ -13,7 +13,7 @@ struct Script {
   Seconds takes{0};
   int exit_code = 0;
   std::vector<World::LogLine> output;
-  std::map<std::string, std::string> files;  // by path; includes the files that the trial finds
+  std::map<std::string, std::string> files;  // contents by path, including the files that the trial finds
   bool cannot_start = false;
   Bytes eats{};  // the memory that the trial uses
 };

@@ -31,7 +31,8 @@ bool is_engines_own(const std::string& network) {
   return network == "host" || network == "none" || network == "bridge";
 }
 
-// Adds an error if a trial waits for the health of a trial without a healthcheck: it would wait for ever.
+// Adds an error if a trial waits for the health of a trial without a healthcheck, because the wait would
+// never end.
 void append_unmet_health(const Run& run, std::vector<Error>& errors) {
   std::set<std::string> without;
   for (const Trial& trial : run.experiment.trials) {
@@ -42,7 +43,7 @@ void append_unmet_health(const Run& run, std::vector<Error>& errors) {
       if (depend.condition != Condition::healthy || !without.contains(depend.trial)) continue;
       errors.emplace_back(
           ErrorKind::invalid, depend.path,
-          fmt::format("{} waits for {} to be healthy, which has no healthcheck", trial.name, depend.trial));
+          fmt::format("{} depends on the health of {}, which has no healthcheck", trial.name, depend.trial));
     }
   }
 }
@@ -72,7 +73,7 @@ Seconds World::draw_latency() {
   return options_.start_takes * (0.5 + static_cast<double>(random_() >> 11U) * 0x1p-53);
 }
 
-// Every function of the engine calls enter() first…
+// Simulates the beginning of a call to the engine. Every function that simulates a call first calls enter().
 void World::enter(Instant now) {
   advance(now);
   if (is_down(now)) throw Error(ErrorKind::unavailable, "simulated", "connection refused");
@@ -81,7 +82,7 @@ void World::enter(Instant now) {
   }
 }
 
-// …and leave() at its end.
+// Simulates the answer to a call, which may be lost. Most functions that simulate a call end with leave().
 void World::leave(Instant now) {
   if (chance(options_.faults.crash)) crash(now);
   if (is_down(now) || chance(options_.faults.answer_lost)) {
@@ -197,7 +198,7 @@ StartResult World::start(const Run& run, const Trial& trial, int attempt, Instan
 }
 
 const World::Container* World::holder_of(const std::vector<std::string>& gpus) const {
-  if (gpus.empty()) return nullptr;  // most trials need none, and there may be 100,000 containers
+  if (gpus.empty()) return nullptr;  // most trials need no GPU, and the engine may have 100,000 containers
   for (const auto& [name, container] : containers_) {
     if (container.seen.phase != Phase::running) continue;
     for (const std::string& held : container.seen.slots.gpus)
@@ -437,7 +438,7 @@ void World::unwatch(WatchId watch) {
   watches_.erase(watch);
 }
 
-// Attempts that are killed by the crash end without a report, because the watches are broken.
+// Attempts that are killed by the crash end without a report, because crash() breaks the watches.
 void World::crash(Instant now) {
   down_until_ = later(now, options_.faults.crash_for);
   held_.clear();
