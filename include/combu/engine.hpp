@@ -1,8 +1,8 @@
 #pragma once
-// The interface to every engine: where containers run. Its functions work on trials, so that an engine can be
-// a Docker Engine, a swarm, a cluster or a simulation.
-// Every function of Engine blocks and may be called from many threads at once. If its stop token is set, it
-// throws Error(cancelled); watch() returns instead.
+// The interface Engine. An engine is where containers run. The functions of Engine work on trials, so that an
+// engine can be a Docker Engine, a swarm, a cluster or a simulation. Every function of Engine blocks and may
+// be called from many threads at once. If the stop token of a call is set, the call throws Error(cancelled);
+// watch() returns instead.
 
 #include <functional>
 #include <iosfwd>
@@ -20,11 +20,11 @@
 
 namespace combu {
 
-// One execution of an experiment, as an engine needs it.
+// One execution of an experiment, with the data that an engine needs.
 struct Run {
   RunId id;
   Experiment experiment;
-  std::optional<Instant> began_at = std::nullopt;  // when an earlier process began the run; nullopt otherwise
+  std::optional<Instant> began_at = std::nullopt;  // when an earlier process began the run, if one did
   HostPaths host_paths = {};
 };
 
@@ -46,10 +46,10 @@ struct Facts {
   std::string engine;  // "Docker Engine 20.10.24 (API 1.41)"
   std::string address;
   Slots capacity;  // CPUs and memory of the engine's host; no GPUs
-  // The moment since which the engine has been up without a break, by its own clock; nullopt if unknown.
+  // When the engine was last started, by the engine's clock; nullopt if unknown.
   std::optional<Instant> began_at;
   bool is_remote = false;  // the engine may run on another machine, where paths of this machine are not valid
-  // There are no containers, and the state of the engine is lost when this process ends.
+  // True for the simulated engine: it runs no real containers, and its state is lost when this process ends.
   bool is_simulated = false;
 };
 
@@ -57,7 +57,7 @@ enum class Phase {
   created,  // exists, has not run
   running,
   ended,
-  gone,  // removed; only watch() reports this phase
+  gone,  // the container was removed; only watch() reports this phase
 };
 [[nodiscard]] std::string_view to_string(Phase phase);
 
@@ -78,20 +78,20 @@ struct Observation {
   std::string status;            // the engine's description for people: "Up 3 minutes"
   bool service = false;          // Trial::service of the attempt's trial
   Slots slots;                   // the slots that the attempt holds
-  // If the attempt has ended: the attempt, or a process in it, was killed for lack of memory.
+  // True if the attempt has ended, and the attempt or a process in it was killed for lack of memory.
   bool oom = false;
-  // If the attempt has ended: it was probably killed for lack of memory. It has a memory limit and was
-  // killed, but the engine reports no reason, and its events show no signal.
+  // True if the attempt has ended, and was probably killed for lack of memory. Such an attempt has a memory
+  // limit and was killed, but the engine reports no reason, and the engine's events show no signal.
   bool oom_likely = false;
-  // If the attempt has ended: a signal was sent to it, through the engine or by the engine.
+  // True if the attempt has ended after a signal that was sent through the engine or by the engine.
   bool stopped = false;
   // When the attempt began and ended, by the engine's clock. ListDetail::full always sets both.
   std::optional<Instant> ran_at;
   std::optional<Instant> ended_at;
-  // Set by start(): how long the engine took to create the container, and from then until the container ran.
+  // Set by start(): how long the engine took to create the container, and then until the container ran.
   std::optional<Seconds> created_in;
   std::optional<Seconds> started_in;
-  // content_digest() of each of Trial::inputs, as start() staged it.
+  // content_digest() of each element of Trial::inputs, as start() staged the input.
   std::vector<std::string> inputs;
   // Set by start() if the trial has `cache`: Preparation::digest of the container's image. Empty if the
   // engine did not report the digest.
@@ -100,8 +100,8 @@ struct Observation {
 
 // Resources that an attempt has used up to some moment.
 struct Usage {
-  // Memory at that moment, or the largest of several values. Memory that the kernel can drop (the inactive
-  // part of the page cache) does not count.
+  // Memory that the attempt uses, or the largest of several such values. Memory that the kernel can drop (the
+  // inactive part of the page cache) does not count.
   Bytes memory;
   Seconds cpu{0};  // CPU time since the attempt began
 };
@@ -122,13 +122,13 @@ enum class ListDetail {
   full,        // inspects each attempt
 };
 
-// Progress of prepare(). `image`: an image is pulled. `network`: a network was created. `found`: which image
-// a reference means.
+// Progress of prepare(). `image`: an image is pulled. `network`: a network was created. `found`: the image
+// `name` was found, and has the digest `digest`.
 struct Preparation {
   enum class Kind { image, network, found };
   Kind kind = Kind::image;
   std::string name;
-  Bytes done;  // only for `image`; `total` is 0 while unknown
+  Bytes done;  // pulled bytes, only for `image`; `total` is 0 while the size of the image is unknown
   Bytes total;
   bool finished = false;
   std::string platform = {};  // only for `found`: Trial::platform
@@ -144,8 +144,9 @@ struct Released {
   std::size_t attempts = 0;
   std::size_t networks = 0;
   std::set<std::string> experiments;  // the experiments of the selected attempts
-  std::vector<Error> left;  // attempts and networks that could not be removed, and why; named by the subjects
-  std::vector<Error> in_use;  // networks that the engine keeps because they are in use; these are no failures
+  std::vector<Error> left;  // errors; the subjects are attempts and networks that could not be removed
+  // Networks that the engine keeps because containers use them. This is no failure.
+  std::vector<Error> in_use;
 };
 
 // Callbacks of release(); each may be empty.
@@ -161,8 +162,9 @@ struct Releasing {
 struct LogOptions {
   bool follow = false;
   std::optional<std::int64_t> tail;  // number of last lines; nullopt: all lines
-  std::optional<Instant> since;      // only pieces of this moment or later
-  bool timed = false;                // each piece has its time, and every reading returns the same pieces
+  std::optional<Instant> since;      // only pieces that were written at this time or later
+  // True: each piece has a time, and every call of logs() returns the same pieces.
+  bool timed = false;
 };
 enum class LogStream { out, err };
 // One piece of a log, as the engine stored it: a line with its line end, or a part of a line. A timed line
@@ -170,17 +172,18 @@ enum class LogStream { out, err };
 struct LogPiece {
   LogStream stream = LogStream::out;
   std::string_view text;  // valid only during the callback
-  Instant at{};           // by the engine's clock; set if LogOptions::timed
+  Instant at{};           // time of the piece by the engine's clock; set if LogOptions::timed
 };
 using LogTell = std::function<void(const LogPiece&)>;
 
-// The subscription is active: watch() reports the changes from here on. Earlier changes may have been missed.
+// The subscription of watch() is active: watch() reports all later changes. Earlier changes may have been
+// missed.
 struct Watching {};
 using Change = std::variant<Watching, Observation>;
 
 // Results of start().
 struct Running {
-  Observation observation;  // if an earlier call started the attempt, it may already have ended
+  Observation observation;  // the attempt, which may have ended already if an earlier call started it
 };
 // Nothing was started: another attempt, of any run and user, holds one of the slots.
 struct TakenByOther {
@@ -219,7 +222,7 @@ class Engine {
   virtual StartResult start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) = 0;
 
   // Sends the attempt's stop signal and, after `grace`, the kill signal. `grace`: nullopt means the attempt's
-  // own grace period. An absent or ended attempt is success.
+  // own grace period. If the attempt is absent or has ended, stop() succeeds.
   virtual void stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) = 0;
 
   // Returns the existing attempts, in no particular order. With `consistent` or `full`, the result is the
@@ -229,8 +232,8 @@ class Engine {
                                                       std::stop_token stop) = 0;
 
   // Reports changes as they happen. Returns if `stop` is set; throws Error(unavailable) if the stream breaks.
-  // Changes are hints: they may be lost, repeated or reordered. The caller should list and compare after each
-  // Watching. `tell` is only called from the calling thread.
+  // Changes are hints: they may be lost, repeated or reordered. After each Watching, the caller should call
+  // list() and compare. `tell` is only called from the calling thread.
   virtual void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
                      std::stop_token stop) = 0;
 
@@ -245,26 +248,26 @@ class Engine {
 
   // Passes the file or folder at `path` to `tell` as a tar archive, piece by piece. `path` must be absolute
   // in the attempt. The entries of a folder begin with the folder's name. If `path` is a symbolic link, the
-  // archive contains the target of the link. Returns false if there is no such path.
-  // Throws Error(not_found) if there is no such attempt, and Error(invalid) if the attempt itself made the
-  // path unreadable (a loop of links). Throws Error(unavailable) if the archive was cut off.
+  // archive contains the target of the link. Returns false if the attempt has no such path. Throws
+  // Error(not_found) if there is no such attempt, and Error(invalid) if the attempt itself made the path
+  // unreadable (a loop of links). Throws Error(unavailable) if the archive was cut off.
   [[nodiscard]] virtual bool copy_out(const Key& key, const std::string& path,
                                       const std::function<void(std::string_view)>& tell,
                                       std::stop_token stop) = 0;
 
   // Removes every selected attempt, running or not, unless Releasing::found keeps it. If the selector names
   // no trials, release() also removes the networks that were created for the selected experiments or runs and
-  // are empty. It also removes an empty network that the removed attempts used, if no attempt is left of the
-  // experiment that the network was created for. release() removes nothing else. Nothing to remove is
-  // success.
+  // are empty. It also removes an empty network that the removed attempts used, if the network's experiment
+  // has no attempts left. release() removes nothing else. If there is nothing to remove, release() succeeds.
   virtual Released release(const Selector& selector, const Releasing& tell, std::stop_token stop) = 0;
 };
 
 // ---- Decorators
 
 // Settings of with_retry(). A call that failed with `unavailable` or `timeout` is repeated after growing
-// pauses, until `give_up` has passed since its first failure. A broken watch() subscribes again, and reports
-// a new Watching each time. Calls of facts(), gpus(), usage(), logs() and copy_out() are not repeated.
+// pauses, until `give_up` has passed since the first failure of the call. If watch() breaks, with_retry()
+// subscribes again, and reports a new Watching each time. Calls of facts(), gpus(), usage(), logs() and
+// copy_out() are not repeated.
 struct RetryPolicy {
   Seconds pause{0.2};
   double factor = 2;
@@ -282,8 +285,8 @@ struct RetryPolicy {
 // ---- Archives
 
 // Returns a tar archive of `files`, a map from paths ("combu/params.json") to contents. The files are
-// readable by everyone. The archive also contains the folders above them. Throws Error(invalid) if the
-// archive cannot be made.
+// readable by everyone. The archive also contains the parent folders of the files. Throws Error(invalid) if
+// the archive cannot be made.
 [[nodiscard]] std::string tar_of(const std::map<std::string, std::string>& files);
 
 }  // namespace combu

@@ -11,7 +11,7 @@ bool is_called(const Gpu& gpu, const std::string& name) {
 }
 
 std::string digest_in(const std::string& reference) {
-  return reference.substr(reference.find('@') + 1);  // without `@`: npos + 1 is 0
+  return reference.substr(reference.find('@') + 1);  // if the text has no `@`, npos + 1 is 0
 }
 
 std::string_view to_string(Phase phase) {
