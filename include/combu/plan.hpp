@@ -12,7 +12,7 @@ namespace combu {
 using TrialIndex = std::uint32_t;  // index into Experiment::trials
 
 struct Edge {
-  TrialIndex trial;  // the trial at the other end
+  TrialIndex trial;  // in Node::needs the needed trial, in Node::needed_by the dependent trial
   Condition condition;
   bool operator==(const Edge&) const = default;
 };
@@ -20,22 +20,23 @@ struct Edge {
 struct Plan {
   struct Node {
     std::vector<Edge> needs;      // dependencies that must be met before the trial starts
-    std::vector<Edge> needed_by;  // the reverse edges: trials that depend on this one
+    std::vector<Edge> needed_by;  // the reverse edges: trials that depend on this trial
     std::uint32_t wave = 0;       // length of the longest path from a trial without dependencies
   };
-  std::vector<Node> nodes;  // one for each trial, in the order of Experiment::trials
+  std::vector<Node> nodes;  // one node for each trial, in the order of Experiment::trials
   std::uint32_t wave_count = 0;
 };
 
 struct Planning {
-  Plan plan;                  // complete only if there are no errors
-  std::vector<Error> errors;  // duplicate and unknown names, cycles ("a → b → a"), missing inputs, host ports
-                              // used twice, endless waits
+  Plan plan;  // complete only if `errors` is empty
+  // Errors about duplicate and unknown names, cycles ("a → b → a"), missing inputs, host ports that are used
+  // twice, and waits that never end.
+  std::vector<Error> errors;
 };
 
 // Returns the graph of the experiment and every error in its dependencies. Takes time linear in trials and
 // edges. Uses no recursion, so that the length of a chain is not limited. Skips trials without a name,
-// because the reader reports them.
+// because the reader of the experiment file reports these trials.
 [[nodiscard]] Planning make_plan(const Experiment& experiment);
 
 }  // namespace combu

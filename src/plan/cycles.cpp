@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::uint32_t k_none = ~std::uint32_t{0};
 
-// Strongly connected components by R. Tarjan, Depth-first search and linear graph algorithms (1972). An
-// explicit stack replaces the recursion.
+// Finds strongly connected components with Tarjan's algorithm (Depth-first search and linear graph
+// algorithms, 1972). An explicit stack replaces the recursion.
 class Components {
  public:
   explicit Components(const Plan& plan)
@@ -85,8 +85,8 @@ class Components {
   std::uint32_t entered_ = 0;
 };
 
-// Returns a shortest cycle through `start`, found by a breadth-first search along `needs` within its
-// component. All calls share `came_from`, because components do not overlap.
+// Returns a shortest cycle through `start`, found by a breadth-first search along `needs` within the
+// component of `start`. All calls share `came_from`, because components do not overlap.
 std::vector<TrialIndex> shortest_cycle(const Plan& plan, const Components& components, TrialIndex start,
                                        std::vector<TrialIndex>& came_from) {
   std::vector<TrialIndex> queue{start};
@@ -128,7 +128,8 @@ std::string cycle_text(const std::vector<TrialIndex>& cycle, const Experiment& e
   return text + shortened(experiment.trials[cycle.front()].name);
 }
 
-// Returns the path in the evaluated file of the dependency of trial `at` on trial `needed`.
+// Returns where the evaluated file says that trial `at` depends on trial `needed`: a path such as
+// "[1].depends".
 std::string path_of_edge(const Experiment& experiment, TrialIndex at, TrialIndex needed) {
   const Trial& trial = experiment.trials[at];
   const auto found = std::ranges::find(trial.depends, experiment.trials[needed].name, &Depend::trial);

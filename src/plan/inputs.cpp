@@ -10,7 +10,7 @@ namespace combu::plan {
 namespace {
 
 std::string outputs_text(const Trial& trial) {
-  if (trial.outputs.empty()) return "it has no `outputs`";
+  if (trial.outputs.empty()) return "that trial has no `outputs`";
   constexpr std::size_t k_shown = 3;
   std::string text = "its outputs are ";
   for (std::size_t i = 0; i < std::min(k_shown, trial.outputs.size()); ++i)

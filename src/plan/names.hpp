@@ -28,8 +28,8 @@ class Names {
   std::vector<std::string_view> all_;
 };
 
-// Collects dependencies on names that no trial has. A thousand dependencies on the same unknown name are one
-// error.
+// Collects dependencies on names that no trial has. A thousand dependencies on the same unknown name are
+// reported as one error.
 class UnknownNames {
  public:
   explicit UnknownNames(const Names& names) : names_(names) {}

@@ -11,15 +11,16 @@ namespace combu {
 
 namespace {
 
-// True if a trial waits for the end of a service. combu stops the service only after that trial, so both
-// would wait for ever. A service with a `timeout` ends by itself.
+// True if a trial would wait for the end of the service `needed` for ever, because combu stops a service only
+// after the trials that depend on it. A service with a `timeout` ends by itself.
 bool waits_for_ever(const Trial& needed, Condition condition) {
   return needed.service && needed.timeout == Seconds(0) &&
          (condition == Condition::succeeded || condition == Condition::finished);
 }
 
-// Adds the edges of all dependencies to `plan`: one for each pair of trials and condition, even if the file
-// repeats it. Dependencies on unknown names go to `unknown`; other faulty dependencies add an error.
+// Adds the edges of all dependencies to `plan`: one edge for each pair of trials and condition, even if the
+// file repeats the dependency. Dependencies on unknown names are added to `unknown`; other faulty
+// dependencies add an error.
 void join(Plan& plan, const Experiment& experiment, const plan::Names& names, plan::UnknownNames& unknown,
           std::vector<Error>& errors) {
   constexpr TrialIndex k_nobody = ~TrialIndex{0};

@@ -18,18 +18,18 @@ namespace {
 struct Claim {
   TrialIndex trial;
   const Port* port;
-  // The first later claim on the same port; `more` counts the others.
+  // The trial of the first later claim on the same port; `more` counts further claims.
   std::optional<TrialIndex> second;
   const Port* second_port = nullptr;
   std::size_t more = 0;
 };
 
-// Claims on one port number of one protocol, by address, as indices of claims.
+// The claims on one port number of one protocol. Each member holds indices into the list of all claims.
 struct Holders {
-  std::optional<std::size_t> any;     // on an address of either family
-  std::optional<std::size_t> any_v4;  // on an IPv4 address
+  std::optional<std::size_t> any;     // first claim on any address
+  std::optional<std::size_t> any_v4;  // first claim on any IPv4 address
   std::optional<std::size_t> any_v6;
-  std::optional<std::size_t> all;  // on all addresses of both families
+  std::optional<std::size_t> all;  // first claim on all addresses of both families
   std::optional<std::size_t> all_v4;
   std::optional<std::size_t> all_v6;
   std::map<std::string_view, std::size_t> by_ip;
@@ -46,8 +46,8 @@ bool is_v6(std::string_view ip) {
   return ip.find(':') != std::string_view::npos;
 }
 
-// Returns the claim that conflicts with `ip`. A claim on all addresses of a family conflicts with every
-// address of the family.
+// Returns a claim that conflicts with a claim on the address `ip`. A claim on all addresses of a family
+// conflicts with every address of the family.
 std::optional<std::size_t> holder(const Holders& holders, std::string_view ip) {
   if (ip.empty()) return holders.any;
   const bool v6 = is_v6(ip);
