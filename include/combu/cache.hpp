@@ -13,24 +13,24 @@ namespace combu {
 
 struct CacheKey {
   std::string hash;   // SHA-256, in hexadecimal digits
-  std::string parts;  // a JSON object with sorted keys: "image", "cmd", "env", …
+  std::string parts;  // a JSON object with sorted keys, such as "cmd", "env" and "image"
 };
 
-// Returns the key of `trial` in `run`. `digest` is that of its image. `inputs` holds content_digest() of each
-// of Trial::inputs.
+// Returns the key of `trial` in `run`. `digest` is the digest of the trial's image. `inputs` holds
+// content_digest() of each element of Trial::inputs.
 //
-// The key always contains the image's digest and the list of outputs. With an empty Cache::key it also
-// contains these fields: entrypoint, cmd, env, workdir, user, params, platform, volumes, networks, gpus,
+// The key always contains the image's digest and the list of outputs. With an empty Cache::key, the cache key
+// also contains these fields: entrypoint, cmd, env, workdir, user, params, platform, volumes, networks, gpus,
 // inputs, metrics and `docker`. The contents of volumes do not count. The key never contains labels, ports,
 // dependencies, the priority or time limits. Name, cpus and memory count only if Cache::key names them.
 //
-// If the run's id has at least 12 characters, the same placeholder replaces it wherever it occurs. A shorter
-// id may be part of an unrelated text.
+// If the run's id has at least 12 characters, a fixed placeholder replaces the id wherever it occurs. A
+// shorter id is not replaced, because it may be part of an unrelated text.
 [[nodiscard]] CacheKey cache_key(const Trial& trial, const RunId& run, std::string_view digest,
                                  const std::vector<std::string>& inputs);
 
-// Returns the differences for users, each like "params.lr is 0.2, but was 0.1"; empty if equal. Both
-// arguments are CacheKey::parts.
+// Returns the differences between two cache keys for users, such as "params.lr is 0.2, but was 0.1"; empty if
+// the keys are equal. Both arguments are CacheKey::parts.
 [[nodiscard]] std::vector<std::string> differences(std::string_view now, std::string_view before);
 
 }  // namespace combu

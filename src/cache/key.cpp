@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Length of a random id. A shorter id (by --run-id) may occur in unrelated texts.
+// Length of a random run id. A shorter run id, which --run-id can set, may occur in unrelated texts.
 constexpr std::size_t k_run_id_size = 12;
 constexpr std::string_view k_run_word = "UUID";
 constexpr std::string_view k_hash = "sha256:";
@@ -58,7 +58,7 @@ Json inputs_of(const Trial& trial, const std::vector<std::string>& digests) {
 Json all_parts(const Trial& trial, const std::vector<std::string>& inputs) {
   const Process& process = trial.process;
   Json env = Json::object();
-  for (const auto& [name, value] : process.env) env[name] = value;  // replaced by a hash in hide_env()
+  for (const auto& [name, value] : process.env) env[name] = value;  // hide_env() replaces `value` by its hash
   return {{"name", trial.name},
           {"entrypoint", words(process.entrypoint)},
           {"cmd", words(process.cmd)},
@@ -82,7 +82,7 @@ bool is_empty(const Json& part) {
   return part.is_null() || (part.is_structured() && part.empty());
 }
 
-// Returns the parts that `key` names. "params.lr" selects one member of "params".
+// Returns the parts that `key` names. The name "params.lr" selects one member of "params".
 Json chosen_parts(Json all, const std::vector<std::string>& key) {
   Json parts = Json::object();
   for (const std::string& wanted : key) {
@@ -103,7 +103,7 @@ Json default_parts(Json all) {
   // A field that is not given has no entry.
   for (auto part = all.begin(); part != all.end();)
     part = is_empty(*part) ? all.erase(part) : std::next(part);
-  // `env` repeats each parameter as COMBU_PARAM_…: these entries are redundant.
+  // `env` repeats each parameter as an entry COMBU_PARAM_NAME. These entries are redundant.
   if (const auto env = all.find("env"); env != all.end()) {
     for (auto one = env->begin(); one != env->end();)
       one =
