@@ -21,7 +21,8 @@
 namespace combu {
 namespace {
 
-// Maximum number of equal trials to try: the outputs of some may have been removed.
+// Maximum number of equal trials that one lookup checks, because the outputs of some equal trials may have
+// been removed.
 constexpr std::size_t k_looked_at_max = 8;
 
 // Maximum number of concurrent requests to a server.
@@ -84,8 +85,8 @@ class RecordCacheLookup final : public CacheLookup {
  private:
   // The stored results of an equal trial.
   struct Equal {
-    std::string place;             // the folder of its outputs; empty: it has none
-    std::optional<RunId> kept_in;  // the run whose telemetry has its logs, under the name kept_as
+    std::string place;             // the folder of the equal trial's outputs; empty: no outputs
+    std::optional<RunId> kept_in;  // the run whose telemetry has the logs, under the name kept_as
     std::string kept_as;
     int attempt = 0;
     std::optional<SharedCacheIndex::Mark> mark;  // set if another user published the trial
@@ -100,7 +101,8 @@ class RecordCacheLookup final : public CacheLookup {
     if (publisher_ && trial.cache.on && !trial.outputs.empty()) publisher_->add(trial);
   }
 
-  // Publishes the succeeded trials of a resumed run: its earlier owner may have died before publishing them.
+  // Publishes the succeeded trials of a resumed run, because the run's earlier owner may have died before it
+  // published them.
   void publish_earlier() {
     const std::vector<TrialEntry> entries = record().trials(context_.run.id);
     const std::vector<Trial>& trials = context_.run.experiment.trials;
@@ -167,7 +169,8 @@ class RecordCacheLookup final : public CacheLookup {
     }
   }
 
-  // Other users can write to the bucket, so its objects may be invalid.
+  // Shows a note about an object of the bucket that combu refused. Other users can write to the bucket, so
+  // the bucket's objects may be invalid.
   void note_refused(std::string_view what, std::string_view then) {
     const int count = ++refused_;
     if (count <= k_refusals_shown_max) context_.progress.remark(fmt::format("{}; {}", what, then));
@@ -224,7 +227,8 @@ class RecordCacheLookup final : public CacheLookup {
     of.parts = std::move(key.parts);
   }
 
-  // Looks for an equal trial and records its run and name in `of`. Returns its stored results.
+  // Looks for an equal trial, and sets the run and name of the equal trial in `of`. Returns the stored
+  // results of the equal trial.
   Equal find_equal(CacheResult& of, const std::vector<DoneEntry>& done, const std::stop_token& stop) {
     const bool has_outputs = !trial_of(of.trial).outputs.empty();
     const bool has_metrics = static_cast<bool>(trial_of(of.trial).metrics);
@@ -314,7 +318,7 @@ class RecordCacheLookup final : public CacheLookup {
   CacheUse cache_use_;
   std::optional<Record> record_;
   std::vector<std::string> recorded_;              // image digests, by trial
-  std::unique_ptr<SharedCacheIndex> cache_index_;  // the entries of all users of the bucket
+  std::unique_ptr<SharedCacheIndex> cache_index_;  // published trials of all users of the bucket
   std::optional<Publisher> publisher_;
   std::mutex large_;
   std::atomic<int> refused_ = 0;

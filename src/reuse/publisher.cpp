@@ -29,9 +29,8 @@ Publisher::~Publisher() {
   if (thread_.joinable()) thread_.join();
   const std::size_t count = unpublished_ + waiting_.size();
   if (count > 0)
-    context_.progress.remark(
-        fmt::format("the success of {} is not shared, so other runs may repeat equal trials: {}",
-                    number_of(count, "trial"), fault_));
+    context_.progress.remark(fmt::format("publishing {} failed, so other runs may repeat equal trials: {}",
+                                         number_of(count, "trial"), fault_));
 }
 
 void Publisher::add(const Trial& trial) {
@@ -81,7 +80,7 @@ bool Publisher::put(const Success& success) {
     std::string packed =
         context_.telemetry == nullptr ? "" : context_.telemetry->packed(trial.name, success.attempt);
     if (packed.empty() && trial.metrics)
-      throw Error(ErrorKind::not_found, trial.name, "its log and metrics are not kept");
+      throw Error(ErrorKind::not_found, trial.name, "the trial's log and metrics are not stored");
     return packed;
   };
   try {

@@ -1,5 +1,5 @@
 #pragma once
-// Publishes the successful trials of a run in its bucket, so that other users can reuse them.
+// Publishes the successful trials of a run in the run's bucket, so that other users can reuse these trials.
 
 #include <condition_variable>
 #include <cstddef>
@@ -38,7 +38,7 @@ class Publisher {
   [[nodiscard]] std::vector<Success> successes_of(Record& record,
                                                   const std::vector<const Trial*>& trials) const;
   [[nodiscard]] bool put(const Success& success);
-  // Blocks until trials are queued; empty: no more trials will follow.
+  // Blocks until trials are queued, and returns these trials. Returns no trials if no more will follow.
   [[nodiscard]] std::vector<const Trial*> next();
 
   const ReuseContext& context_;

@@ -600,7 +600,7 @@ def test_markers_that_cannot_be_written_are_reported(lab, server):
     with Trouble(server, kinds=(), refused="/.combu/done/") as trouble:
         done = lab("run", "--wait", "--run-id", "first", S3_ENDPOINT_URL=trouble.url)
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("the success of")]
-    assert line.startswith("the success of 5 trials is not shared, so other runs may repeat equal trials: "), line
+    assert line.startswith("publishing 5 trials failed, so other runs may repeat equal trials: "), line
     assert line.endswith("the keys from AWS_ACCESS_KEY_ID do not allow s3:PutObject"), line
 
 
