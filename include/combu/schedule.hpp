@@ -163,7 +163,7 @@ struct Adjust {
   std::vector<std::string> stopping = {};
   std::string stopper = {};
 };
-// Replaces a listing. Attempts that are alive in the record count as alive, and other runs hold
+// Replaces a listing. Attempts that are alive in the record count as alive, and other runs hold the slots
 // `held_by_others`. The caller only asks explain() about a run that another process drives, and ignores the
 // planner's commands.
 struct Assumed {
@@ -178,8 +178,8 @@ struct Killed {
 struct Removed {
   std::vector<TrialIndex> trials;
 };
-// These trials wait for a new attempt; their earlier attempts do not count. None of these trials has a living
-// attempt.
+// These trials wait for a new attempt; their earlier attempts do not count. None of these trials has a
+// starting or running attempt.
 struct Reopened {
   std::vector<TrialIndex> trials;
 };
@@ -210,7 +210,7 @@ struct GiveUpCommand {
 struct CollectCommand {
   TrialIndex trial;
   int attempt = 1;
-  bool tail = false;     // collect the end of the log, to show to the user
+  bool tail = false;     // if true, also collect the end of the log, to show it to the user
   bool outputs = false;  // collect the outputs
   bool failed = false;   // true if the attempt failed, so that required outputs may be missing
 };
@@ -256,7 +256,7 @@ inline constexpr std::size_t k_next_count = 8;
 // Details of an attempt's end, in addition to its reason.
 struct EndDetails {
   Stopper stopper = Stopper::none;
-  std::string outputs_fault = {};  // why the outputs of a failed attempt are missing as well
+  std::string outputs_fault = {};  // why the outputs of a failed attempt are missing
   Next next = Next::none;
   Seconds pause{0};
   std::string next_why = {};
@@ -291,13 +291,13 @@ struct Fact {
   int attempt = 1;               // number of the attempt that the fact is about
   Cause cause = Cause::none;     // set if failed, stopped, retrying, or collecting after a failure
   bool healthy = false;          // true if the state is running and the health check passes
-  bool ran = false;              // if the trial is over: true if an attempt has run
+  bool ran = false;              // true if an attempt has run; set if the trial is over
   bool is_reset = false;         // if retrying or waiting: the trial's attempts up to this fact do not count
   std::optional<int> exit_code;  // exit code of an attempt that ran and ended
   std::string reason;            // text for users; set if failed, stopped, retrying, blocked or skipped
-  EndDetails details = {};       // set in the states in which `reason` is set, and if collecting
+  EndDetails details = {};       // set if `reason` is set, and if the state is collecting
   std::optional<TrialIndex> root;  // if blocked: the trial that started the chain of blocked trials
-  Instant at{};                    // time of the change: `now` of step(), or a time by the engine's clock
+  Instant at{};                    // time of the change, given to step() or by the engine's clock
   std::string id;                  // the engine's id of a running attempt, if known
   Slots slots;                     // set, like `ready_at`, if the state is starting or ready
   Instant ready_at{};  // when the last dependency was met; the epoch if all were met when the run began
@@ -357,7 +357,7 @@ struct RestoredTrial {
   Cause stop_cause = Cause::none;                 // why combu was stopping the trial's attempt
   std::vector<Cause> earlier;                     // why each earlier attempt failed
   Bytes memory{};                                 // memory of the next attempt of a `ready` trial
-  bool anew = false;  // a person asked to run the trial again, without a cache lookup
+  bool anew = false;  // true: a person asked to run the trial again, without a cache lookup
   // Why combu is stopping the last attempt after an edit of the file, if that attempt is starting or running.
   Departure departure = Departure::no;
   Slots slots;  // slots of the trial's living attempt; empty: the slots in the file
@@ -394,7 +394,7 @@ struct Explanation {
     paused,
     place,      // the limit of starting and running attempts (parallel_max) is reached
     slots,      // the slots that the trial needs are not free
-    overtaken,  // trial `first` needs the same slots, and must start next after k_overtakes_max overtakes
+    overtaken,  // the trial waits for trial `first`, which k_overtakes_max later trials have overtaken
     room,       // the trial is a service that would leave too few slots for the trials that need it
     turn,       // another trial starts earlier: trial `first`, if that is known
     starts,     // the limit of starts in flight is reached
@@ -414,7 +414,7 @@ struct Settings {
   void take(const Adjust& adjust);
 };
 
-// Returns the state of a trial from its container alone.
+// Returns the state of a trial, judged only by its container.
 [[nodiscard]] TrialState state_of(const Observation& container);
 
 // The end of an attempt, as far as its container shows. No process of the run observed this end, and the
@@ -437,8 +437,8 @@ struct Ending {
 [[nodiscard]] bool is_monitored(const Experiment& experiment, const Trial& trial);
 
 // Returns an error for each trial that can never start. Such a trial needs more slots than `capacity` has
-// left beside the services that run at the same time. With Until::started, these are all services. `gpus` are
-// the known GPUs in `capacity`. Trials that need equal slots share one error.
+// left beside the services that run at the same time. With Until::started, all services run at the same time.
+// `gpus` are the known GPUs in `capacity`. Trials that need equal slots share one error.
 [[nodiscard]] std::vector<Error> check_slots(const Experiment& experiment, const Slots& capacity,
                                              std::span<const Gpu> gpus, Until until = Until::ended);
 
@@ -507,12 +507,12 @@ struct RunSituation {
 //
 // Overtaking: while a trial A waits for slots, a later trial B starts if its slots are free, even if A needs
 // some of these slots. After k_overtakes_max such starts, no later trial may take slots that A needs until A
-// has started. Exception: services and other runs may hold slots for ever. If they hold slots that A needs,
-// later trials do not wait for A. The driver also sends observations of other runs' attempts (its selector
-// includes them), so the planner counts the slots of other runs.
+// has started. Exception: services and other runs may hold slots for ever. If services or other runs hold
+// slots that A needs, later trials do not wait for A. The driver also sends observations of other runs'
+// attempts (its selector includes them), so the planner counts the slots of other runs.
 //
-// GPUs: each attempt gets GPUs by id. If another process has just claimed such a GPU, that process keeps the
-// GPU, and the trial waits again.
+// GPUs: each attempt gets GPUs by id. If another process has just claimed a GPU that the planner chose, that
+// process keeps the GPU, and the trial waits again.
 //
 // Outputs: when an attempt has ended, combu collects its outputs before the trial counts as over. Failed
 // collections are retried as long as the run has other work.

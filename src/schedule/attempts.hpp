@@ -25,7 +25,8 @@ struct Attempt {
   bool is_service_stop = false;     // combu is stopping a service whose work is done
   bool is_due = false;              // the pause before this attempt is over
   Instant queued_at{};              // when the trial last became ready
-  std::optional<Instant> ready_since = {};  // Fact::ready_at of the attempt's start; nullopt: `queued_at`
+  // Fact::ready_at of the attempt's start; if nullopt, `queued_at` applies.
+  std::optional<Instant> ready_since = {};
 };
 
 class Attempts {

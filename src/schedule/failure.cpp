@@ -76,7 +76,7 @@ EndReason failure_reason(const Trial& trial, Cause cause, std::optional<int> exi
     case Cause::start:
       return {"could not be started"};
     case Cause::stopped:
-      if (!exit_code) return {"its container was removed while it ran"};
+      if (!exit_code) return {"the container was removed while the attempt ran"};
       return {.reason = fmt::format("from outside ({})", exit_text(exit_code)), .stopper = Stopper::outside};
     case Cause::outputs:
       return {"did not write its outputs"};

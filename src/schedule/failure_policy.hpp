@@ -58,7 +58,7 @@ class FailurePolicy {
   void set_stopper(TrialIndex trial, std::string who) { stoppers_.insert_or_assign(trial, std::move(who)); }
   void forget_stopper(TrialIndex trial) { stoppers_.erase(trial); }
   [[nodiscard]] bool has_stopper(TrialIndex trial) const { return stoppers_.contains(trial); }
-  // Returns why an attempt ended that the run did not stop.
+  // Returns why an attempt ended, if the run did not stop the attempt.
   [[nodiscard]] EndReason stop_reason(TrialIndex trial, std::optional<int> exit_code) const;
   // Returns why the run stops an attempt.
   [[nodiscard]] EndReason stop_cause_reason(TrialIndex trial, Cause cause) const;

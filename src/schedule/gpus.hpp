@@ -28,7 +28,7 @@ using Suits = std::function<bool(const std::vector<std::string>&)>;
 [[nodiscard]] bool can_match(const std::vector<const GpuWish*>& wishes, std::span<const Gpu> gpus,
                              const std::vector<std::string>& free);
 
-// Returns text for a message, such as "2 GPUs (0: NVIDIA H100, 80 GiB; 1: of unknown kind, memory unknown)".
+// Returns text for a message, with the number of the GPUs, and the id, kind and memory of each GPU.
 [[nodiscard]] std::string gpus_text(std::span<const Gpu> gpus);
 
 }  // namespace combu::schedule

@@ -57,11 +57,11 @@ class Holdings {
   [[nodiscard]] bool are_counted() const { return capacity_.has_value(); }
   // True if the slots that trials of the line need are free.
   [[nodiscard]] bool is_free(const ReadyLines::Line& line) const;
-  // True if the line's slots will be free when only trials with `may_stay` are left of this run.
+  // True if the line's slots will be free when only this run's trials with `may_stay` still hold slots.
   [[nodiscard]] bool is_free_in_time(const ReadyLines::Line& line) const;
   // True if a start from `line` would delay trials of `first`, whose slots are not free.
   [[nodiscard]] bool holds_up(const ReadyLines::Line& line, const ReadyLines::Line& first) const;
-  // Returns the slots that are free when only trials with `may_stay` are left of this run.
+  // Returns the slots that are free when only this run's trials with `may_stay` still hold slots.
   [[nodiscard]] Slots left_in_time() const;
   // Chooses GPUs out of the free GPUs; see choose().
   [[nodiscard]] std::optional<std::vector<std::string>> choose_gpus(const GpuWish& wish,

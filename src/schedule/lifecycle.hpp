@@ -126,7 +126,7 @@ class Lifecycle {
   // Returns why the next start_ready_trials() would not start the trial.
   [[nodiscard]] Explanation explain(TrialIndex trial, const Settings& settings) const;
 
-  // True if no attempt, start, stop, collection or lookup is under way whose end could free slots.
+  // True if no attempt, start, stop, collection or lookup is under way, so that nothing will free slots.
   [[nodiscard]] bool is_idle() const;
   void set_timer(Timer::Kind kind, TrialIndex trial, Seconds after, std::optional<Instant> since = {});
 

@@ -97,7 +97,7 @@ struct Planner::Impl {
     attempts.stop_answered();
     const schedule::Attempt& attempt = attempts[event.trial];
     const bool is_meant = trials.attempt(event.trial) == event.attempt && attempts.is_stopping(event.trial);
-    // The engine sends no event when an attempt is stopped that has not begun to run.
+    // If an attempt that has not begun to run is stopped, the engine sends no event.
     if (trials.state(event.trial) == TrialState::starting && is_meant && !attempt.is_start_in_flight)
       life.fail_attempt(event.trial, {.cause = attempt.stop_cause, .exit_code = std::nullopt, .reason = {}});
   }
@@ -446,8 +446,8 @@ struct Planner::Impl {
     life.fail_attempt(trial, std::move(end));
   }
 
-  // True if the attempt ended by itself or with its host before its deadline or timeout passed. combu may
-  // learn of such an end only after it has decided to stop the attempt.
+  // True if the attempt ended by itself or with its host before its deadline or timeout passed. The planner
+  // may learn of such an end only after it has decided to stop the attempt.
   [[nodiscard]] bool is_not_by_stop(TrialIndex trial, const Observation& ended, Break engine) const {
     const schedule::Attempt& attempt = attempts[trial];
     if (engine == Break::was && ended.exit_code == schedule::k_exit_unknown) return true;

@@ -43,8 +43,8 @@ class ReadyLines {
     GpuWish gpus;
     bool service = false;
     std::priority_queue<Place> places;
-    std::optional<TrialIndex> overtaken = {};  // the head of the line for which `overtakes` counts
-    std::size_t overtakes = 0;                 // starts of later trials that delayed this head
+    std::optional<TrialIndex> overtaken = {};  // the trial to which `overtakes` refers
+    std::size_t overtakes = 0;                 // starts of later trials that delayed this trial
   };
 
   // Orders the lines by the positions of their heads (first trials).

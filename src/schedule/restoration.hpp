@@ -67,7 +67,7 @@ class Restoration {
   void end() { phase_ = Phase::awaiting_listing; }
   [[nodiscard]] bool is_restoring() const { return phase_ == Phase::restoring; }
   [[nodiscard]] bool awaits_listing() const { return phase_ != Phase::none; }
-  // Notes a trial that the engine perhaps did not begin to start.
+  // Notes a trial that the engine has perhaps not begun to start.
   void add_unsure(TrialIndex trial) { unsure_.push_back(trial); }
   // The first listing has arrived. Returns the trials that add_unsure() noted.
   [[nodiscard]] std::vector<TrialIndex> listed();

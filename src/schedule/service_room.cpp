@@ -214,7 +214,7 @@ ServiceRoom::ServiceRoom(const Experiment& experiment, const Plan& plan, const s
   for (const auto& [service, groups] : serves_) groups_left_[service] = groups.size();
 }
 
-// Finds the services on which no trial depends, and the services that these need.
+// Finds the services on which no trial depends, and the services that these services need.
 void ServiceRoom::find_standing(const Plan& plan) {
   const auto is_service = [&](TrialIndex trial) { return experiment_.trials[trial].service; };
   for (TrialIndex trial = 0; trial < experiment_.trials.size(); ++trial) {

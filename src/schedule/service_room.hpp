@@ -36,9 +36,9 @@ class ServiceRoom {
   ServiceRoom(const Experiment& experiment, const Plan& plan, const std::optional<Slots>& capacity,
               std::span<const Gpu> gpus, Until until);
 
-  // True if all trials that services serve can still run, in some order, if this service starts. `left`:
-  // slots that are free when the running trials have ended, except services. `gpus`: GPUs that the service
-  // would get; empty: any GPUs.
+  // True if all trials that services serve can still run, in some order, if `service` starts. `left`: slots
+  // that are free when the running trials have ended, except services. `gpus`: GPUs that the service would
+  // get; empty: any GPUs.
   [[nodiscard]] bool may_start(TrialIndex service, const Slots& left, Horizon horizon,
                                const std::vector<std::string>& gpus = {}) const;
   // True if all trials that services serve can still run if `trial` requests `slots`.
@@ -96,7 +96,7 @@ class ServiceRoom {
   std::unordered_set<TrialIndex> standing_;      // services that run while the run has work
   std::map<TrialIndex, Slots> up_;               // running services, and the slots that they hold
   std::unordered_set<TrialIndex> over_;          // services that will not run again
-  std::unordered_map<TrialIndex, Slots> grown_;  // services' requests above the file's slots
+  std::unordered_map<TrialIndex, Slots> grown_;  // requests of services, if larger than in the file
   std::size_t changes_ = 0;
 };
 

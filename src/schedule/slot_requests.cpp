@@ -28,7 +28,7 @@ void SlotRequests::grow_memory(TrialIndex trial, bool is_listed) {
       static_cast<std::int64_t>(static_cast<double>(before.count) * trials_.trial(trial).retries.grow_memory);
   if (capacity_) {
     grown.memory = std::min(grown.memory, memory_in_time(trial));
-    // Trials that keep running could hold the memory that this trial and its company need, for ever.
+    // Otherwise trials that keep running could for ever hold the memory that this trial and its company need.
     if (is_listed && !room_.may_want(trial, grown, holdings_.left_in_time()))
       grown.memory = std::min(grown.memory, memory_now(trial));
   }
@@ -42,8 +42,8 @@ std::vector<TrialIndex> SlotRequests::company(TrialIndex trial) const {
   });
 }
 
-// Returns the memory that remains when the trial's company and the lasting services hold theirs. Lasting
-// services are services on which no trial depends; if combu stops no services, they are all services.
+// Returns the memory that remains when the trial's company and the lasting services hold their memory.
+// Lasting services are services on which no trial depends; if combu stops no services, they are all services.
 Bytes SlotRequests::memory_in_time(TrialIndex trial) const {
   Bytes left = capacity_->memory;
   const std::vector<TrialIndex> beside = company(trial);

@@ -41,7 +41,7 @@ class SlotRequests {
   ServiceRoom& room_;
   std::optional<Slots> capacity_;
   Until until_;
-  std::unordered_map<TrialIndex, Bytes> memory_;  // by trial: requests above the memory in the file
+  std::unordered_map<TrialIndex, Bytes> memory_;  // by trial: requested memory, if larger than in the file
 };
 
 }  // namespace combu::schedule

@@ -107,7 +107,7 @@ StartQueue::Obstacle StartQueue::judge(const Line& line, Scan& scan) const {
 }
 
 // Returns an earlier line that has been overtaken too often, and waits for slots that `line` would take.
-// Returns nullptr if no line does.
+// Returns nullptr if there is no such line.
 const StartQueue::Line* StartQueue::holding_back(const Line& line, const Scan& scan) const {
   const auto first = std::ranges::find_if(scan.waiting, [&](const Line* one) {
     return was_overtaken_enough(*one) && holdings_.is_free_in_time(*one) && holdings_.holds_up(line, *one);
@@ -129,8 +129,8 @@ void StartQueue::count_overtakes(const std::vector<Line*>& waiting, const Line* 
   }
 }
 
-// GPUs that the first waiting line could use are chosen last. A trial that may keep running leaves free the
-// GPUs that the trials depending on it need.
+// GPUs that the first waiting line could use are chosen last. A trial that may keep running gets GPUs so that
+// enough GPUs are left for the trials that depend on it.
 std::optional<std::vector<std::string>> StartQueue::choose_gpus(const Line& line, const Scan& scan) const {
   const GpuWish spared = scan.waiting.empty() ? GpuWish{} : scan.waiting.front()->gpus;
   const TrialIndex head = line.places.top().trial;

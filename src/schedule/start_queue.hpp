@@ -94,7 +94,8 @@ class StartQueue {
   std::vector<Gpu> gpus_;
   ReadyLines lines_;
   bool are_overtakes_known_ = true;
-  std::set<ReadyLines::Place> set_aside_;  // services that would leave too few slots, in reverse order
+  // Services that would leave too few slots, in reverse order of starts.
+  std::set<ReadyLines::Place> set_aside_;
   std::optional<Room> room_seen_;
   std::optional<Room> room_seen_in_turn_;
 };

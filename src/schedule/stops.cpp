@@ -23,8 +23,8 @@ void Lifecycle::stop(TrialIndex trial, Cause cause) {
   // The fact is for a later process, which needs the reason why the attempt ends.
   trials.report(
       {.trial = trial, .state = trials.state(trial), .cause = cause, .ran = dependencies.was_started(trial)});
-  // If the start is in flight, the stop follows the engine's answer. After a start_deadline, combu gives up a
-  // start that stays unanswered.
+  // If the start is in flight, the stop is sent after the engine's answer. After a start_deadline, combu
+  // gives up a start that stays unanswered.
   if (!attempt.is_start_in_flight) send_stop(trial);
   if (attempt.is_start_in_flight && cause == Cause::start_deadline)
     set_timer(Timer::Kind::give_up, trial, answer_after);

@@ -25,7 +25,8 @@ std::vector<Fact> facts_after(Planner& planner, const std::vector<Event>& events
   return facts;
 }
 
-// Uses trials without dependencies and slots. No attempt starts, because a restored run waits for a listing.
+// Applies the events to a plan whose trials have no dependencies and no slots. No attempt starts, because a
+// restored run waits for a listing.
 std::vector<Fact> facts_of_events(const RunId& run, std::vector<RestoredTrial> restored,
                                   std::vector<Event> events, Instant now) {
   Experiment experiment;

@@ -128,7 +128,7 @@ TEST(FailureReason, TheReasonNamesOtherCausesOfTheEnd) {
   EXPECT_EQ(reason_of(Cause::start, std::nullopt), "could not be started");
   EXPECT_EQ(reason_of(Cause::outputs, 0), "did not write its outputs");
   EXPECT_EQ(reason_of(Cause::stopped, 143), "from outside (exit code 143, SIGTERM)");
-  EXPECT_EQ(reason_of(Cause::stopped, std::nullopt), "its container was removed while it ran");
+  EXPECT_EQ(reason_of(Cause::stopped, std::nullopt), "the container was removed while the attempt ran");
 }
 
 // ---- stopped_by, text_of

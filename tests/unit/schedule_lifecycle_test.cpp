@@ -269,7 +269,8 @@ TEST(Lifecycle, ARemovedContainerStopsItsTrial) {
   Driven it("a b");
   it.run({0, 1});
   it.life.vanish(0, {});
-  EXPECT_EQ(it.news(), " | a stopped (its container was removed while it ran)") << "nothing is collected";
+  EXPECT_EQ(it.news(), " | a stopped (the container was removed while the attempt ran)")
+      << "nothing is collected";
   it.life.vanish(1, "nobody knows");
   EXPECT_EQ(it.news(), " | b stopped (nobody knows)");
 }

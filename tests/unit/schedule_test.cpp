@@ -188,7 +188,7 @@ TEST(Planner, AListingShowsMissedEvents) {
   Observation ended = it.observation("a", Phase::ended);
   ended.exit_code = 0;
   EXPECT_EQ(it.listed({ended}),
-            "start c | a succeeded, b stopped (its container was removed while it ran), c starting");
+            "start c | a succeeded, b stopped (the container was removed while the attempt ran), c starting");
 }
 
 TEST(Planner, AListingRequestedBeforeAStartMayLackTheAttempt) {
@@ -204,7 +204,7 @@ TEST(Planner, ATrialWhoseContainerIsRemovedIsStopped) {
   Planned it("a", k_wait);
   (void)it.begin();
   (void)it.started("a");
-  EXPECT_EQ(it.gone("a"), " | a stopped (its container was removed while it ran)");
+  EXPECT_EQ(it.gone("a"), " | a stopped (the container was removed while the attempt ran)");
 }
 
 TEST(Planner, UntilEndedWaitsForAllTrials) {
@@ -518,7 +518,7 @@ TEST(Planner, AnAttemptThatIsGoneWhenInspectedWasRemoved) {
   ended.ended_at.reset();
   EXPECT_EQ(it.listed({ended}), "look at a | ");
   EXPECT_EQ(it.looked(it.observation("a", Phase::gone)),
-            " | a stopped (its container was removed while it ran)");
+            " | a stopped (the container was removed while the attempt ran)");
 }
 
 TEST(Planner, ACancelledStartFailsTheTrialWithoutAnInterrupt) {
