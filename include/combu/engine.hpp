@@ -43,7 +43,7 @@ struct Gpu {
 [[nodiscard]] bool is_called(const Gpu& gpu, const std::string& name);
 
 struct Facts {
-  std::string engine;  // "Docker Engine 20.10.24 (API 1.41)"
+  std::string engine;  // name and version, such as "Docker Engine 20.10.24 (API 1.41)"
   std::string address;
   Slots capacity;  // CPUs and memory of the engine's host; no GPUs
   // When the engine was last started, by the engine's clock; nullopt if unknown.
@@ -54,7 +54,7 @@ struct Facts {
 };
 
 enum class Phase {
-  created,  // exists, has not run
+  created,  // the container exists, but has not run
   running,
   ended,
   gone,  // the container was removed; only watch() reports this phase
@@ -74,8 +74,8 @@ struct Observation {
   Phase phase = Phase::created;
   Health health = Health::none;
   std::optional<int> exit_code;  // set if the attempt has ended
-  Instant created_at{};          // the epoch if unknown
-  std::string status;            // the engine's description for people: "Up 3 minutes"
+  Instant created_at{};          // when the container was created; the epoch if unknown
+  std::string status;            // the engine's description for people, such as "Up 3 minutes"
   bool service = false;          // Trial::service of the attempt's trial
   Slots slots;                   // the slots that the attempt holds
   // True if the attempt has ended, and the attempt or a process in it was killed for lack of memory.
@@ -85,7 +85,8 @@ struct Observation {
   bool oom_likely = false;
   // True if the attempt has ended after a signal that was sent through the engine or by the engine.
   bool stopped = false;
-  // When the attempt began and ended, by the engine's clock. ListDetail::full always sets both.
+  // When the attempt began and ended, by the engine's clock. With ListDetail::full, both times are always
+  // set.
   std::optional<Instant> ran_at;
   std::optional<Instant> ended_at;
   // Set by start(): how long the engine took to create the container, and then until the container ran.
@@ -93,7 +94,7 @@ struct Observation {
   std::optional<Seconds> started_in;
   // content_digest() of each element of Trial::inputs, as start() staged the input.
   std::vector<std::string> inputs;
-  // Set by start() if the trial has `cache`: Preparation::digest of the container's image. Empty if the
+  // Set by start() if the trial has `cache`. Holds Preparation::digest of the container's image. Empty if the
   // engine did not report the digest.
   std::string digest;
 };
@@ -136,8 +137,8 @@ struct Preparation {
   std::string digest = {};
 };
 
-// Returns the part after the `@` of a reference like Preparation::digest: "sha256:…". Returns the whole text
-// if it has no `@`.
+// Returns the part after the `@` of a reference like Preparation::digest, such as "sha256:…". Returns the
+// whole text if it has no `@`.
 [[nodiscard]] std::string digest_in(const std::string& reference);
 
 struct Released {
@@ -145,7 +146,7 @@ struct Released {
   std::size_t networks = 0;
   std::set<std::string> experiments;  // the experiments of the selected attempts
   std::vector<Error> left;  // errors; the subjects are attempts and networks that could not be removed
-  // Networks that the engine keeps because containers use them. This is no failure.
+  // Networks that the engine keeps because containers use them; such networks are no failures.
   std::vector<Error> in_use;
 };
 

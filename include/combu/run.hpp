@@ -37,7 +37,7 @@ struct Snapshot {
   // run.
   std::vector<RunningTrial> running = {};
   std::size_t started = 0;      // trials that have been started successfully so far
-  Seconds elapsed{0};           // since the run began, in this or an earlier process
+  Seconds elapsed{0};           // time since the run began, in this or an earlier process
   std::optional<Seconds> left;  // estimated remaining time (see src/run/time_left.hpp); nullopt if unknown
   bool interrupted = false;
   std::string interrupter;  // the command that interrupted the run, such as "combu kill"; empty if none did
@@ -45,7 +45,7 @@ struct Snapshot {
   Settings settings;
   Slots held;                     // slots that this run's attempts hold
   Slots held_by_others;           // slots that other runs' attempts hold, as far as known
-  std::optional<Slots> capacity;  // limit for held + held_by_others; nullopt: no limit
+  std::optional<Slots> capacity;  // limit for the sum of all held slots; nullopt: no limit
   [[nodiscard]] std::size_t count(TrialState state) const { return counts[static_cast<std::size_t>(state)]; }
 };
 
@@ -64,7 +64,7 @@ class CacheLookup {
 };
 
 // Stores the progress of a run, so that another process can continue the run. The thread that calls drive()
-// calls these functions.
+// calls the functions of Journal.
 class Journal {
  public:
   virtual ~Journal() = default;
@@ -74,14 +74,14 @@ class Journal {
   // Called when outputs of an ended attempt are collected, before the fact that reports the end of the
   // collection.
   virtual void outputs_collected(TrialIndex /*trial*/, int /*attempt*/, const CollectionResult& /*taken*/) {}
-  // Called before the fact that the trial is skipped or started.
+  // Called before fact() reports that the trial is skipped or started.
   virtual void cache_result(const CacheResult& /*result*/) {}
   // Makes everything durable that the journal received since the last commit(). Commands that follow from the
   // facts are executed only after commit() has returned. drive() also calls commit() before each snapshot.
   virtual void commit() = 0;
 };
 
-// Shows a run to a person. The thread that calls drive() calls these functions.
+// Shows a run to a person. The thread that calls drive() calls the functions of ProgressListener.
 class ProgressListener {
  public:
   virtual ~ProgressListener() = default;
@@ -100,7 +100,7 @@ class ProgressListener {
 // do not block.
 class Steering {
  public:
-  // Receives the settings after the change. The thread that calls post() or drive() calls this function.
+  // Receives the settings after the change. The thread that calls post() or drive() calls the Answer.
   using Answer = std::function<void(const Settings&)>;
   struct Order {
     Adjust adjust;

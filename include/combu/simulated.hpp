@@ -82,7 +82,8 @@ class World {
 
   [[nodiscard]] std::vector<Gpu> gpus() const;
 
-  // The functions of Engine, with the contracts in engine.hpp. They take effect at once, at the time `now`.
+  // The functions of Engine, with the contracts in engine.hpp. These functions take effect at once, at the
+  // time `now`.
   [[nodiscard]] std::vector<Error> check(const Run& run, Instant now);
   [[nodiscard]] std::vector<Error> prepare(const Run& run, Instant now);
   struct StagedInputs {
