@@ -218,8 +218,8 @@ struct CollectCommand {
 struct CacheLookupCommand {
   TrialIndex trial;
 };
-// Asks for the times at which an attempt began and ended. The planner needs these times if it learned of the
-// end from a listing, or while combu was stopping the attempt.
+// Asks for the times at which an attempt began and ended. The planner needs these times if it learned from a
+// listing that the attempt has ended, or while combu was stopping the attempt.
 struct InspectCommand {
   TrialIndex trial;
   Observation observation;
@@ -443,8 +443,8 @@ struct Ending {
                                              std::span<const Gpu> gpus, Until until = Until::ended);
 
 // A person has removed the run's containers, except the containers of the trials that `kept` names. Returns
-// the facts that end every other trial that is not over. `trials` are the names of the run's trials, in the
-// order of `restored`.
+// the facts that end every trial that is not over and that `kept` does not name. `trials` are the names of
+// the run's trials, in the order of `restored`.
 [[nodiscard]] std::vector<Fact> facts_of_kill(const RunId& run, std::span<const std::string> trials,
                                               std::vector<RestoredTrial> restored,
                                               std::span<const std::string> kept, Instant now);
@@ -514,8 +514,8 @@ struct RunSituation {
 // GPUs: each attempt gets GPUs by id. If another process has just claimed a GPU that the planner chose, that
 // process keeps the GPU, and the trial waits again.
 //
-// Outputs: when an attempt has ended, combu collects its outputs before the trial counts as over. Failed
-// collections are retried as long as the run has other work.
+// Outputs: when an attempt has ended, combu collects its outputs before the trial counts as over. Collecting
+// outputs is retried after a failure as long as the run has other work.
 //
 // Retries and stops: Trial::retries decides if another attempt follows a failed attempt. The planner stops an
 // attempt that exceeds its timeout, and an attempt whose trial was removed or replaced in the file. The next

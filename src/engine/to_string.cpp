@@ -5,7 +5,7 @@ namespace combu {
 bool is_called(const Gpu& gpu, const std::string& name) {
   if (name.empty()) return false;
   if (gpu.id == name || gpu.uuid == name || gpu.id.ends_with("=" + name)) return true;
-  // An engine may have several names for one device, each with the device class in front.
+  // An engine may have several names for one device; each name begins with the device class.
   const std::string kind = gpu.id.substr(0, gpu.id.find('=') + 1);
   return !kind.empty() && !gpu.uuid.empty() && name == kind + gpu.uuid;
 }

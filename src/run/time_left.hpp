@@ -23,10 +23,10 @@ struct WorkDone {
 };
 
 // Estimates the remaining time. Assumes that every trial lasts as long as the mean of the ended trials. Also
-// assumes that as many trials run at once as on average until the last end of a trial. Therefore the estimate
-// never grows between two ends of trials. A trial that hangs has no influence once it has run longer than the
-// mean. Returns nullopt if too few trials have ended, or if all remaining trials have run longer than the
-// mean.
+// assumes that the mean number of concurrently running trials stays as it was when the last trial ended.
+// Therefore the estimate never grows between two ends of trials. A trial that hangs has no influence once it
+// has run longer than the mean. Returns nullopt if too few trials have ended, or if all remaining trials have
+// run longer than the mean.
 [[nodiscard]] inline std::optional<Seconds> time_left(const WorkDone& work) {
   if (work.ended < k_ended_min || work.worked <= Seconds(0)) return std::nullopt;
   const Seconds mean = work.ended_took / static_cast<double>(work.ended);
@@ -37,8 +37,8 @@ struct WorkDone {
     const Seconds of_trial = std::max(mean - age, Seconds(0));
     rest += of_trial;
     longest = std::max(longest, of_trial);
-    // The clamp limits the work of one trial, because the trial may hang, or an earlier process may have
-    // begun it.
+    // The age of a trial may be more than its work: the trial may hang, or an earlier process may have begun
+    // the trial.
     done += std::clamp(age - work.since_end, Seconds(0), std::min(mean, work.worked));
   }
   if (longest <= Seconds(0)) return std::nullopt;

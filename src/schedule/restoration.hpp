@@ -28,8 +28,8 @@ class Restoration {
     return is_needed() && restored_[trial].state != TrialState::waiting;
   }
 
-  // Marks the trial as `starting` if the engine has an attempt, but the trial is `waiting` in the record.
-  // Returns true in this case: the record lacks the start of this or an earlier attempt.
+  // If the engine has an attempt, but the trial is `waiting` in the record, marks the trial as `starting` and
+  // returns true. The record then lacks the start of this or an earlier attempt.
   [[nodiscard]] bool add_start(TrialIndex trial, const Observation& seen);
 
   // ---- How a trial goes on
