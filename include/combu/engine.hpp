@@ -202,9 +202,9 @@ class Engine {
   // Returns the GPUs that can be assigned to attempts, in the host's order; empty if the engine knows none.
   [[nodiscard]] virtual std::vector<Gpu> gpus(std::stop_token stop) = 0;
 
-  // Returns everything in `run` that the engine would refuse: a name or a port that is used outside this
-  // experiment, or a field that the engine does not support. The subject of each error is the trial or the
-  // path of the field. Uses one listing instead of one request for each trial. Changes nothing.
+  // Returns everything in `run` that the engine would refuse. Examples are a name or a port that is used
+  // outside this experiment, and a field that the engine does not support. The subject of each error is the
+  // trial or the path of the field. Uses one listing instead of one request for each trial. Changes nothing.
   [[nodiscard]] virtual std::vector<Error> check(const Run& run, std::stop_token stop) = 0;
 
   // Looks up each distinct image reference once, and pulls the images that are needed, several at a time.
@@ -215,11 +215,11 @@ class Engine {
                                                    std::stop_token stop) = 0;
 
   // Starts an attempt. Returns TakenByOther if other attempts hold one of trial.slots.gpus, or leave fewer
-  // CPUs or less memory free than trial.slots requires.
-  // If the answer to an earlier call was lost, a repeated call adopts the container of that call. start()
-  // removes the container of an ended earlier attempt of the same trial and run. All trial.inputs must be
-  // paths on this machine (see find_inputs()); start() stages them before the attempt runs.
-  // Throws Error: refused, conflict, not_found, unavailable, timeout.
+  // CPUs or less memory free than trial.slots requires. If the answer to an earlier call was lost, a repeated
+  // call adopts the container of that call. If an earlier attempt of the same trial and run has ended,
+  // start() removes its container. All trial.inputs must be paths on this machine (see find_inputs());
+  // start() stages them before the attempt runs. Throws Error: refused, conflict, not_found, unavailable,
+  // timeout.
   virtual StartResult start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) = 0;
 
   // Sends the attempt's stop signal and, after `grace`, the kill signal. `grace`: nullopt means the attempt's
@@ -227,8 +227,8 @@ class Engine {
   virtual void stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) = 0;
 
   // Returns the existing attempts, in no particular order. With `consistent` or `full`, the result is the
-  // true state at some moment after the call began: it includes every earlier change, even if watch() lost
-  // that change.
+  // true state at some moment after the call began. The result includes every earlier change, even if watch()
+  // lost that change.
   [[nodiscard]] virtual std::vector<Observation> list(const Selector& selector, ListDetail detail,
                                                       std::stop_token stop) = 0;
 

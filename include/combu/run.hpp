@@ -53,9 +53,8 @@ struct Snapshot {
 class CacheLookup {
  public:
   virtual ~CacheLookup() = default;
-  // Returns one result for each trial, in any order. drive() creates one thread for lookups, and calls
-  // look_up() only from this thread. look_up() throws only Error(cancelled): other errors count as cache
-  // misses.
+  // Returns one result for each trial, in any order. One thread, which drive() creates for lookups, makes all
+  // calls. Throws only Error(cancelled): other errors count as cache misses.
   [[nodiscard]] virtual std::vector<CacheResult> look_up(const std::vector<TrialIndex>& trials,
                                                          const std::stop_token& stop) = 0;
   // Called when the trial has succeeded, and its outputs and logs are stored. done() must return at once. The

@@ -11,8 +11,8 @@ namespace combu {
 
 namespace {
 
-// True if a trial would wait for the end of the service `needed` for ever, because combu stops a service only
-// after the trials that depend on it. A service with a `timeout` ends by itself.
+// True if a trial would wait for ever for the end of the service `needed`. The reason: combu stops a service
+// only after the trials that depend on it have ended. A service with a `timeout` ends by itself.
 bool waits_for_ever(const Trial& needed, Condition condition) {
   return needed.service && needed.timeout == Seconds(0) &&
          (condition == Condition::succeeded || condition == Condition::finished);

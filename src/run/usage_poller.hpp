@@ -19,8 +19,8 @@ class UsagePoller {
   // The attempt has ended. Returns the attempt's usage; nullopt if its usage was never known.
   [[nodiscard]] std::optional<Usage> end(TrialIndex trial);
 
-  // Returns the next poll that is due. While starts are in flight, returns at most one poll a second, because
-  // all due polls together would slow down the starts by a tenth on Engine 29.
+  // Returns the next poll that is due. While starts are in flight, returns at most one poll a second. All due
+  // polls together would slow down the starts by a tenth on Engine 29.
   [[nodiscard]] std::optional<PollUsage> next(Instant now, bool are_starts_in_flight);
   void answer(const UsagePolled& polled, Instant now);
   // True if a poll is due before `time`.

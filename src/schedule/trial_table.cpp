@@ -67,7 +67,7 @@ void TrialTable::report(Fact fact) {
   if (row.state != fact.state) set_state(fact.trial, fact.state);
   fact.attempt = row.attempt;
   if (fact.at == Instant{}) fact.at = now_;
-  // A fact of a stop does not count here: the attempt may have ended before the stop, so the fact of its end
+  // A fact of a stop does not count here. The attempt may have ended before the stop, so the fact of its end
   // may have an earlier time.
   if (!tells_of_stop(fact)) row.reported_at = fact.at;
   facts_.push_back(std::move(fact));
