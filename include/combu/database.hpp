@@ -1,6 +1,6 @@
 #pragma once
-// SQLite files that several processes share: opening, creating and upgrading them, reading untrusted ones,
-// and translating SQLite's errors into Error.
+// Functions for SQLite files that several processes share. The functions open, create and upgrade files, read
+// untrusted files, and translate SQLite's errors into Error.
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <sqlite3.h>
@@ -31,24 +31,26 @@ struct Schema {
 // Opens the database, or creates it as a private file (combu/system.hpp), and upgrades it to the newest
 // version. Throws Error(refused) if the file cannot be read or written, or if the disk is full. Throws
 // Error(invalid) if the file is damaged, has a newer version, belongs to another program, or is not private.
-// Such a file stays unchanged.
+// An invalid file stays unchanged.
 [[nodiscard]] SQLite::Database open(const std::string& path, const Schema& schema);
 
 // Returns an empty database of the newest version that exists only in memory.
 [[nodiscard]] SQLite::Database in_memory(const Schema& schema);
 
 // Opens a database like open(), but creates no file: a missing file is read as an empty database. If this
-// process cannot write to the file (see is_read_only()), the file is read without changes. It must then have
-// the newest version.
+// process cannot write to the file (see is_read_only()), the file is read without changes. A read-only file
+// must have the newest version of the schema.
 [[nodiscard]] SQLite::Database open_to_read(const std::string& path, const Schema& schema);
 
-// Read-only access to an untrusted database: another combu, or an attacker, wrote it. The database cannot
-// execute SQL of its own. Reading takes memory and time in proportion to its size. Not thread-safe.
+// Read-only access to an untrusted database that another combu, or an attacker, wrote. The database's own
+// triggers and views cannot execute SQL. Reading takes memory and time in proportion to the size of the
+// database. Not thread-safe.
 class Foreign {
  public:
-  // `image` holds the bytes of the file. Before it reads any table, the constructor compares all objects
-  // (tables, indexes, views) with those of the schema. Throws Error(corrupt) with an empty subject unless the
-  // objects match one version of the schema. Throws Error(cancelled) once `stop` is set.
+  // `image` must hold the bytes of the database file. Before the constructor reads any table, it compares all
+  // objects (tables, indexes, views) with the objects of the schema. Throws Error(corrupt) with an empty
+  // subject unless the objects match one version of the schema. Throws Error(cancelled) once `stop` requests
+  // a stop.
   Foreign(std::string image, const Schema& schema, std::stop_token stop);
   ~Foreign();
   Foreign(const Foreign&) = delete;
@@ -57,11 +59,11 @@ class Foreign {
   // Returns the version of the schema, at least 1. Tables of an earlier version lack the columns that later
   // versions added.
   [[nodiscard]] std::size_t version() const;
-  [[nodiscard]] std::size_t size() const;  // of the image, in bytes
+  [[nodiscard]] std::size_t size() const;  // returns the size of the database file, in bytes
 
   // Calls `body` with the database and returns its result. The number of SQLite instructions that all calls
   // together may execute is proportional to size(). Throws Error(corrupt) if SQLite throws, or if the calls
-  // exceed this number. Throws Error(cancelled) once `stop` is set.
+  // exceed the allowed number of instructions. Throws Error(cancelled) once `stop` requests a stop.
   template <class Body>
   auto read(const Body& body) -> decltype(body(std::declval<SQLite::Database&>())) {
     try {
@@ -91,9 +93,9 @@ auto guarded(const std::string& path, const Body& body) -> decltype(body()) {
   }
 }
 
-// A query that returns many rows. It calls SQLite's C functions directly: each column object of SQLiteCpp
-// counts references to the statement, which costs noticeable time at 100,000 trials. Texts and blobs are
-// valid until the next step().
+// A query that returns many rows. Rows calls SQLite's C functions directly: each column object of SQLiteCpp
+// counts references to the statement, which costs noticeable time at 100,000 trials. The results of text()
+// and blob() are valid until the next step().
 class Rows {
  public:
   Rows(SQLite::Database& database, const std::string& sql) : database_(database.getHandle()) {
@@ -104,7 +106,7 @@ class Rows {
   Rows& operator=(const Rows&) = delete;
 
   void bind(int place, std::int64_t value) { check(sqlite3_bind_int64(statement_, place, value), SQLITE_OK); }
-  // Goes to the next row. Returns false if there is none.
+  // Moves to the next row. Returns false if there is no further row.
   bool step() {
     const int result = sqlite3_step(statement_);
     if (result != SQLITE_ROW) check(result, SQLITE_DONE);
@@ -127,7 +129,7 @@ class Rows {
                ? std::string_view()
                : std::string_view(bytes, static_cast<std::size_t>(sqlite3_column_bytes(statement_, column)));
   }
-  // Returns an empty text for NULL, too.
+  // Returns the text of a column; NULL becomes an empty text.
   [[nodiscard]] std::string_view text(int column) const {
     const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
     return text == nullptr
@@ -144,7 +146,8 @@ class Rows {
   sqlite3_stmt* statement_ = nullptr;
 };
 
-// A statement that is prepared once and executed many times. Values are bound in order.
+// A statement that is prepared once and executed many times. operator() binds its arguments to the parameters
+// of the statement in order.
 class Sql {
  public:
   Sql(SQLite::Database& database, const std::string& sql) : statement_(database, sql) {}

@@ -13,8 +13,8 @@ namespace combu::database {
 namespace {
 
 constexpr int k_patience_ms = k_patience.count();
-constexpr int k_primary =
-    0xff;  // mask of the primary code in an extended code: https://www.sqlite.org/rescode.html
+constexpr int k_primary = 0xff;  // mask that extracts SQLite's primary result code from an extended one:
+                                 // https://www.sqlite.org/rescode.html
 
 int newest(const Schema& schema) {
   return static_cast<int>(schema.steps.size());
@@ -28,8 +28,8 @@ bool is_empty(SQLite::Database& database) {
   return database.execAndGet("SELECT count(*) FROM sqlite_master").getInt() == 0;
 }
 
-// Returns the version of the database, or 0 if the database is empty. Throws Error(invalid) if the database
-// belongs to another program or was made by a newer combu.
+// Returns the schema version of the database, or 0 if the database is empty. Throws Error(invalid) if the
+// database belongs to another program or was made by a newer combu.
 int version_of(SQLite::Database& database, const std::string& path, const Schema& schema) {
   const int version = pragma(database, "user_version");
   if (is_empty(database)) return 0;
@@ -44,8 +44,8 @@ int version_of(SQLite::Database& database, const std::string& path, const Schema
   return version;
 }
 
-// With OPEN_NOFOLLOW, SQLite also rejects a path whose folders include a symbolic link. Hence this function
-// resolves the links in the folder's path, but not in the file's name.
+// With OPEN_NOFOLLOW, SQLite also rejects a path whose folders include a symbolic link. Hence without_links()
+// resolves the symbolic links in the path of the folder, but not in the name of the file.
 std::string without_links(const std::string& path) {
   const std::filesystem::path name(path);
   std::error_code failed;
@@ -53,15 +53,15 @@ std::string without_links(const std::string& path) {
   return failed ? path : (folder / name.filename()).string();
 }
 
-// Returns false if the database does not exist. Also checks SQLite's other three files, because SQLite reads
-// them without any check of their owner.
+// Returns false if the database file does not exist. Also checks the three files that SQLite keeps beside the
+// database, because SQLite reads these files without checking their owner.
 bool is_private(const std::string& path) {
   for (const char* suffix : {"-wal", "-shm", "-journal"}) (void)is_private_file(path + suffix);
   return is_private_file(path);
 }
 
 // The first process that sets WAL mode needs exclusive access to the file. SQLite's busy timeout does not
-// cover this case, so this function retries.
+// apply to the change to WAL mode, so set_wal() retries.
 void set_wal(SQLite::Database& database) {
   constexpr Seconds k_pause{0.01};
   const auto end = std::chrono::steady_clock::now() + k_patience;
@@ -79,7 +79,8 @@ void set_wal(SQLite::Database& database) {
 
 void take_steps(SQLite::Database& database, const std::string& path, const Schema& schema) {
   SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
-  // Another process may have upgraded the database in the meantime.
+  // Reads the version again, because another process may have upgraded the database before the transaction
+  // began.
   const int version = version_of(database, path, schema);
   for (const std::string_view step : schema.steps.subspan(static_cast<std::size_t>(version)))
     database.exec(std::string(step));
@@ -94,16 +95,16 @@ SQLite::Database open(const std::string& path, const Schema& schema) {
   return guarded(path, [&] {
     const bool exists = is_private(path);
     const std::string name = without_links(path);
-    // Checks the version before the file is opened for writing.
+    // Checks the version before the file is opened for writing, so that an unsuitable file stays unchanged.
     if (exists) {
       SQLite::Database existing(name, SQLite::OPEN_READONLY | SQLite::OPEN_NOFOLLOW, k_patience_ms);
       (void)version_of(existing, path, schema);
     } else {
-      // SQLite creates its other files with the same mode and owner.
+      // SQLite gives the files that it creates beside the database the mode and owner of the database file.
       (void)open_private_file(path, O_RDWR | O_CREAT);
     }
-    // Only one thread uses the connection. SQLite's own mutexes would take a tenth of the time of a large
-    // listing.
+    // Only one thread uses the connection. With SQLite's own mutexes, a tenth of the time of a large listing
+    // would be spent on locking.
     SQLite::Database database(name, SQLite::OPEN_READWRITE | SQLite::OPEN_NOMUTEX | SQLite::OPEN_NOFOLLOW,
                               k_patience_ms);
     // In WAL mode with `synchronous = NORMAL`, a commit that has returned survives the end of the process. A
@@ -133,9 +134,9 @@ std::string escaped(const std::string& path) {
   return text;
 }
 
-// Opens a database for reading only. Commits that are not yet in the database file are in its WAL
-// file. SQLite reads the WAL only with an index file (-shm), which it may have to create. Throws `why` if
-// commits are in the WAL and the index cannot be created, or if the schema is not the newest.
+// Opens a database for reading only. The WAL file holds commits that are not yet in the database file. SQLite
+// reads the WAL file only with an index file (-shm), which SQLite may have to create. Throws `why` if the WAL
+// file holds commits and the index file cannot be created. Also throws `why` if the schema is not the newest.
 SQLite::Database open_as_it_is(const std::string& path, const Schema& schema, const Error& why) {
   const auto open_as = [&](const std::string& name, int flags) {
     SQLite::Database database(
@@ -172,7 +173,7 @@ SQLite::Database open_to_read(const std::string& path, const Schema& schema) {
 void throw_as_error(const SQLite::Exception& exception, const std::string& path) {
   const std::string why = exception.what();
   switch (exception.getErrorCode() & k_primary) {
-    case SQLITE_ERROR:  // the tables do not match the version
+    case SQLITE_ERROR:  // the tables do not match the schema version
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
       throw Error(ErrorKind::invalid, path,

@@ -11,12 +11,14 @@ namespace combu::database {
 namespace {
 
 constexpr int k_instructions_step = 100;  // SQLite instructions between two calls of the progress handler
-// Suffices to read the objects of combu's schema. Limits the memory that untrusted declarations can take.
+// Number of SQLite instructions that suffices to read the declarations of combu's schema. This limit also
+// bounds the memory for untrusted declarations.
 constexpr std::int64_t k_schema_instructions_max = 20000;
-// The instructions that read a row are proportional to its size. Reading all rows twice stays below this
-// limit.
+// SQLite needs a number of instructions in proportion to the size of a row to read the row. With
+// k_instructions_per_byte, all rows can be read twice.
 constexpr std::int64_t k_instructions_per_byte = 8;
-constexpr int k_statement_max = 4096;  // bytes; also the limit of a table's declaration
+constexpr int k_statement_max =
+    4096;  // maximum size of an SQL statement in bytes, including the declaration of a table
 
 // Limits of the SQL parser: https://www.sqlite.org/c3ref/c_limit_attached.html
 constexpr auto k_limits = std::to_array<std::pair<int, int>>({
@@ -48,8 +50,8 @@ SQLite::Database empty_in_memory() {
   return {":memory:", SQLite::OPEN_READWRITE | SQLite::OPEN_NOMUTEX};
 }
 
-// Returns the declaration of each object, by its name for messages ("table `attempts`"). Each run of blanks
-// becomes one space, so that the layout of the schema's source does not matter.
+// Maps the name of each object, as messages show the name ("table `attempts`"), to the object's declaration.
+// Each sequence of blanks becomes one space, so that the layout of the schema's source does not matter.
 std::map<std::string, std::string> objects_of(SQLite::Database& database) {
   std::map<std::string, std::string> objects;
   Rows rows(database, "SELECT type, name, tbl_name, sql FROM sqlite_schema");
@@ -95,7 +97,7 @@ struct Foreign::Impl {
     for (const auto& [setting, value] : k_settings) sqlite3_db_config(handle, setting, value, nullptr);
     database.exec("PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0; PRAGMA query_only = ON");
     sqlite3_limit(handle, SQLITE_LIMIT_LENGTH, 2 * k_statement_max);
-    // SQLite reads the bytes in place and does not write to them.
+    // SQLite reads the bytes of `image` in place and does not write to them.
     auto* const place = reinterpret_cast<unsigned char*>(image.data());
     const auto size = static_cast<sqlite3_int64>(image.size());
     const int result = sqlite3_deserialize(handle, "main", place, size, size, SQLITE_DESERIALIZE_READONLY);
@@ -131,7 +133,7 @@ struct Foreign::Impl {
       if (!theirs.contains(object)) refuse(fmt::format("lacks the {}", object));
   }
 
-  std::string image;  // `database` reads these bytes
+  std::string image;  // the bytes of the database file, which `database` reads in place
   std::stop_token stop;
   std::int64_t instructions_left = k_schema_instructions_max;
   std::size_t version = 0;

@@ -1,5 +1,6 @@
 #pragma once
-// The connection of a Record to its database. Used by record.cpp, which writes, and reading.cpp, which reads.
+// The connection of a Record to its database. The writing functions are in record.cpp, the reading functions
+// in reading.cpp.
 
 #include <SQLiteCpp/SQLiteCpp.h>
 
@@ -18,12 +19,13 @@
 
 namespace combu {
 
-// git escapes newlines in the paths that it prints.
+// A newline can separate the paths, because git escapes newlines in the paths that git prints.
 inline constexpr std::string_view k_between_git_paths = "\n";
 inline constexpr std::string_view k_between_digests = "\n";
-inline constexpr std::string_view k_between_paths = "//";  // does not occur in a path of outputs
+inline constexpr std::string_view k_between_paths =
+    "//";  // separates paths of outputs, in which "//" does not occur
 
-// Keys of the tables `trials` and `attempts`. The numbers are those of the database.
+// Primary keys of the tables `trials` and `attempts`.
 struct TrialKey {
   std::int64_t run = 0;
   std::int64_t trial = 0;
@@ -36,25 +38,26 @@ struct AttemptKey {
   [[nodiscard]] auto columns() const { return std::tuple(run, trial, attempt); }
 };
 
-// Writes rows of the table `attempts`.
+// The prepared statements that write rows of the table `attempts`.
 struct AttemptStatements {
   SQLite::Database& database;
-  // If an attempt is started again after its process has died, the row keeps the time of the first start.
-  // `ready_at` is not before the run's beginning. For a trial that was added or changed, and for a further
-  // attempt, `ready_at` is not before the run's reopening.
+  // If combu starts an attempt again after the combu process died, the row keeps the time of the first start.
+  // `ready_at` is not earlier than the run's `began_at`. For a retry, or a trial that was added or changed,
+  // `ready_at` is not earlier than `working_since`, when the run was reopened.
   database::Sql add{
       database,
       "INSERT OR IGNORE INTO attempts (run, trial, attempt, nano_cpus, memory, gpus, ready_at, started_at) "
       "SELECT ?1, ?2, ?3, ?4, ?5, ?6, min(?8, max(?7, iif(?3 > 1 OR (SELECT revision FROM trials "
       "WHERE run = ?1 AND trial = ?2) > 1, working_since, began_at))), ?8 FROM runs WHERE number = ?1"};
-  // Removes an attempt whose start was rolled back: the process died before the start reached the engine.
+  // Removes an attempt whose start was rolled back, for example because the process died before the start
+  // reached the engine.
   database::Sql take_back{
       database, "DELETE FROM attempts WHERE run = ? AND trial = ? AND attempt = ? AND ran_at IS NULL"};
   database::Sql set_next{database,
                          "UPDATE attempts SET next_ready_at = ?, next_memory = ? "
                          "WHERE run = ? AND trial = ? AND attempt = ?"};
-  // If the clock was set back, the engine's time of an unwatched attempt may precede its start. Hence
-  // `ran_at` is at least `started_at`.
+  // If a clock was set back, the engine may report that an attempt ran before combu started the attempt.
+  // Hence `ran_at` is at least `started_at`.
   database::Sql set_ran{database,
                         "UPDATE attempts SET ran_at = max(?, started_at), container = ? "
                         "WHERE run = ? AND trial = ? AND attempt = ? "
@@ -64,7 +67,8 @@ struct AttemptStatements {
       "UPDATE attempts SET created_in = ?, started_in = ? WHERE run = ? AND trial = ? AND attempt = ?"};
   database::Sql set_healthy{database,
                             "UPDATE attempts SET healthy_at = ? WHERE run = ? AND trial = ? AND attempt = ?"};
-  // For a blocked trial there may be no attempt, or only one that has already ended. Then no row changes.
+  // A blocked trial may have no attempt, or only an attempt that has already ended. In this case the
+  // statement changes no row.
   database::Sql set_ended{
       database,
       "UPDATE attempts SET ended_at = max(?, started_at, coalesce(ran_at, 0)), exit_code = ?, "
@@ -76,12 +80,13 @@ struct AttemptStatements {
                                "UPDATE attempts SET collected_at = 0, reason = ?, stopper = ?, outputs_fault "
                                "= ?, next = ?, pause = ?, "
                                "next_why = ? WHERE run = ? AND trial = ? AND attempt = ?"};
-  // Ends the collecting of outputs, with its result.
+  // Records that the collecting of outputs has ended, and its result.
   database::Sql set_collected{database,
                               "UPDATE attempts SET collected_at = max(?, ended_at), cause = ?, reason = ?, "
                               "stopper = ?, outputs_fault = ?, next = ?, pause = ?, next_why = ? "
                               "WHERE run = ? AND trial = ? AND attempt = ? AND collected_at = 0"};
-  // The outputs are lost: the container was removed. The end of the attempt stays unchanged.
+  // Records that the outputs are lost because the container was removed. The recorded end of the attempt
+  // stays unchanged.
   database::Sql set_lost{database,
                          "UPDATE attempts SET collected_at = NULL, cause = ? "
                          "WHERE run = ? AND trial = ? AND attempt = ? AND collected_at = 0"};
@@ -93,7 +98,7 @@ struct AttemptStatements {
                           "WHERE run = ? AND trial = ? AND attempt = ?"};
 };
 
-// Writes rows of the table `trials`.
+// The prepared statements that write rows of the table `trials`.
 struct TrialStatements {
   SQLite::Database& database;
   database::Sql add{database,
@@ -103,7 +108,7 @@ struct TrialStatements {
                           "UPDATE trials SET revision = ?, image = ?, digest = ?, params = ?, anew = 0 "
                           "WHERE run = ? AND trial = ?"};
   database::Sql set_anew{database, "UPDATE trials SET anew = ? WHERE run = ? AND trial = ?"};
-  // Returns the trial to waiting. Its earlier attempts no longer count.
+  // Sets the trial to waiting again. The trial's earlier attempts no longer count.
   database::Sql reset{
       database,
       "UPDATE trials SET over = NULL, over_at = NULL, reason = NULL, root = NULL, stopper = NULL, "
@@ -119,10 +124,10 @@ struct TrialStatements {
       "?10"};
 };
 
-// Writes and searches the table `recollections`.
+// The prepared statements that write and search `recollections`, the table of cache lookups.
 struct CacheResultStatements {
   SQLite::Database& database;
-  // If the cache lookup is repeated, its latest result replaces the earlier one.
+  // If combu repeats a cache lookup, the new result replaces the earlier result.
   database::Sql add{database,
                     "INSERT OR REPLACE INTO recollections (run, trial, hash, parts, equal_run, "
                     "equal_trial) VALUES (?, ?, ?, ?, nullif(?, ''), nullif(?, ''))"};
@@ -146,28 +151,30 @@ struct CacheResultStatements {
 struct Record::Impl {
   Impl(const std::string& folder, Use use);
 
-  // SQLite's busy handler. Returns 0 once k_patience is over, which ends the waiting.
+  // SQLite's busy handler: waits for another process that writes. Returns 0 after k_patience, so that SQLite
+  // stops waiting.
   static int wait(void* self, int tries);
 
-  // Returns the number of the run's row. Throws Error(not_found) if there is no such run.
+  // Returns the number of the run's row. Throws Error(not_found) if the record has no such run.
   std::int64_t number_of_run(const RunId& run);
-  // Returns nullopt if no trial has this name.
+  // Returns the number of the trial's row, or nullopt if no trial of the run has this name.
   std::optional<std::int64_t> number_of_trial(std::int64_t run, const std::string& name);
   std::int64_t number_of_experiment(const std::string& name);
-  // Returns the latest time that is on record for a run, in microseconds since 1970.
+  // Returns the latest time on record for a run, in microseconds since 1970.
   std::int64_t latest_of(std::int64_t run);
-  // Returns the microseconds to add to the times of further facts of a run. The adjusted times follow all
-  // times on record, even if the machine's clock was set back between two processes.
+  // Returns the microseconds to add to the times of new facts of a run, of which `first` is the earliest. The
+  // adjusted times are not earlier than any time on record, even if the machine's clock was set back between
+  // two processes.
   std::int64_t delay_of(std::int64_t run, Instant first);
   Stamp stamp(std::int64_t run);
-  // Calls `write_facts` with the number of the run. Returns false and changes nothing if the run's stamp is
-  // not `expected`.
+  // Calls `write_facts` with the number of the run's row. Returns false and changes nothing if the run's
+  // stamp is not `expected`.
   bool append_if(const RunId& run, const Stamp& expected, RunEnds ends,
                  const std::function<void(std::int64_t)>& write_facts);
   void write(std::int64_t run, std::span<const Fact> facts);
   void write(std::int64_t run, std::int64_t delay, const Fact& fact);
   void write(std::int64_t run, const CacheResult& one);
-  // Removes the trial's cache key if its image or inputs changed after the cache lookup.
+  // Removes the trial's cache key if the trial's image or inputs changed after the cache lookup.
   void forget_unless_as_known(const TrialKey& trial, const Started& started);
   void write_inputs(const TrialKey& trial, const std::vector<std::string>& digests);
   void write(std::int64_t run, const WorkingTree& tree);
@@ -177,7 +184,7 @@ struct Record::Impl {
   void open(std::int64_t run, Instant at, bool only_if_ended);
   // Returns the number of the newest version of the run's file.
   int newest_text(std::int64_t run);
-  // Sets the trials `taken` to what they are in version `revision` of the file.
+  // Changes the trials `taken` to what version `revision` of the experiment file says about them.
   void take(std::int64_t run, int revision, std::span<const TrialIndex> taken, const Experiment& experiment,
             const Digests& digests);
 
@@ -185,7 +192,8 @@ struct Record::Impl {
   SQLite::Database database;
   std::function<void()> tell_wait;
   std::optional<std::pair<RunId, std::int64_t>> last;
-  std::optional<std::pair<std::int64_t, std::int64_t>> delayed;  // run number, result of delay_of()
+  std::optional<std::pair<std::int64_t, std::int64_t>>
+      delayed;  // number of a run, and the result of delay_of() for this run
   AttemptStatements attempts{database};
   TrialStatements trials{database};
   CacheResultStatements cache_results{database};

@@ -1,4 +1,4 @@
-// The functions of Record that read.
+// The functions of Record that read from the database.
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <fmt/format.h>
@@ -28,14 +28,14 @@ Instant instant_of(std::int64_t number) {
   return Instant(std::chrono::duration_cast<Instant::duration>(microseconds(number)));
 }
 
-// Returns the enumerator whose to_string() is `word`. Throws Error(corrupt) if there is none.
+// Returns the enumerator whose to_string() is `word`. Throws Error(corrupt) if no enumerator has this name.
 template <class Enum>
 Enum value_of(std::string_view word, std::size_t count) {
   if (const auto value = parse_enum<Enum>(word, count)) return *value;
   throw Error(ErrorKind::corrupt, "",
               fmt::format("contains a value that this combu does not know: {}", word));
 }
-// Returns Enum::none for an empty word.
+// Like value_of(), but returns Enum::none for an empty word.
 template <class Enum>
 Enum value_or_none(std::string_view word, std::size_t count) {
   return word.empty() ? Enum::none : value_of<Enum>(word, count);
@@ -46,7 +46,7 @@ TrialState state_of(const SQLite::Column& column) {
 Cause cause_of(const SQLite::Column& column) {
   return value_of<Cause>(column.getText("none"), k_cause_count);
 }
-// Parses "12 34567": the number of files, and their size in bytes.
+// Parses the number of collected files and their total size in bytes, separated by a space: "12 34567".
 std::optional<CollectionResult> taken_in(const SQLite::Column& column) {
   if (column.isNull()) return std::nullopt;
   CollectionResult taken;
@@ -61,7 +61,7 @@ std::optional<Seconds> seconds_in(const SQLite::Column& column) {
   return column.isNull() ? std::nullopt : std::optional(Seconds(microseconds(column.getInt64())));
 }
 
-// Splits "0,1" into its parts.
+// Splits a list such as "0,1" at each separator `between`.
 std::vector<std::string> split(std::string_view text, std::string_view between = ",") {
   std::vector<std::string> parts;
   while (!text.empty()) {
@@ -99,10 +99,12 @@ EndDetails details_in(SQLite::Statement& query, int column) {
           .pause = seconds_in(query.getColumn(column + 3)).value_or(Seconds(0)),
           .next_why = text(4)};
 }
-// Returns SQL that joins the columns of details_in() into one text for details_of(). The text is NULL if
-// there are no details, as in most rows. SQLite takes a fifth longer to read a row with the five columns.
+// Returns an SQL expression that joins the columns of EndDetails into one text for details_of(). The text is
+// NULL if a row has no EndDetails, as most rows. Reading five separate columns instead takes SQLite a fifth
+// longer per row.
 //
-// `condition` must hold for each row with details, and must be cheaper to evaluate.
+// `condition`: an SQL expression that holds for each row with EndDetails, and is cheaper to evaluate than the
+// text.
 std::string details_sql(std::string_view pause, std::string_view condition) {
   return fmt::format(
       "CASE WHEN {} AND coalesce(stopper, next, outputs_fault) IS NOT NULL THEN coalesce(stopper, '') || '/' "
@@ -135,7 +137,8 @@ EndDetails details_of(std::string_view text) {
   return details;
 }
 
-// Fills the entry from the row of an attempt. Computes the state as the view `states` does.
+// Fills `entry` from the row of an attempt. Computes the trial's state by the same rules as the SQL view
+// `states`.
 void take_attempt(TrialEntry& entry, const Rows& row) {
   entry.attempt = static_cast<int>(row.number(1));
   entry.healthy = !row.is_null(2);
@@ -346,7 +349,7 @@ TrialCounts Record::counts(const RunId& run) {
   return database::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(run);
     TrialCounts counts{};
-    // The states of trials that are not over follow from their attempts.
+    // The view `states` derives the states of unfinished trials from their attempts.
     for (const char* sql :
          {"SELECT over, count(*) FROM trials WHERE run = ? AND over IS NOT NULL GROUP BY over",
           "SELECT state, count(*) FROM states WHERE run = ?1 AND trial IN "
@@ -420,8 +423,8 @@ void Record::events(const RunId& run, const std::string& trial,
     const std::optional<std::int64_t> of = impl_->number_of_trial(number, trial);
     if (!trial.empty() && !of) return;
     if (of) sql += "AND events.trial = ?2 ";
-    // At the same microsecond, ends come before the starts that they cause. An attempt that started and ended
-    // at the same microsecond has its end after its start.
+    // If events have the same microsecond, an end comes before the starts that the end causes. If an attempt
+    // starts and ends in the same microsecond, its start comes first.
     sql +=
         "ORDER BY at, CASE state WHEN 'ready' THEN 2 WHEN 'starting' THEN 3 WHEN 'running' THEN 4 "
         "WHEN 'healthy' THEN 5 WHEN 'collected' THEN 1 ELSE (state <> 'ended') * 1.5 + 6 * EXISTS (SELECT 1 "
@@ -460,7 +463,7 @@ std::vector<DoneEntry> Record::done(const std::string& hash, std::size_t count_m
                          .kept_as = query.getColumn(3).getString(),
                          .attempt = query.getColumn(5).getInt(),
                          .place = query.getColumn(4).getString()});
-    query.reset();  // an open statement would hold up processes that write
+    query.reset();  // while a statement is open, other processes cannot write
     return entries;
   });
 }

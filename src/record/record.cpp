@@ -41,7 +41,8 @@ std::optional<std::string> digest_of(const Digests& digests, const Trial& trial)
   return at == digests.end() ? std::nullopt : std::optional(at->second);
 }
 
-// The columns that describe an end. A column without information is NULL. The fact must outlive this object.
+// The values of the columns that describe the end of a trial or an attempt. A column without information is
+// NULL. The fact given to the constructor must outlive this object.
 struct EndColumns {
   using Text = std::optional<std::string_view>;
   explicit EndColumns(const Fact& fact) : reason(fact.reason) {
@@ -72,16 +73,16 @@ int number_in(SQLite::Database& database, const char* pragma) {
   return database.execAndGet(fmt::format("PRAGMA {}", pragma)).getInt();
 }
 
-// Rewrites the database if at least a quarter of its pages are free. Failure is acceptable: another process
-// may be using the database, or the disk may be full.
+// Rewrites the database if at least a quarter of its pages are free. Ignores failures: another process may be
+// using the database, or the disk may be full.
 void give_room_back(SQLite::Database& database) {
   constexpr int k_free_share = 4;
   const int patience_ms = number_in(database, "busy_timeout");
   try {
     if (number_in(database, "freelist_count") * k_free_share < number_in(database, "page_count")) return;
     database.setBusyTimeout(0);
-    // VACUUM writes into the WAL file. The checkpoint copies its content into the database and truncates the
-    // WAL.
+    // VACUUM writes into the WAL file. The checkpoint copies the content of the WAL file into the database
+    // and truncates the WAL file.
     database.exec("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)");
   } catch (const SQLite::Exception&) {  // NOLINT(bugprone-empty-catch): the database stays as large as it is
   }

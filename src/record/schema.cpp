@@ -7,11 +7,12 @@ namespace {
 
 constexpr int k_application_id = 0x636d6275;  // "cmbu"
 
-// Times are microseconds since 1970. States and causes are the names of to_string(). The views `states` and
-// `events` derive the state of a trial that is not over, and all events, from the attempts.
+// All times in the database are microseconds since 1970. States and causes are stored as the names that
+// to_string() returns. The view `states` derives the states of unfinished trials from their attempts. The
+// view `events` derives all events from attempts and trials.
 //
-// Attempts before `first_attempt` are earlier tries that `retry` has superseded. `failures_forgiven` counts
-// the failed trials that `retry` has not reopened.
+// Attempts before `first_attempt` no longer count, because `combu retry` or `combu apply` has reset the
+// trial. `failures_forgiven` counts the trials that had failed when the run was reopened and stayed failed.
 constexpr std::array<std::string_view, 8> k_steps{R"sql(
   CREATE TABLE experiments (
     number INTEGER PRIMARY KEY,
@@ -94,9 +95,10 @@ constexpr std::array<std::string_view, 8> k_steps{R"sql(
       WHERE ended_at IS NOT NULL
     UNION ALL SELECT run, over_at, trial, NULL, over, NULL, NULL, reason FROM trials WHERE over IS NOT NULL;
 )sql",
-                                                  // Durations are in microseconds, too. Texts of a run may
-                                                  // have megabytes. Hence they are in a table of their own:
-                                                  // the other columns of `runs` are read and written often.
+                                                  // Durations in the database are in microseconds, too. The
+                                                  // table `texts` keeps the texts of a run, which may have
+                                                  // megabytes, apart from the columns of `runs`, which combu
+                                                  // reads and writes often.
                                                   R"sql(
   CREATE INDEX trials_by_name ON trials (run, name);
   ALTER TABLE trials ADD COLUMN digest TEXT;
@@ -119,14 +121,14 @@ constexpr std::array<std::string_view, 8> k_steps{R"sql(
   ALTER TABLE runs DROP COLUMN source;
   ALTER TABLE runs DROP COLUMN evaluated;
 )sql",
-                                                  // collected_at: when the outputs of the attempt were
-                                                  // collected (0: not yet, NULL: none). `doom`: the stop
-                                                  // cause.
-                                                  // leaving: the Departure of the trial if its attempt is
-                                                  // stopped because the file was edited. next_ready_at and
-                                                  // next_memory, of a failed attempt: since when the next
-                                                  // attempt has waited for slots, and the memory that it
-                                                  // wants.
+                                                  // The column `collected_at` holds when combu collected the
+                                                  // outputs of the attempt (0: not yet, NULL: no outputs).
+                                                  // The column `doom` holds the stop cause. The column
+                                                  // `leaving` holds the Departure of the trial if combu stops
+                                                  // its attempt because the file was edited. Of a failed
+                                                  // attempt, `next_ready_at` and `next_memory` hold since
+                                                  // when the next attempt has waited for slots, and how much
+                                                  // memory that attempt needs.
                                                   R"sql(
   ALTER TABLE attempts ADD COLUMN collected_at INTEGER;
   ALTER TABLE attempts ADD COLUMN doom TEXT;
@@ -163,20 +165,23 @@ constexpr std::array<std::string_view, 8> k_steps{R"sql(
       WHERE collected_at > 0
     UNION ALL SELECT run, over_at, trial, NULL, over, NULL, NULL, reason FROM trials WHERE over IS NOT NULL;
 )sql",
-                                                  // The outputs that were collected from an attempt, and the
-                                                  // paths that could not be collected, separated by "//".
+                                                  // The outputs that combu collected from an attempt, and the
+                                                  // paths that combu could not collect, separated by "//".
                                                   R"sql(
   ALTER TABLE attempts ADD COLUMN outputs_files INTEGER;
   ALTER TABLE attempts ADD COLUMN outputs_size INTEGER;
   ALTER TABLE attempts ADD COLUMN outputs_left TEXT;
 )sql",
-                                                  // results: where the outputs of a run are. anew: a trial is
-                                                  // to be executed even if an equal trial has succeeded.
-                                                  // inputs: hashes of the inputs. working_trees: how the
-                                                  // working tree differed. images: the exact reference of
-                                                  // each image. `recollections`: the cache keys of trials
-                                                  // with `cache`, and the run and name of the equal trial if
-                                                  // there was one.
+                                                  // The column `results` holds the folder or bucket path of a
+                                                  // run's outputs. The column `anew` is 1 if combu must
+                                                  // execute the trial even if an equal trial has succeeded.
+                                                  // The column `inputs` holds the digests of the trial's
+                                                  // inputs. The table `working_trees` holds how the working
+                                                  // tree differed from the commit. The table `images` holds
+                                                  // the exact reference of each image. The table
+                                                  // `recollections` holds the cache keys of trials with
+                                                  // `cache`, and the run and name of the equal trial if the
+                                                  // cache lookup found one.
                                                   R"sql(
   ALTER TABLE runs ADD COLUMN results TEXT;
   ALTER TABLE trials ADD COLUMN anew INTEGER NOT NULL DEFAULT 0;
@@ -206,14 +211,16 @@ constexpr std::array<std::string_view, 8> k_steps{R"sql(
   ) WITHOUT ROWID;
   CREATE INDEX recollections_by_hash ON recollections (hash);
 )sql",
-                                                  // The imports and the values of a text, as JSON objects.
+                                                  // The imports and the values of an experiment file's text,
+                                                  // as JSON objects.
                                                   R"sql(
   ALTER TABLE texts ADD COLUMN imports TEXT;
   ALTER TABLE texts ADD COLUMN given_values TEXT;
 )sql",
-                                                  // by_index: files with a git filter. problem: why there is
-                                                  // no working tree. host_paths: where paths of the host led
-                                                  // when the run began.
+                                                  // The column `by_index` lists files with a git filter. The
+                                                  // column `problem` says why combu could not record the
+                                                  // working tree. The table `host_paths` holds the targets of
+                                                  // host paths when the run began.
                                                   R"sql(
   ALTER TABLE working_trees ADD COLUMN by_index TEXT NOT NULL DEFAULT '';
   ALTER TABLE working_trees ADD COLUMN problem TEXT NOT NULL DEFAULT '';
@@ -224,8 +231,9 @@ constexpr std::array<std::string_view, 8> k_steps{R"sql(
     PRIMARY KEY (run, path)
   ) WITHOUT ROWID;
 )sql",
-                                                  // The members of EndDetails, in columns beside the reason.
-                                                  // The updates extract them from the text of older reasons.
+                                                  // Columns for the members of EndDetails, beside the column
+                                                  // `reason`. The UPDATE statements extract the members from
+                                                  // reasons that an older combu wrote as text.
                                                   R"sql(
   ALTER TABLE runs ADD COLUMN is_simulated INTEGER NOT NULL DEFAULT 0;
   UPDATE runs SET is_simulated = 1 WHERE address LIKE 'simulated:%';

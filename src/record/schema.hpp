@@ -1,12 +1,12 @@
 #pragma once
-// The tables of the record, and the steps that upgrade those of an older combu.
+// The tables of the record, and the steps that upgrade the tables of an older combu.
 
 #include "combu/database.hpp"
 
 namespace combu::record {
 
-// Returns the schema. The existing steps must never change, because databases were made with them. A change
-// of the tables needs a further step.
+// Returns the schema. Do not change existing steps, because databases of users were made with them. Add a new
+// step to change the tables.
 [[nodiscard]] database::Schema schema();
 
 }  // namespace combu::record

@@ -17,8 +17,8 @@ namespace {
 using database::Rows;
 using database::Sql;
 
-// Maximum distance of a time from 1970: 250 years. Within this range each unit of time can be converted into
-// each other unit.
+// Maximum distance of a time from 1970: 250 years. Within this range, conversions between nanoseconds and
+// microseconds cannot overflow.
 constexpr std::int64_t k_foreign_nanos_max = 8'000'000'000'000'000'000;
 constexpr std::int64_t k_foreign_micros_max = k_foreign_nanos_max / 1000;
 
@@ -40,7 +40,8 @@ constexpr const char* k_select_packs =
 constexpr const char* k_select_points =
     "SELECT series, place, step, at, value FROM points ORDER BY series, place";
 
-// Returns the SQL of a column: its name, or 0 in schema versions before `added`, which lack the column.
+// Returns the SQL expression for a column: the column's name, or "0" in schema versions before `added`, which
+// lack the column.
 std::string since(std::size_t version, std::size_t added, const char* column) {
   return version >= added ? column : "0";
 }
@@ -94,7 +95,7 @@ void ForeignAttempt::check_packs(SQLite::Database& database) {
   std::int64_t plain = 0;
   while (rows.step()) {
     if (stop_.stop_requested()) throw Error(ErrorKind::cancelled, "", "stopped");
-    // Rows are out of order if the file links a page twice.
+    // Rows are out of order if a hostile database file links a page twice.
     if (rows.number(0) <= last) refuse("rows of table `packs` are out of order");
     last = rows.number(0);
     if (rows.type(1) != SQLITE_INTEGER || rows.number(1) != number_ || rows.type(2) != SQLITE_INTEGER ||
@@ -172,7 +173,8 @@ void ForeignAttempt::copy_to(SQLite::Database& to, std::int64_t attempt) {
     add_pack.exec();
   }
   Sql add_series(to, "INSERT INTO series VALUES (NULL, ?, ?, ?, ?, ?, ?)");
-  std::map<std::int64_t, std::int64_t> numbers;  // series number in `to`, by the number in the image
+  std::map<std::int64_t, std::int64_t>
+      numbers;  // maps the number of a series in the image to its number in `to`
   for (const Series& one : series_) {
     add_series(attempt, one.metric, one.points, one.last, one.least, one.greatest);
     numbers[one.number] = to.getLastInsertRowid();

@@ -1,6 +1,6 @@
 #pragma once
-// Untrusted telemetry of one attempt, packed by another combu. It comes from a bucket that others can write
-// to, so it may be hostile.
+// Untrusted telemetry of one attempt, packed by another combu. Packed telemetry is untrusted because combu
+// reads it from a bucket that other users can write to.
 
 #include <cstdint>
 #include <stop_token>
@@ -12,23 +12,26 @@
 
 namespace combu::telemetry {
 
-// The name of the only trial in a packed database. Its attempt is k_adopted.
+// The name of the only trial in a packed database. The number of the only attempt in a packed database is
+// k_adopted.
 inline constexpr const char* k_packed_name = "it";
 
-// Maximum total size of all packs of a log, uncompressed. It bounds the time for small frames with large
-// content. The result of packed() stays far below this limit, because each piece of a log has a header.
+// Maximum total size of all packs of a log, uncompressed. This limit bounds the time to decompress small
+// frames with large content. The result of packed() stays far below this limit, because each piece of a log
+// has a header.
 inline constexpr std::int64_t k_foreign_log_max = 4LL << 30U;
 
 class ForeignAttempt {
  public:
-  // Opens `image`, reads all of it, and checks every value: its type and range, and the order and sums of
-  // rows. Memory: the image, and one pack of the log. Throws Error(corrupt) with an empty subject if a check
-  // fails, and Error(cancelled) once `stop` is set.
+  // Opens `image`, the bytes of an SQLite file, and checks the type and range of every value, and the order
+  // and sums of rows. Needs memory for the image and for one pack of the log. Throws Error(corrupt) with an
+  // empty subject if a check fails, and Error(cancelled) once `stop` requests a stop.
   ForeignAttempt(std::string image, const database::Schema& schema, std::stop_token stop);
 
   [[nodiscard]] const KeptLog& log() const { return log_; }
-  // Adds the packs, series and points to `attempt` of `to`. The caller must have opened a transaction. Throws
-  // Error as the constructor does, and SQLite::Exception if `to` fails.
+  // Copies the packs, series and points of the image to the attempt number `attempt` of the database `to`.
+  // The caller must have opened a transaction on `to`. Throws Error as the constructor does, and
+  // SQLite::Exception if `to` fails.
   void copy_to(SQLite::Database& to, std::int64_t attempt);
 
  private:

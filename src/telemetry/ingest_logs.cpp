@@ -20,14 +20,14 @@ using telemetry::MetricLimits;
 using telemetry::MetricLines;
 
 constexpr std::size_t k_batch_size = 4U << 20U;
-// Maximum size in bytes of pieces that are read but not yet stored. Above this size pieces are stored even if
-// older pieces may follow. The reason is that a line may have any size, and all its pieces have the same
-// time.
+// Maximum size in bytes of pieces that are read but not yet stored. Above k_held_max, LogIngester stores
+// pieces even if older pieces may follow. The limit is necessary because a line may have any size, and all
+// pieces of a line have the same time.
 constexpr std::size_t k_held_max = 2 * k_batch_size;
-// Added to the size of each piece, because there may be many pieces of one byte.
+// Size that is added for each piece, because a log may consist of many pieces of one byte.
 constexpr std::size_t k_piece_overhead = 64;
-// Thrown if another process has stored a part of the log in the meantime. Then the ingestion begins again, so
-// that nothing is stored twice.
+// Exception: another process has stored a part of the log since this process read the state of the log.
+// ingest_logs() then begins again, so that no piece is stored twice.
 struct Overtaken {};
 
 class LogIngester {
@@ -75,13 +75,13 @@ class LogIngester {
     if (size_behind(0) >= next_batch_) give(ready());
   }
 
-  // Stores what has been read so far of an attempt that still runs.
+  // Stores the part of the log that has been read so far, of an attempt that still runs.
   void pause() {
     settled_until_ = telemetry_.read_up_to(key_.trial, key_.attempt, latest_);
     give(ready());
   }
 
-  // Stores all of an attempt that has ended.
+  // Stores the rest of the log of an attempt that has ended, and the metrics `more`.
   void end(std::vector<LogBatch::Metric> more) {
     more_ = std::move(more);
     is_last_ = true;
@@ -95,22 +95,22 @@ class LogIngester {
     std::size_t begin;
   };
 
-  // Returns where the text of piece `index` begins in texts_. Behind the last piece, returns the end of
-  // texts_.
+  // Returns where the text of piece `index` begins in texts_. If `index` is behind the last piece, returns
+  // the end of texts_.
   [[nodiscard]] std::size_t begin_of(std::size_t index) const {
     return index < pieces_.size() ? pieces_[index].begin : texts_.size();
   }
   [[nodiscard]] std::string_view text(std::size_t index) const {
     return std::string_view(texts_).substr(begin_of(index), begin_of(index + 1) - begin_of(index));
   }
-  // Returns the size of the pieces from `index` on, including overhead.
+  // Returns the size in bytes of the pieces from `index` on, including k_piece_overhead for each piece.
   [[nodiscard]] std::size_t size_behind(std::size_t index) const {
     return texts_.size() - begin_of(index) + k_piece_overhead * (pieces_.size() - index);
   }
 
-  // Returns the number of leading pieces that are not newer than any piece behind them, nor than any piece
-  // that may still come. The order matters, because a later reading begins at the time of the last stored
-  // piece.
+  // Returns the number of leading pieces that are in chronological order: no piece that follows, or may still
+  // arrive, is older. The order of stored pieces matters, because the next reading begins at the time of the
+  // last stored piece.
   [[nodiscard]] std::size_t settled() const {
     Instant least = std::max<Instant>(latest_ - k_log_disorder_max, settled_until_);
     std::vector<Instant> behind(pieces_.size());
@@ -127,17 +127,16 @@ class LogIngester {
     return count;
   }
 
-  // The position within standard output, in bytes: since the last line end that counts for metrics (newline
-  // or carriage return), and since the last newline.
+  // Number of bytes of standard output after the last line end that counts for metrics (newline or carriage
+  // return), and after the last newline.
   struct Open {
     std::size_t line = 0;
     std::size_t newline = 0;
   };
 
-  // Returns the number of leading pieces, at most `count`, that do not end within a line of standard output.
-  // The reason is that another process may continue the reading, and would see only the rest of the line.
-  // Exception: a line that is too long to be read for metrics may be split, even if a progress bar made it
-  // long.
+  // Returns the largest number of leading pieces, at most `count`, that ends at a line end of standard
+  // output. Stored pieces must end at a line end, because another process may continue the reading and would
+  // see only the rest of a line. A line that is too long to be searched for metrics may be split.
   [[nodiscard]] std::size_t whole_lines(std::size_t count) const {
     Open open = open_;
     std::size_t whole = 0;
@@ -148,14 +147,14 @@ class LogIngester {
     return whole;
   }
 
-  // Splits a line nevertheless if too much follows it: a line without an end must not delay the other stream
-  // for ever.
+  // Returns `count` instead of whole_lines() if more than k_batch_size bytes would wait: a line without an
+  // end must not delay the other stream for ever.
   [[nodiscard]] std::size_t complete_enough(std::size_t count) const {
     const std::size_t whole = whole_lines(count);
     return size_behind(whole) > k_batch_size ? count : whole;
   }
 
-  // Returns how many of the first pieces to store, so that at most k_held_max bytes remain.
+  // Returns how many leading pieces to store, so that at most k_held_max bytes remain.
   [[nodiscard]] std::size_t ready() const {
     std::size_t count = complete_enough(settled());
     if (size_behind(count) <= k_held_max) return count;
@@ -164,7 +163,8 @@ class LogIngester {
   }
 
   static std::size_t open_after(std::size_t open, std::string_view text, char end) {
-    // std::string_view::find_last_of() would take most of the time that a long line takes.
+    // memrchr() is used because std::string_view::find_last_of() would take most of the time of reading a
+    // long line.
     const auto* const last = static_cast<const char*>(::memrchr(text.data(), end, text.size()));
     return last == nullptr ? open + text.size() : static_cast<std::size_t>(text.end() - last) - 1;
   }
@@ -213,19 +213,19 @@ class LogIngester {
   bool had_passed_over_ = false;
   bool had_gaps_ = false;
   bool had_all_points_ = true;
-  // True until the last stored piece has been read again. The engine sends this piece first, unless the
-  // engine has rotated it away.
+  // True until the last stored piece has been read again. The engine sends the last stored piece first,
+  // unless log rotation has removed this piece.
   bool expects_known_ = false;
-  std::size_t told_at_until_ = 0;  // stored pieces that the engine sends again
+  std::size_t told_at_until_ = 0;  // number of stored pieces that the engine sends again
   std::vector<Piece> pieces_;      // pieces that are not stored yet
-  std::string texts_;              // their texts
+  std::string texts_;              // texts of pieces_, one after the other
   std::size_t next_batch_ = k_batch_size;
   Instant latest_{};
   Instant settled_until_{};
   Open open_;
   bool is_last_ = false;
   MetricLimits limits_;
-  std::size_t passed_over_ = 0;  // the part of limits_.passed_over() that is already stored
+  std::size_t passed_over_ = 0;  // the part of limits_.passed_over() that is already stored in the database
   std::vector<MetricLines> metrics_;
   std::vector<LogBatch::Metric> more_;
   Lines lines_{[this](std::string_view line, Instant at) {
@@ -247,8 +247,8 @@ std::vector<std::string> take_once(Engine& engine, const Key& key, const Trial& 
   try {
     engine.logs(key, {.since = taker.since(), .timed = true}, take, stop);
   } catch (const Error& error) {
-    // If the engine refuses because it keeps no log, the empty log counts as complete. If storing failed, the
-    // log is incomplete.
+    // If the engine keeps no log, the empty log counts as complete. If storing a piece failed, the log is
+    // incomplete.
     if (error.kind() != ErrorKind::refused || !is_kept) throw;
     notes.push_back(fmt::format("reading its log failed: {}", error.message()));
   }

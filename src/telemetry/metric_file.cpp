@@ -17,11 +17,11 @@
 namespace combu::telemetry {
 namespace {
 
-// Connects the engine, which pushes an archive, with libarchive, which pulls. The writer hands over each
-// piece and blocks until it has been read.
+// Connects the engine, which pushes the bytes of an archive, with libarchive, which pulls the bytes. The
+// engine's thread calls write() for each piece and blocks until libarchive has read the piece.
 class Handover {
  public:
-  // Blocks until the piece has been read. Returns false if the reader has left.
+  // Blocks until the piece has been read. Returns false if the reading thread has called leave().
   bool write(std::string_view piece) {
     std::unique_lock lock(mutex_);
     piece_ = piece;
@@ -35,8 +35,8 @@ class Handover {
     changed_.notify_all();
   }
 
-  // Blocks until there is a piece, and returns it. Returns an empty text at the end. The result is valid
-  // until the next call.
+  // Blocks until the writer has a piece, and returns the piece, or an empty text at the end of the archive.
+  // The result is valid until the next call.
   std::string_view read() {
     std::unique_lock lock(mutex_);
     if (is_read_) piece_.reset();
@@ -55,7 +55,7 @@ class Handover {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<std::string_view> piece_;
-  bool is_read_ = false;  // true if read() has returned piece_
+  bool is_read_ = false;  // true if read() has already returned piece_
   bool ended_ = false;
   bool left_ = false;
 };
@@ -130,7 +130,7 @@ FileMetrics read_metric_file(Engine& engine, const Key& key, const Metrics& metr
     try {
       found = engine.copy_out(key, path, tell, stop);
     } catch (const Error& error) {
-      handover.end();  // else the other thread would wait for more
+      handover.end();  // without end(), the reading thread would wait for more bytes
       if (error.kind() == ErrorKind::invalid)
         return {.fault = fmt::format("the metrics file {} {}", path, error.message())};
       if (!is_enough) throw;

@@ -1,5 +1,5 @@
 #pragma once
-// Reads the file of metrics that an attempt wrote.
+// Reads the metrics file (`metrics.file`) that an attempt has written.
 
 #include <cstdint>
 #include <stop_token>
@@ -14,15 +14,15 @@ namespace combu::telemetry {
 
 struct FileMetrics {
   std::vector<LogBatch::Metric> metrics;
-  std::string fault;  // for the user: why metrics are missing; empty: none are missing
+  std::string fault;  // text for the user: why metrics are missing; empty: no metrics are missing
 };
 
-// Maximum size of a file of metrics. Reading more would take long, and the kept points are in memory until
-// they are stored.
+// Maximum size of a metrics file in bytes. Larger files would take long to read, and the points stay in
+// memory until combu stores them.
 inline constexpr Bytes k_metric_file_max{std::int64_t{256} << 20};
 
-// Reads at most `size_max` of `metrics.file`. A separate thread parses the file while the engine sends it.
-// Blocks until all is read. Throws Error as Engine::copy_out does.
+// Reads at most the first `size_max` bytes of `metrics.file`. A separate thread parses the file while the
+// engine sends it. Blocks until the file is read. Throws the errors of Engine::copy_out().
 [[nodiscard]] FileMetrics read_metric_file(Engine& engine, const Key& key, const Metrics& metrics,
                                            MetricLimits& limits, const std::stop_token& stop,
                                            Bytes size_max = k_metric_file_max);

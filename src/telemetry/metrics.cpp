@@ -16,16 +16,18 @@ namespace {
 
 using Numbers = std::vector<std::pair<std::string, double>>;
 
-// Maximum size of a metric's name in bytes. Without this limit, the names could fill the memory: those of one
-// deeply nested line, or k_metrics_max names as long as a line.
+// Maximum size of a metric's name in bytes. Without a limit, the names in one deeply nested line, or
+// k_metrics_max names as long as a line, could fill the memory.
 constexpr std::size_t k_name_max = 256;
 
-constexpr char k_stands_for = '\1';  // in a string, precedes a number that JSON cannot express
+constexpr char k_stands_for =
+    '\1';  // first character of a string that replaces a number that JSON cannot express
 constexpr std::string_view k_in_words =
-    "0123456789+-.abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";  // characters of words and numbers
+    "0123456789+-.abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";  // characters of which unquoted
+                                                                          // words and numbers consist
 
-// Parses a number. Also accepts "nan", "-inf" and "Infinity" in upper or lower case. A number beyond the
-// range of double becomes infinite.
+// Parses a number. number_in() also accepts "nan", "-inf" and "Infinity" in upper or lower case. A number
+// beyond the range of double becomes infinite.
 std::optional<double> number_in(std::string_view text) {
   text = trimmed(text);
   if (text.starts_with('+')) text.remove_prefix(1);
@@ -36,15 +38,15 @@ std::optional<double> number_in(std::string_view text) {
   return fault == std::errc() ? std::optional(value) : std::nullopt;
 }
 
-// Returns the value of a NaN or infinity that a program has printed in place of a JSON number. Returns
-// nullopt for any other word.
+// Returns the value of `word` if it is a NaN or an infinity, which programs print in place of a JSON number.
+// Returns nullopt for other words.
 std::optional<double> odd_number(std::string_view word) {
   const std::optional<double> number = number_in(word);
   return number && !std::isfinite(*number) ? number : std::nullopt;
 }
 
-// Collects the numbers of an object and of the objects in it: {"val": {"acc": 1}} has "val.acc". Ignores
-// everything in arrays.
+// Collects the numbers of a JSON object and of nested objects: {"val": {"acc": 1}} contains the number
+// "val.acc". Ignores the content of arrays.
 class NumbersIn : public nlohmann::json::json_sax_t {
  public:
   explicit NumbersIn(Numbers& numbers) : numbers_(numbers) {}
@@ -103,10 +105,10 @@ class NumbersIn : public nlohmann::json::json_sax_t {
   }
 
   Numbers& numbers_;
-  std::string name_;  // of the next value
-  // The length of name_ before the keys of each open object outside of arrays.
+  std::string name_;  // name of the next value
+  // For each open object outside of arrays, the length of name_ without the keys of that object.
   std::vector<std::size_t> prefixes_;
-  std::size_t depth_in_array_ = 0;  // number of open arrays, and of open objects within them
+  std::size_t depth_in_array_ = 0;  // number of open arrays, plus open objects within arrays
 };
 
 bool read_object(std::string_view line, Numbers& numbers) {
@@ -115,7 +117,7 @@ bool read_object(std::string_view line, Numbers& numbers) {
   return nlohmann::json::sax_parse(line, &reader);
 }
 
-// Returns the line with each NaN and infinity outside of strings replaced by a string that NumbersIn reads.
+// Replaces each NaN and infinity outside of strings by a string that NumbersIn reads as a number.
 std::string with_strings(std::string_view line) {
   std::string text;
   bool in_string = false;
@@ -235,7 +237,7 @@ void MetricLines::add(std::span<const std::pair<std::string, double>> numbers, I
       found = series_.emplace(name, Series()).first;
     }
     Series& series = found->second;
-    if (std::exchange(series.line, line_) == line_) continue;  // a second number with this name
+    if (std::exchange(series.line, line_) == line_) continue;  // the line has another number with this name
     if (limits_.keeps_point()) {
       series.points.push_back({.step = step, .at = at, .value = value});
     } else {

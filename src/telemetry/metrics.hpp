@@ -1,5 +1,5 @@
 #pragma once
-// Extracts metrics from the output of a trial.
+// Classes that extract metrics from the output of a trial.
 
 #include <re2/re2.h>
 
@@ -19,20 +19,20 @@
 
 namespace combu::telemetry {
 
-// Limits the points of an attempt. Admits the first k_metrics_max different metrics, and keeps the first
-// k_kept_points_max points of these metrics.
+// Limits the metrics and points of an attempt. MetricLimits admits the first k_metrics_max different metrics,
+// and keeps the first k_kept_points_max points of admitted metrics.
 class MetricLimits {
  public:
-  // `taken`: the numbers of points, by metric, that are already stored for the attempt.
+  // `taken` maps each metric of the attempt to the number of its points that are already stored.
   explicit MetricLimits(const std::map<std::string, std::size_t>& taken = {});
 
   [[nodiscard]] bool admits(const std::string& name);
-  // Counts a point of an admitted metric. True if the point is to be kept.
+  // Counts a point of an admitted metric. Returns true if the point must be kept.
   [[nodiscard]] bool keeps_point() { return ++points_ <= k_kept_points_max; }
 
-  // Returns the number of points of metrics that were not admitted.
+  // Returns the number of points that belong to metrics beyond k_metrics_max.
   [[nodiscard]] std::size_t passed_over() const { return passed_over_; }
-  // True if there were more points than are kept.
+  // Returns true if admitted metrics had more than k_kept_points_max points.
   [[nodiscard]] bool exceeds_points() const { return points_ > k_kept_points_max; }
 
  private:
@@ -41,13 +41,14 @@ class MetricLimits {
   std::size_t passed_over_ = 0;
 };
 
-// Extracts metrics from lines, which it is given one by one without their line ends. Ignores lines without
+// Extracts metrics from lines. take() must get the lines one by one, without line ends. Ignores lines without
 // numbers.
 class MetricLines {
  public:
   enum class Form { json, csv, pattern };
 
-  // Form::pattern uses the pattern of `metrics`. All forms use the step name of `metrics`.
+  // Form::pattern searches for the regular expression `metrics.pattern`. All forms use `metrics.step`, the
+  // name of the step.
   MetricLines(Form form, MetricLimits& limits, const Metrics& metrics = {});
 
   void take(std::string_view line, Instant at);
@@ -57,22 +58,22 @@ class MetricLines {
  private:
   struct Series {
     std::vector<MetricPoint> points;
-    PointSummary more;     // of the points that are not kept
-    std::size_t line = 0;  // line of the last point; the first line is 1
+    PointSummary more;     // summary of the points that are not kept
+    std::size_t line = 0;  // number of the line with the last point, counted from 1
   };
 
   void take_json(std::string_view line, Instant at);
   void take_csv(std::string_view line, Instant at);
   void take_match(std::string_view line, Instant at);
-  // `numbers`: the numbers of one line, in the order of the line. If several have the same name, the first
-  // counts.
+  // `numbers` must hold the numbers of one line, in the order of the line. If several numbers have the same
+  // name, only the first one is used.
   void add(std::span<const std::pair<std::string, double>> numbers, Instant at);
 
   Form form_;
   MetricLimits& limits_;
   std::string step_;
   std::unique_ptr<re2::RE2> pattern_;
-  std::vector<std::pair<int, std::string>> groups_;  // number and name of each group
+  std::vector<std::pair<int, std::string>> groups_;  // number and name of each capturing group of pattern_
   std::vector<std::string> columns_;                 // the header of a CSV file
   std::vector<std::pair<std::string, double>> numbers_;
   std::map<std::string, Series, std::less<>> series_;  // by metric
@@ -81,8 +82,8 @@ class MetricLines {
 
 inline constexpr std::size_t k_line_max = std::size_t{1} << 20U;
 
-// Joins pieces of a log into lines. A carriage return ends a line as a newline does, because programs use it
-// to overwrite the current state of a progress bar.
+// Joins pieces of a log into lines. A carriage return ends a line as a newline does, because programs print
+// carriage returns to overwrite a progress bar.
 class Lines {
  public:
   using Tell = std::function<void(std::string_view line, Instant at)>;
@@ -93,7 +94,8 @@ class Lines {
   void end(Instant at);
 
  private:
-  // Splits a text without newlines at carriage returns, which separate the states of a progress bar.
+  // Splits a text without newlines at carriage returns, between which a program prints one state of a
+  // progress bar.
   void feed_states(std::string_view text, Instant at);
   void append(std::string_view text);
   void end_line(Instant at);

@@ -16,12 +16,12 @@ namespace {
 using std::chrono::nanoseconds;
 
 constexpr std::int64_t k_pack_size = 256LL << 10U;
-constexpr std::size_t k_plain_max = 1U << 31U;  // above the size of any piece from an engine
+constexpr std::size_t k_plain_max = 1U << 31U;  // larger than any piece of a log from an engine
 constexpr int k_level = 3;
-constexpr int k_window_log_max = 24;  // a frame made with k_level needs at most 21
+constexpr int k_window_log_max = 24;  // frames compressed with k_level need a window log of at most 21
 constexpr std::size_t k_first_block = std::size_t{1} << 20U;
 
-// Precedes each text. Stored in the byte order of this machine.
+// The header that precedes each text in a pack. Heads are stored in the byte order of this machine.
 struct Head {
   std::int64_t at = 0;  // nanoseconds since 1970
   std::uint32_t size = 0;
@@ -68,7 +68,7 @@ bool tell_pieces(std::string_view left, const std::function<bool(const LogPiece&
 std::string compressed(std::string_view plain) {
   std::string data(ZSTD_compressBound(plain.size()), '\0');
   const std::size_t size = ZSTD_compress(data.data(), data.size(), plain.data(), plain.size(), k_level);
-  if (ZSTD_isError(size) != 0) throw std::bad_alloc();  // the only possible error
+  if (ZSTD_isError(size) != 0) throw std::bad_alloc();  // out of memory is the only possible error
   data.resize(size);
   return data;
 }
@@ -94,7 +94,7 @@ std::string decompressed(std::string_view data, std::size_t size_max) {
       if (in.pos != in.size || out.pos != size) throw damage();
       return plain;
     }
-    // If decompression makes no progress and no input or no room is left, the frame is cut off.
+    // If decompression makes no progress because no input or no output space is left, the frame is truncated.
     if (out.pos == filled && (in.pos == in.size || out.pos == size)) throw damage();
     filled = out.pos;
   }
@@ -145,8 +145,8 @@ Pack without_first(std::string_view data, std::size_t count) {
 }
 
 Content checked(std::string_view data, std::int64_t nanos_max) {
-  // The texts before the last one are together smaller than k_pack_size. In the worst case, each of their
-  // bytes has its own head.
+  // All texts of a pack except the last one are together smaller than k_pack_size. In the worst case, each
+  // byte of these texts has its own Head.
   constexpr std::size_t k_heads_max = sizeof(Head) * (k_pack_size + 1);
   const std::string plain = decompressed(data, k_foreign_pack_max + k_pack_size + k_heads_max);
   Content content{.plain = Bytes{static_cast<std::int64_t>(plain.size())}};

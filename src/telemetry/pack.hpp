@@ -1,5 +1,5 @@
 #pragma once
-// How the pieces of a log are stored: many together in one compressed pack.
+// Functions that store many pieces of a log together in one compressed pack.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,35 +19,36 @@ struct Pack {
   std::string data;  // compressed
 };
 
-// Packs the pieces in their order. Each pack except the last contains at least 256 KiB of text: a pack ends
-// with the piece that reaches this size.
+// Compresses the pieces into packs, in order. Each pack except the last contains at least 256 KiB of text: a
+// pack ends with the piece that reaches 256 KiB.
 [[nodiscard]] std::vector<Pack> pack(std::span<const LogPiece> pieces);
 
-// Returns the pack without the first `count` bytes of its texts. If a later line begins in the pack, removes
-// everything up to the beginning of that line. Throws Error(corrupt) with an empty subject if the pack is
-// damaged.
+// Returns the pack `data` without the first `count` bytes of its texts. If a line begins after these bytes,
+// also removes the bytes up to the beginning of that line. Throws Error(corrupt) with an empty subject if the
+// pack is damaged.
 [[nodiscard]] Pack without_first(std::string_view data, std::size_t count);
 
 [[nodiscard]] std::string compressed(std::string_view plain);
-// Decompresses one frame. Memory grows with the content, not with the size that the frame claims. Throws
-// Error(corrupt) with an empty subject if the frame is damaged, or if its content is larger than `size_max`.
+// Decompresses one frame. The memory grows with the decompressed content, not with the content size that the
+// frame claims. Throws Error(corrupt) with an empty subject if the frame is damaged, or if its content is
+// larger than `size_max`.
 [[nodiscard]] std::string decompressed(std::string_view data, std::size_t size_max);
 
-// The sizes of a pack that another combu made.
+// The sizes of a pack that another combu has made.
 struct Content {
   Bytes text;   // total size of the texts
   Bytes plain;  // size of the whole uncompressed pack
 };
-// Decompresses a pack and checks its form: sizes, streams, and times, which must be within `nanos_max`
+// Decompresses a pack and checks the sizes, the streams and the times, which must be within `nanos_max`
 // nanoseconds of 1970. Throws Error(corrupt) with an empty subject if a check fails, or if the pack is larger
-// than pack() can make it.
+// than any pack that pack() makes.
 [[nodiscard]] Content checked(std::string_view data, std::int64_t nanos_max);
-// Maximum total size of the texts of a pack that is exchanged with others. A log with a larger line is not
+// Maximum total size in bytes of the texts of a pack that users share. A log with a larger line is not
 // shared.
 inline constexpr std::int64_t k_foreign_pack_max = 64LL << 20U;
 
-// Calls `tell` for each piece of a pack, until `tell` returns false. Returns false if `tell` did. Throws
-// Error(corrupt) with an empty subject if the pack is damaged.
+// Calls `tell` for each piece of a pack, until `tell` returns false. Returns false if `tell` has returned
+// false. Throws Error(corrupt) with an empty subject if the pack is damaged.
 bool unpack(std::string_view data, const std::function<bool(const LogPiece&)>& tell);
 
 }  // namespace combu::telemetry

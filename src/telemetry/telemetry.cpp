@@ -27,9 +27,9 @@ using std::chrono::nanoseconds;
 
 constexpr int k_application_id = 0x636d6274;  // "cmbt"
 
-// `until` is in nanoseconds since 1970, the resolution of the engines' log times. Other times are in
-// microseconds. A pack is a part of a log (see pack.hpp). NaN is stored as NULL. ForeignAttempt reads
-// databases of all versions.
+// The column `until` is in nanoseconds since 1970, the resolution of the engines' log times. All other times
+// in the database are in microseconds since 1970. A pack is a part of a log (see pack.hpp). NaN is stored as
+// NULL. ForeignAttempt must be able to read databases of all versions.
 constexpr std::array<std::string_view, 3> k_steps{R"sql(
   CREATE TABLE attempts (
     number INTEGER PRIMARY KEY,
@@ -108,7 +108,7 @@ double value_in(const Rows& row, int column) {
   return row.is_null(column) ? std::nan("") : row.real(column);
 }
 
-// Names of databases in SQL statements.
+// Names by which SQL statements refer to the databases.
 constexpr std::string_view k_ours = "main";
 constexpr std::string_view k_other = "other";
 
@@ -135,8 +135,9 @@ void forget(SQLite::Database& database, std::int64_t attempt) {
   Sql(database, "DELETE FROM attempts WHERE number = ?")(attempt);
 }
 
-// `source`: the name of the database to copy from. Copies all attempts with a few statements. Separate
-// statements for each attempt would take as long as all other work for a skipped trial.
+// Copies attempts from the attached database named `source`. adopt_from() copies all attempts with a few
+// statements. Separate statements for each attempt would double the time that combu needs for a skipped
+// trial.
 std::set<std::string> adopt_from(SQLite::Database& database, std::string_view source,
                                  std::span<const Adoption> wanted) {
   database.exec(
@@ -147,8 +148,8 @@ std::set<std::string> adopt_from(SQLite::Database& database, std::string_view so
       "                                         trial TEXT NOT NULL);"
       "CREATE TEMP TABLE IF NOT EXISTS told (new INTEGER PRIMARY KEY, old INTEGER NOT NULL,"
       "                                      attempt INTEGER NOT NULL);");
-  // The first DELETE deletes nothing, but locks our database for writing. BEGIN IMMEDIATE would lock all
-  // attached databases.
+  // The first DELETE deletes nothing, but locks the database `main` for writing. BEGIN IMMEDIATE would lock
+  // all attached databases.
   SQLite::Transaction transaction(database);
   database.exec("DELETE FROM main.attempts WHERE number IS NULL");
   database.exec("DELETE FROM wanted; DELETE FROM adopted; DELETE FROM told");
@@ -174,8 +175,8 @@ std::set<std::string> adopt_from(SQLite::Database& database, std::string_view so
       "ON series = old");
   all("INSERT INTO main.series SELECT new, told.attempt, metric, points, last, least, greatest FROM told "
       "CROSS JOIN {from}.series AS theirs ON theirs.number = old");
-  // A trial may already have an adopted attempt, and another trial may adopt from that attempt. Hence the new
-  // attempts have temporary numbers until the earlier ones are deleted.
+  // A trial may already have an adopted attempt, from which another trial copies. Hence the new attempts have
+  // temporary numbers until the old adopted attempts are deleted.
   all("INSERT INTO main.attempts (number, trial, attempt, complete, size, dropped, until, at_until, "
       "passed_over, gaps) SELECT new, adopted.trial, -new, complete, size, dropped, until, at_until, "
       "passed_over, gaps FROM adopted CROSS JOIN {from}.attempts AS theirs ON theirs.number = old");
@@ -274,8 +275,8 @@ struct Telemetry::Impl {
     }
   }
 
-  // Deletes the oldest packs until at most `size_max` is kept. If deleting the last of these packs would
-  // remove much more than necessary, only a part of it is removed. Returns the size of the removed texts.
+  // Deletes the oldest packs until at most `size_max` of the attempt's log is kept. If a pack is much larger
+  // than the excess, removes only a part of the pack. Returns the size of the removed texts.
   Bytes drop(std::int64_t attempt, Bytes kept, Bytes size_max) {
     Bytes dropped;
     if (kept <= size_max) return dropped;
@@ -343,8 +344,8 @@ struct Telemetry::Impl {
   std::mutex foreign_mutex;  // locked before `mutex`
   std::mutex mutex;
   std::string fault;
-  // For growing logs, by trial and attempt: the time up to which the log was read, and the time of that
-  // reading.
+  // Maps the trial and attempt of a growing log to the time up to which the log was read, and the time of
+  // that reading.
   std::map<std::pair<std::string, int>, std::pair<Instant, std::chrono::steady_clock::time_point>> readings;
   SQLite::Database database;
   Sql add_point{database, "INSERT INTO points VALUES (?, ?, ?, ?, ?)"};
@@ -413,7 +414,7 @@ void Telemetry::read_log(const std::string& trial, int attempt, std::optional<st
     const auto kept = impl_->kept(trial, attempt);
     if (!kept) return;
     std::int64_t first = 0;
-    std::size_t skipped = 0;  // lines of the first pack to skip
+    std::size_t skipped = 0;  // number of lines to skip in the first pack
     if (tail) {
       SQLite::Statement back(impl_->database,
                              "SELECT number, data FROM packs WHERE attempt = ? ORDER BY number DESC");
@@ -506,7 +507,8 @@ std::string Telemetry::packed(const std::string& trial, int attempt) {
 }
 
 void Telemetry::adopt(std::string_view packed, const std::string& trial, const std::stop_token& stop) {
-  // One at a time, because several large ones together would take much memory.
+  // Only one thread at a time unpacks telemetry, because several large databases together would take much
+  // memory.
   const std::scoped_lock only_one(impl_->foreign_mutex);
   try {
     telemetry::ForeignAttempt theirs(telemetry::decompressed(packed, k_packed_max), k_schema, stop);
