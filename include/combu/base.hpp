@@ -1,5 +1,6 @@
 #pragma once
-// Shared by all rooms: the error type, ids, units, text functions, files, the clock, and in_parallel().
+// Types and functions that all rooms use: the error type, ids, units, text functions, files, the clock, and
+// in_parallel().
 
 #include <sys/types.h>
 
@@ -26,16 +27,16 @@ enum class ErrorKind {
   not_found,    // the named object does not exist
   conflict,     // the name, the port or the path is already in use
   refused,      // the engine or the system understood the request and refused it; a repeat is refused again
-  unavailable,  // no answer, or an incomplete answer; a repeat may succeed
+  unavailable,  // the answer is missing or incomplete; a repeat may succeed
   timeout,      // the operation took longer than its limit
-  cancelled,    // the operation's stop token was set
+  cancelled,    // the caller stopped the operation by its stop token
   corrupt,      // the answer or the data is malformed
 };
 [[nodiscard]] std::string_view to_string(ErrorKind kind);
 
 // The only exception type of combu. `subject` names the object that the error is about: a field's path, a
-// trial or an address. It may be empty. `message` is one line for the user: the failure, the reason and, if
-// known, the next step.
+// trial or an address. `subject` may be empty. `message` is one line for the user: the failure, the reason
+// and, if known, the next step.
 class Error : public std::exception {
  public:
   Error(ErrorKind kind, std::string subject, std::string message);
@@ -70,12 +71,12 @@ struct Cpus {
 };
 
 // Parses RFC 3339: "2026-01-31T12:00:00Z", "2026-01-31T13:00:00.5+01:00". A date without a time means
-// midnight UTC. Returns nullopt if `text` is not a timestamp, or if Instant cannot hold its year. Docker
-// writes year 1 for an unset time.
+// midnight UTC. Returns nullopt if `text` is not a timestamp, or if Instant cannot hold its year. For
+// example, Docker writes the year 1 for a time that is not set.
 [[nodiscard]] std::optional<Instant> parse_timestamp(std::string_view text);
 
-// Returns a file's time, given as time since 1970. Instant holds the years 1677 to 2262. An earlier or later
-// time becomes the first or the last second in this range.
+// Converts a file's time, given since 1970, to an Instant. Instant holds the years 1677 to 2262. A time
+// outside of these years becomes the first or the last second of this range.
 [[nodiscard]] Instant file_time(std::int64_t seconds, std::int64_t nanoseconds = 0);
 
 // Parses "90s", "1h30m", "500ms", "1.5h", or a plain number of seconds. Throws Error(invalid) with an empty
@@ -92,7 +93,7 @@ struct Cpus {
 [[nodiscard]] std::string to_string(Seconds duration);
 // Returns a size for the user, rounded to about three significant digits: "512 MiB", "1.5 GiB".
 [[nodiscard]] std::string to_string(Bytes bytes);
-// Returns the exact number: "1.5".
+// Returns the exact number of CPUs: "1.5".
 [[nodiscard]] std::string to_string(Cpus cpus);
 
 // ---- Ids
@@ -125,9 +126,9 @@ struct Key {
 
 // Returns the known word that the user most likely meant by `word`, or nullopt.
 //
-// First choice: the word with the smallest edit distance, where a transposition counts as one. The distance
-// must not exceed max(1, length of `word` / 3). Second choice: the shortest known word that `word`
-// abbreviates, as "img" abbreviates "image".
+// nearest() first looks for the known word with the smallest edit distance, where a transposition counts as
+// one edit. This distance must not exceed max(1, length of `word` / 3). If no known word is close enough,
+// nearest() returns the shortest known word that `word` abbreviates, as "img" abbreviates "image".
 [[nodiscard]] std::optional<std::string_view> nearest(std::string_view word,
                                                       const std::vector<std::string_view>& known);
 
@@ -154,7 +155,7 @@ template <class Enum>
 // Returns the first `named_max` names and the number of the remaining names: "a, b and 4 more".
 [[nodiscard]] std::string list_text(const std::vector<std::string>& names, std::size_t named_max);
 
-// A UTF-8 character (RFC 3629): no surrogates and no overlong encodings.
+// A valid UTF-8 character (RFC 3629). Surrogates and overlong encodings are invalid.
 struct Character {
   char32_t code = 0;
   std::size_t bytes = 1;
@@ -162,29 +163,31 @@ struct Character {
 // Returns the first character of `text`, or nullopt if `text` does not begin with a valid character. `text`
 // must not be empty.
 [[nodiscard]] std::optional<Character> first_character(std::string_view text);
-// True if `byte` is a continuation byte of UTF-8.
+// Returns true if `byte` is a continuation byte of UTF-8.
 [[nodiscard]] bool is_inside_character(char byte);
-// Returns the width of a text in columns of a terminal. The text must not contain control characters.
+// Returns the width of a text in columns of a terminal. `text` must not contain control characters.
 //
-// Each character beyond Hangul Jamo counts two columns, except punctuation, arrows and box drawing. An
-// invalid UTF-8 byte counts one. The estimate is rather too large (for a combining mark) than too small,
-// because a line that is too long would wrap.
+// columns_of() counts two columns for each character from Hangul Jamo on, except punctuation, arrows and box
+// drawing. An invalid UTF-8 byte counts as one column. For some characters, such as combining marks, the
+// result is too large. A result that is too small would let a line wrap.
 [[nodiscard]] std::size_t columns_of(std::string_view text);
 
-// True for a character that controls the terminal or changes the order of the displayed text. These are C0
-// and C1 controls, DEL, bidirectional controls (Unicode UAX #9), line and paragraph separators, and U+FEFF.
+// Returns true for a character that controls the terminal or changes the order of the displayed text. Such
+// characters are C0 and C1 controls, DEL, bidirectional controls (Unicode UAX #9), line and paragraph
+// separators, and U+FEFF.
 [[nodiscard]] bool is_control(char32_t code);
 // Returns the length of `text` in bytes, without an incomplete UTF-8 character at its end.
 [[nodiscard]] std::size_t whole_characters(std::string_view text);
 // Returns `text` with each control character, except newline and tab, written as `\u001b`. Each byte that is
-// not UTF-8 is written as `\x9b`. JSON keeps its meaning, because it contains such characters only in
-// strings.
+// not UTF-8 is written as `\x9b`. JSON text keeps its meaning, because control characters occur in JSON only
+// within strings.
 [[nodiscard]] std::string escape_controls(std::string_view text);
-// Appends `more` to `text`. If `text` is then longer than twice `size`, keeps only its last `size` bytes.
+// Appends `more` to `text`. If the result is longer than twice `size`, append_to_tail() keeps only the last
+// `size` bytes.
 void append_to_tail(std::string& text, std::string_view more, std::size_t size);
 
 // Shortens a text from outside combu for a message: one line of at most 60 characters, with control
-// characters escaped. Does not cut within a character.
+// characters escaped. shortened() cuts only between characters.
 [[nodiscard]] std::string shortened(std::string_view text);
 
 // ---- Hashes and Base64
@@ -210,17 +213,18 @@ class Sha256 {
 
 // Returns Base64 (RFC 4648) in the URL-safe alphabet, with padding. `bytes` must be smaller than 1 GiB.
 [[nodiscard]] std::string encode_base64url(std::string_view bytes);
-// Decodes Base64 in the standard or the URL-safe alphabet, with or without padding. Skips all other
-// characters. `text` must be smaller than 1 GiB.
+// Decodes Base64 in the standard or the URL-safe alphabet, with or without padding. decode_base64() skips
+// characters outside of these alphabets. `text` must be smaller than 1 GiB.
 [[nodiscard]] std::string decode_base64(std::string_view text);
 
 // ---- Files
 
-// True if `path` is `folder` or is below it. Both paths must be normalised. The empty `folder` contains every
-// path.
+// Returns true if `path` is `folder` or lies below `folder`. Both paths must be normalised. If `folder` is
+// empty, the result is true for every path.
 [[nodiscard]] bool holds_path(std::string_view folder, std::string_view path);
 
-// Owns a file descriptor and closes it on destruction. -1 means no descriptor.
+// Owns a file descriptor and closes it on destruction. The number -1 means that the object owns no
+// descriptor.
 class Descriptor {
  public:
   explicit Descriptor(int number = -1) : number_(number) {}
@@ -232,28 +236,28 @@ class Descriptor {
   }
 
   [[nodiscard]] int number() const { return number_; }
-  // True if there is a descriptor.
+  // True if the object owns a descriptor.
   [[nodiscard]] bool is_open() const { return number_ >= 0; }
-  // Closes the descriptor, if there is one.
+  // Closes the owned descriptor, if any.
   void close();
 
  private:
   int number_;
 };
 
-// Opens the file of `opened` again, with the flags `how` of open(2). The call resolves no file name that
-// another process could replace, so fstat() reports the same file for both descriptors. If the call fails,
-// the result is not open, and errno holds the reason.
+// Opens the file of `opened` again, with the flags `how` of open(2). reopen() does not resolve the file's
+// name, which another process could replace, so fstat() reports the same file for both descriptors. If
+// reopen() fails, the returned descriptor is not open, and errno holds the reason.
 [[nodiscard]] Descriptor reopen(const Descriptor& opened, int how);
 
 struct OpenedFolder {
   Descriptor folder;        // opened with O_PATH
-  std::string failed = {};  // path of the first folder that could not be opened; empty if none failed
-  int code = 0;             // errno of that failure; ENOTDIR also for a symbolic link
+  std::string failed = {};  // path of the first folder that could not be opened; empty: no failure
+  int code = 0;             // errno of the failure; ENOTDIR also if the folder is a symbolic link
 };
 // Opens a folder by its absolute path without following symbolic links. If a folder of the path does not
-// exist, calls `make` with the open folder `above` it and its name. `make` must create the folder and return
-// 0, or return an errno.
+// exist, calls `make` with the descriptor of the parent folder and the name of the missing folder. `make`
+// must create the folder and return 0, or return an errno.
 [[nodiscard]] OpenedFolder open_without_links(
     const std::string& path, const std::function<int(int above, const std::string& name)>& make = {});
 
@@ -266,26 +270,28 @@ struct FolderEntry {
 // failure, with the reason in errno.
 [[nodiscard]] std::optional<std::vector<FolderEntry>> list_folder(int folder);
 
-// A position in a folder tree that the caller walks from a root folder. Never follows symbolic links. Keeps
-// at most k_open_max descriptors open, at any depth. Not thread-safe.
+// A position in a folder tree that the caller walks from a root folder. FolderPath never follows symbolic
+// links. FolderPath keeps at most k_open_max descriptors open, however deep the position is. Not thread-safe.
 class FolderPath {
  public:
   static constexpr std::size_t k_open_max = 8;
 
-  // `root` must be an open folder. Throws std::system_error if the system cannot examine it.
+  // `root` must be an open folder. Throws std::system_error if the system cannot examine `root`.
   explicit FolderPath(Descriptor root);
 
   [[nodiscard]] int number() const { return levels_.back().folder.number(); }
   [[nodiscard]] std::size_t depth() const { return levels_.size() - 1; }  // 0: the root
-  // Goes to a subfolder. On failure, changes nothing and returns false, with the reason in errno.
+  // Moves the position to the subfolder `name`. On failure, changes nothing and returns false, with the
+  // reason in errno.
   [[nodiscard]] bool enter(const std::string& name);
-  // Goes to the parent folder. Must not be called at the root. On failure, changes nothing and returns false,
-  // with the reason in errno. ESTALE means that the current folder was moved to another parent.
+  // Moves the position to the parent folder. The position must not be the root. On failure, changes nothing
+  // and returns false, with the reason in errno. ESTALE means that another process has moved the current
+  // folder to another parent.
   [[nodiscard]] bool leave();
 
  private:
   struct Level {
-    Descriptor folder;  // closed if it is more than k_open_max levels above the last one
+    Descriptor folder;  // closed while the position is more than k_open_max levels below this folder
     dev_t device = 0;
     ino_t inode = 0;
   };
@@ -295,12 +301,12 @@ class FolderPath {
 };
 
 // Reads from `descriptor` to the end. Throws Error(invalid, subject) if reading fails or yields more than
-// `most`.
+// `most` bytes.
 [[nodiscard]] std::string read_all(int descriptor, const std::string& subject, Bytes most);
 
 // Returns the content of a file whose path comes from an untrusted text, or nullopt if the file does not
-// exist. Never waits for the writer of a pipe and never opens a device. Throws Error(invalid, path) if the
-// file is not a regular file, is larger than `most`, or cannot be read.
+// exist. read_regular_file() never waits for the writer of a pipe and never opens a device. Throws
+// Error(invalid, path) if the file is not a regular file, is larger than `most`, or cannot be read.
 [[nodiscard]] std::optional<std::string> read_regular_file(const std::string& path, Bytes most);
 
 // ---- Time and threads
@@ -310,14 +316,14 @@ class Clock {
  public:
   virtual ~Clock() = default;
   [[nodiscard]] virtual Instant now() = 0;
-  // Blocks for `duration`, or until `stop` is set.
+  // Blocks for `duration`, or until `stop` requests a stop.
   virtual void wait(Seconds duration, std::stop_token stop) = 0;
 };
 [[nodiscard]] Clock& real_clock();
 
 // Calls body(i) for each i in [0, count) from at most `width` threads, including the calling thread. Starts
-// the calls in ascending order and blocks until all have returned. After an exception, starts no further
-// calls, and rethrows the first exception at the end.
+// the calls in ascending order of i, and blocks until all calls have returned. If a call throws,
+// in_parallel() starts no further calls, waits for the running calls, and rethrows the first exception.
 void in_parallel(std::size_t count, std::size_t width, const std::function<void(std::size_t)>& body);
 
 }  // namespace combu

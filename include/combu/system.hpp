@@ -1,6 +1,6 @@
 #pragma once
-// Functions of the operating system: the user who called combu, the programs that combu starts, and private
-// files, which only this user can write to.
+// Access to the operating system: the user who called combu, the programs that combu starts, signals, and
+// private files, which only this user can write to.
 
 #include <cstddef>
 #include <cstdint>
@@ -24,8 +24,8 @@ struct User {
 // If root runs combu, returns the user in SUDO_UID and SUDO_GID. In all other cases, returns the user of this
 // process.
 [[nodiscard]] User calling_user();
-// Return the name and the home folder in the system's user database, or an empty string if the user is not
-// listed.
+// name_of_user() and home_of_user() read the system's user database. They return an empty string if the user
+// is not listed.
 [[nodiscard]] std::string name_of_user(std::uint32_t uid);
 [[nodiscard]] std::string home_of_user(std::uint32_t uid);
 
@@ -35,26 +35,26 @@ struct ProgramCall {
   std::vector<std::string> arguments;    // begins with the program's name, which is searched in PATH
   std::vector<std::string> environment;  // NAME=VALUE
   std::string input;                     // the program's standard input
-  std::size_t output_max = SIZE_MAX;     // bytes; a program that writes more is killed
-  Seconds time_max{};                    // a program that runs longer is killed
+  std::size_t output_max = SIZE_MAX;     // in bytes; combu kills a program that writes more
+  Seconds time_max{};                    // combu kills a program that runs longer
   std::optional<User> user;  // run the program as this user, with the groups of this user; requires root
-  std::stop_token stop;      // if this is set, the program is killed
+  std::stop_token stop;      // combu kills the program when this token requests a stop
 };
 
 struct ProgramEnd {
   int exit_code = 0;
   std::string output;       // the program's standard output
   bool output_cut = false;  // the program wrote more than output_max
-  // Why there is no exit code: the program cannot be run, exceeded time_max, was stopped or was killed. Empty
-  // if there is an exit code, or if output_cut is set.
+  // Text why the program has no exit code: it cannot be run, exceeded time_max, was stopped or was killed.
+  // `problem` is empty if the program has an exit code, or if output_cut is true.
   std::string problem;
 };
 
-// Runs a program without a shell and blocks until the program ends. Discards its standard error, which may
-// contain secrets.
+// Runs a program without a shell and blocks until the program ends. run_program() discards the program's
+// standard error, which may contain secrets.
 //
-// The program has its own session, so it has no terminal, and combu can kill it together with the processes
-// that it has started. The system also kills the program if the thread that called this function ends.
+// The program runs in its own session, without a terminal, so that combu can kill the program together with
+// its child processes. The system also kills the program if the thread that called run_program() ends.
 //
 // Thread-safe. Throws Error(unavailable) if the system cannot start another process.
 [[nodiscard]] ProgramEnd run_program(const ProgramCall& call);
@@ -65,43 +65,47 @@ struct ProgramEnd {
 // ---- Private files
 
 // A private file or folder is owned by the user of this process or, under sudo, by the calling user. No other
-// user can write to it. If its mode allows other users to write, combu corrects the mode. All state of combu
-// is private, because it determines which processes combu interrupts and which programs it runs.
+// user can write to a private file or folder. If the mode of a private file lets other users write, combu
+// corrects the mode. All files with combu's state are private, because they determine which processes combu
+// interrupts and which programs combu runs.
 //
-// A new folder has mode 0700 and a new file has mode 0600, regardless of the umask. If root creates them in a
-// folder of the calling user, they belong to the calling user.
+// A new folder has mode 0700 and a new file has mode 0600, regardless of the umask. A file or folder that
+// root creates in a folder of the calling user belongs to the calling user.
 
-// Creates the folder and its missing parents. Checks the folder if it exists. Throws Error(invalid) if the
-// folder is not private and combu cannot make it private. Throws Error(refused) if the folder cannot be
-// created.
+// Creates the folder `path` and its missing parents. If the folder exists, checks that the folder is private.
+// Throws Error(invalid) if the folder is not private and combu cannot make it private. Throws Error(refused)
+// if the folder cannot be created.
 void make_private_folder(const std::string& path);
 
-// Creates or checks the state folder like make_private_folder(), but the user may have chosen its path. If
-// other users can write to this folder, combu corrects the mode only if the folder contains the record and no
-// foreign files. Otherwise throws Error(invalid).
+// Creates or checks the state folder, whose path the user may have chosen, like make_private_folder(). If
+// other users can write to the state folder, combu corrects the mode only if the folder contains the record
+// and no foreign files. Throws Error(invalid) if other users can write to a folder with foreign files or
+// without a record.
 void make_state_folder(const std::string& path);
 
-// Opens a regular file with the flags of open(2). Never follows a symbolic link. If the file is missing and
-// `flags` lacks O_CREAT, the returned descriptor is not open. Throws Error(invalid) if the file is not
-// private or has several hard links. Throws Error(refused) if the file cannot be opened.
+// Opens a regular file with the flags of open(2). open_private_file() never follows a symbolic link. If the
+// file is missing and `flags` lacks O_CREAT, the returned descriptor is not open. Throws Error(invalid) if
+// the file is not private or has several hard links. Throws Error(refused) if the file cannot be opened.
 [[nodiscard]] Descriptor open_private_file(const std::string& path, int flags);
 
-// Checks a file like open_private_file(), but opens it neither for reading nor for writing: closing such a
-// descriptor would release SQLite's locks of this process. Returns false if the file does not exist.
+// Checks a file like open_private_file(), but does not open the file for reading or writing. Closing a
+// descriptor that was opened for reading or writing would release the locks that SQLite holds in this
+// process. Returns false if the file does not exist.
 [[nodiscard]] bool is_private_file(const std::string& path);
 
-// True if this process may read the file or folder but not write to it. Examples are files of another user
-// and files on a read-only disk.
+// Returns true if this process may read the file or folder but may not write to it. Examples of read-only
+// files are files of another user and files on a read-only disk.
 [[nodiscard]] bool is_read_only(const std::string& path);
 
 // ---- Signals
 
-// Handles SIGINT and SIGTERM in a separate thread. Must be created before all other threads. The first signal
-// sets token(). The second signal calls `leave` and ends the process at once with the exit code 128 + the
-// signal's number. At most one object may exist at a time.
+// Handles SIGINT and SIGTERM in a separate thread. An Interrupts object must be created before all other
+// threads. At the first signal, token() requests a stop. At the second signal, Interrupts calls `leave` and
+// ends the process at once with the exit code 128 + the signal's number. At most one Interrupts object may
+// exist at a time.
 class Interrupts {
  public:
-  // `leave` restores the terminal. The signal thread calls it.
+  // The signal thread calls `leave`, which must restore the terminal.
   explicit Interrupts(std::function<void()> leave = {});
   ~Interrupts();
   Interrupts(const Interrupts&) = delete;

@@ -1,5 +1,6 @@
 #pragma once
-// Text for people and for programs: text that is safe for a terminal, names, numbers, times and shell words.
+// Functions that make text for people and programs: text that is safe for a terminal, names, numbers, times
+// and shell words.
 
 #include <cstddef>
 #include <string>
@@ -10,28 +11,29 @@
 
 namespace combu {
 
-// Returns clean_line(line), cut to `columns_max` columns. 0: not cut.
+// Returns clean_line(line), cut to `columns_max` columns. If `columns_max` is 0, the line is not cut.
 [[nodiscard]] std::string fit_line(std::string_view line, std::size_t columns_max);
 
 // Returns `text` as valid UTF-8 without control characters and escape sequences. Line ends and tabs become
 // spaces, and bytes that are not UTF-8 become question marks.
 [[nodiscard]] std::string clean_line(std::string_view text);
 
-// True if `text` is printable ASCII. Such text needs no clean_line().
+// True if `text` is printable ASCII. Plain text does not need clean_line().
 [[nodiscard]] bool is_plain(std::string_view text);
 
-// Returns a clean line, cut between characters to at most `columns_max` columns. If it was cut, it ends with
-// "…".
+// Cuts a clean line between characters to at most `columns_max` columns. A line that was cut ends with "…".
 [[nodiscard]] std::string cut_line(std::string_view clean, std::size_t columns_max);
 
-// Like cut_line(), but replaces the middle: "a-qu…-17". Names that differ only at their ends stay different.
+// Like cut_line(), but replaces the middle of the line: "a-qu…-17". Hence names that differ only at their
+// ends stay different.
 [[nodiscard]] std::string cut_middle(std::string_view clean, std::size_t columns_max);
 
-// Sort order of names in which digits compare as whole numbers: "a2" is before "a10".
+// Returns true if `left` sorts before `right`. Sequences of digits compare as whole numbers: "a2" sorts
+// before "a10".
 [[nodiscard]] bool is_before(std::string_view left, std::string_view right);
 
 // Joins names that differ only in their last number, if the numbers are consecutive: "solver-a-[1-5]",
-// "solver-[08-10]". The groups keep the order of their first names.
+// "solver-[08-10]". The returned ranges are in the order of their first names in `names`.
 [[nodiscard]] std::vector<std::string> ranges(const std::vector<std::string_view>& names);
 
 // Returns a count with its noun: "1 run", "3 runs". If `plural` is empty, the plural is the noun with an "s".
@@ -57,13 +59,13 @@ namespace combu {
 // Applies clean_line() to each line and ends each line with a newline.
 [[nodiscard]] std::string clean_lines(std::string_view text);
 
-// Makes text with colours safe for a terminal. Keeps the SGR sequences of ECMA-48 (`ESC [ 31 m`), carriage
-// returns, newlines and tabs. Escapes every other control character and each byte that is not UTF-8. Resets
-// the colours before each newline and at the end.
+// Makes text with colours safe for a terminal. ColouredText keeps the SGR sequences of ECMA-48 (`ESC [ 31
+// m`), carriage returns, newlines and tabs. ColouredText escapes all other control characters and all bytes
+// that are not UTF-8. ColouredText resets the colours before each newline and at the end of the text.
 class ColouredText {
  public:
-  // `prefix` (text without control characters) is repeated after a carriage return if other text follows on
-  // the same line.
+  // ColouredText repeats `prefix`, a text without control characters, after a carriage return if other text
+  // follows on the same line.
   explicit ColouredText(std::string_view prefix = {}) : prefix_(prefix) {}
 
   // Returns the safe form of the next piece of the text. Buffers an incomplete character or escape sequence
@@ -73,7 +75,8 @@ class ColouredText {
   [[nodiscard]] std::string end();
 
  private:
-  // Moves complete characters and sequences from `held_` to `out`; if `is_end`, everything.
+  // Moves complete characters and escape sequences from `held_` to `out`. If `is_end`, also moves incomplete
+  // ones.
   void move_to(std::string& out, bool is_end);
   void reset(std::string& out);
 

@@ -23,8 +23,8 @@ unsigned char* unsigned_of(std::string& text) {
 }  // namespace
 
 std::string encode_base64url(std::string_view bytes) {
-  // Three bytes become four characters. OpenSSL also writes a terminating zero, for which std::string has
-  // room.
+  // Three bytes become four characters. OpenSSL also writes a terminating zero byte, for which std::string
+  // has space.
   std::string text((bytes.size() + 2) / 3 * 4, '\0');
   EVP_EncodeBlock(unsigned_of(text), unsigned_of(bytes), static_cast<int>(bytes.size()));
   std::ranges::replace(text, '+', '-');
@@ -39,7 +39,8 @@ std::string decode_base64(std::string_view text) {
     if (standard == '+' || standard == '/' || std::isalnum(static_cast<unsigned char>(standard)) != 0)
       plain += standard;
   }
-  if (plain.size() % 4 == 1) plain.pop_back();  // the six bits of one character are not a whole byte
+  if (plain.size() % 4 == 1)
+    plain.pop_back();  // a last single Base64 character has only six bits, less than a byte
   const std::size_t size = plain.size() * 3 / 4;
   plain.resize((plain.size() + 3) / 4 * 4, '=');
   std::string bytes(plain.size() / 4 * 3, '\0');

@@ -9,8 +9,8 @@
 namespace combu {
 namespace {
 
-// Returns the optimal string alignment distance: insertion, deletion, substitution and the swap of two
-// adjacent characters cost one each.
+// Returns the optimal string alignment distance of two words. Each insertion, deletion, substitution and swap
+// of two adjacent characters costs one.
 std::size_t edit_distance(std::string_view left, std::string_view right) {
   std::vector<std::size_t> before_last(right.size() + 1);
   std::vector<std::size_t> last(right.size() + 1);
@@ -31,9 +31,9 @@ std::size_t edit_distance(std::string_view left, std::string_view right) {
   return last[right.size()];
 }
 
-// True if `word` abbreviates `known`, as "img" abbreviates "image". Both must begin with the same letter, and
-// `known` must contain the letters of `word` in the same order. `word` must have at least three letters and
-// at least half of the length of `known`, so "dns" does not abbreviate "depends".
+// Returns true if `word` abbreviates `known`, as "img" abbreviates "image". `word` and `known` must begin
+// with the same letter, and `known` must contain the letters of `word` in the same order. `word` must have at
+// least three letters and at least half of the length of `known`, so "dns" does not abbreviate "depends".
 bool abbreviates(std::string_view word, std::string_view known) {
   constexpr std::size_t k_letters_least = 3;
   if (word.size() < k_letters_least || 2 * word.size() < known.size()) return false;
@@ -58,13 +58,13 @@ std::optional<std::string_view> nearest(std::string_view word, const std::vector
   std::optional<std::string_view> best;
   std::size_t best_distance = distance_max + 1;
   for (const std::string_view candidate : known) {
-    // The difference of the lengths is a lower bound of the distance. The check avoids a huge table for a
-    // huge word.
+    // The difference of the lengths is a lower bound of the edit distance. The check of this bound keeps
+    // edit_distance() from building a huge table for a huge word.
     const std::size_t difference =
         std::max(word.size(), candidate.size()) - std::min(word.size(), candidate.size());
     if (difference >= best_distance) continue;
     const std::size_t distance = edit_distance(word, candidate);
-    // A distance equal to the longer length means that the words have no letter in common.
+    // If the edit distance equals the length of the longer word, the two words have no letter in common.
     if (distance < best_distance && distance < std::max(word.size(), candidate.size())) {
       best = candidate;
       best_distance = distance;

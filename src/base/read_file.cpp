@@ -45,15 +45,16 @@ std::string read_all(int descriptor, const std::string& subject, Bytes most) {
 
 std::optional<std::string> read_regular_file(const std::string& path, Bytes most) {
   struct stat state {};
-  // Opening a device for reading can change its state, and opening a pipe can unblock its writer. O_PATH does
-  // neither.
+  // Opening a device for reading can change its state, and opening a pipe can unblock its writer. Opening
+  // with O_PATH has neither effect.
   const Descriptor found(::open(path.c_str(), O_PATH | O_CLOEXEC));
   if (!found.is_open() && (errno == ENOENT || errno == ENOTDIR)) return std::nullopt;
   if (!found.is_open() || ::fstat(found.number(), &state) != 0) throw unreadable(path, errno);
   expect_regular(path, state, most);
   const Descriptor file = reopen(found, O_RDONLY | O_NOCTTY);
   if (!file.is_open()) throw unreadable(path, errno);
-  return read_all(file.number(), path, most);  // the file may grow, and files in /proc report size 0
+  return read_all(file.number(), path,
+                  most);  // checks the size again: the file may grow, and files in /proc report size 0
 }
 
 }  // namespace combu

@@ -10,7 +10,7 @@ namespace combu {
 
 namespace {
 
-// Returns the end of the UTF-8 character that begins at `at`.
+// Returns the position after the UTF-8 character that begins at `at`.
 std::size_t end_of_character(std::string_view text, std::size_t at) {
   ++at;
   while (at < text.size() && is_inside_character(text[at])) ++at;

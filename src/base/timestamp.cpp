@@ -30,7 +30,7 @@ std::optional<Instant> parse_timestamp(std::string_view text) {
   const int hour = number(part[4]);
   const int minute = number(part[5]);
   const int second = number(part[6]);
-  constexpr int k_year_min = 1678;  // the range of nanoseconds since 1970 in 64 bits
+  constexpr int k_year_min = 1678;  // range of a 64-bit count of nanoseconds since 1970
   constexpr int k_year_max = 2261;
   if (day.year() < year(k_year_min) || day.year() > year(k_year_max)) return std::nullopt;
   if (!day.ok() || hour > 23 || minute > 59 || second > 60) return std::nullopt;
@@ -42,7 +42,8 @@ std::optional<Instant> parse_timestamp(std::string_view text) {
 }
 
 Instant file_time(std::int64_t seconds, std::int64_t nanoseconds) {
-  constexpr std::int64_t k_seconds_max = 9'223'372'035;  // leaves room for the nanoseconds
+  constexpr std::int64_t k_seconds_max =
+      9'223'372'035;  // one second less than Instant's limit, so that the nanoseconds can be added
   constexpr std::int64_t k_nanoseconds_max = 999'999'999;
   if (seconds < -k_seconds_max || seconds > k_seconds_max) nanoseconds = 0;
   return Instant(std::chrono::seconds(std::clamp(seconds, -k_seconds_max, k_seconds_max)) +

@@ -26,8 +26,8 @@ constexpr std::array<Unit, 7> k_time_units{
 constexpr double k_nano = 1e9;
 constexpr double k_century_seconds = 100 * 365.25 * 86400;
 
-// Removes digits with an optional fraction, but no sign and no exponent, from the front of `rest`. Returns
-// their value.
+// Removes a decimal number without sign and exponent from the front of `rest`. Returns the value of the
+// number.
 std::optional<double> take_number(std::string_view& rest) {
   const std::string_view digits = rest.substr(0, rest.find_first_not_of("0123456789."));
   double value = 0;
@@ -55,9 +55,9 @@ std::string_view take_word(std::string_view& rest) {
               fmt::format(R"("{}" {}; write it like "512m", "2GiB", or as a number of bytes)", text, why));
 }
 
-// Returns log2 of the unit that `suffix` names, as Docker does (docker/go-units RAMInBytes). A suffix is one
-// of the letters b k m g t p, then "b", "ib" or nothing, in either case. Returns nullopt for any other
-// suffix.
+// Returns log2 of the number of bytes in the unit `suffix`, as Docker reads units (docker/go-units
+// RAMInBytes). A unit is one of the letters b k m g t p, followed by "b", "ib" or nothing, in upper or lower
+// case. Returns nullopt for any other suffix.
 std::optional<int> shift_of(std::string_view suffix) {
   std::string word;
   for (const char c : suffix) word += (c >= 'A' && c <= 'Z') ? static_cast<char>(c - 'A' + 'a') : c;
@@ -119,7 +119,7 @@ Bytes parse_bytes(std::string_view text) {
   const auto shift = shift_of(trimmed(rest));
   if (!shift) refuse_bytes(text, fmt::format("has the unknown unit \"{}\"", trimmed(rest)));
 
-  // Whole numbers stay exact. A double would round numbers above 2^53.
+  // Whole numbers are computed as integers, because a double would round numbers above 2^53.
   if (const auto whole = parse_number<std::int64_t>(number)) {
     if (*whole > (std::numeric_limits<std::int64_t>::max() >> *shift))
       refuse_bytes(text, "is 2^63 bytes or more");
@@ -167,7 +167,7 @@ std::string to_string(Bytes bytes) {
   constexpr std::array<std::string_view, 6> k_names{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   double size = std::fabs(static_cast<double>(bytes.count)) / 1024;
   std::size_t place = 0;
-  // A size from 1023.5 on would be rounded to 1024 of the current unit.
+  // Sizes from 1023.5 on use the next larger unit, because they would be rounded to 1024 of the current unit.
   while (size >= 1023.5 && place + 1 < k_names.size()) {
     size /= 1024;
     ++place;

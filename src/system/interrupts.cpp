@@ -15,7 +15,7 @@ struct Interrupts::Impl {
     sigemptyset(&watched);
     sigaddset(&watched, SIGINT);
     sigaddset(&watched, SIGTERM);
-    sigaddset(&watched, SIGUSR2);  // only the destructor sends it, to end the thread
+    sigaddset(&watched, SIGUSR2);  // sent only by the destructor, to end the signal thread
     pthread_sigmask(SIG_BLOCK, &watched, &before);
     thread = std::thread([this] { wait(); });
   }

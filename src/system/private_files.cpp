@@ -20,7 +20,8 @@ constexpr mode_t k_folder_mode = S_IRWXU;
 constexpr mode_t k_file_mode = S_IRUSR | S_IWUSR;
 constexpr mode_t k_others_write = S_IWGRP | S_IWOTH;
 constexpr mode_t k_permissions = 07777;
-// These flags also open a folder that is not readable, and a file without opening it for reading or writing.
+// Flags of open(2) that also open a folder without permission to read, and that open a file neither for
+// reading nor for writing.
 constexpr int k_look = O_PATH | O_CLOEXEC;
 
 std::string why() {
@@ -55,7 +56,8 @@ struct stat status_of(const Descriptor& file, const std::string& path) {
   return status;
 }
 
-// Also works for a descriptor opened with O_PATH, which fchmod() rejects (open(2)).
+// Changes the mode of an open file. set_mode() also works for a descriptor opened with O_PATH, which fchmod()
+// rejects (open(2)).
 bool set_mode(const Descriptor& file, mode_t mode) {
   return chmod(fmt::format("/proc/self/fd/{}", file.number()).c_str(), mode) == 0;
 }
@@ -80,7 +82,8 @@ bool set_up(const Descriptor& made, const Descriptor& above, mode_t mode) {
 
 // True if the folder contains the record, and only files of combu.
 bool is_state_folder(const Descriptor& folder) {
-  constexpr std::string_view k_record = "record.sqlite";  // SQLite's other files have this prefix, too
+  constexpr std::string_view k_record = "record.sqlite";  // the names of the files that SQLite keeps beside
+                                                          // the record begin with this name, too
   constexpr std::array<std::string_view, 4> k_folders = {"locks", "channels", "logs", "telemetry"};
   bool has_record = false;
   std::error_code failed;
@@ -98,7 +101,7 @@ enum class Mode { corrected, corrected_if_state };
 void check_folder(const Descriptor& folder, const std::string& path, Mode mode) {
   const struct stat status = status_of(folder, path);
   if (!is_trusted(status.st_uid)) throw foreign(path, status.st_uid);
-  // A folder that all users share, such as /tmp, keeps its mode.
+  // combu does not change the mode of a folder that all users share, such as /tmp.
   if ((status.st_mode & S_ISVTX) != 0 && (status.st_mode & k_others_write) != 0)
     throw Error(ErrorKind::invalid, path,
                 fmt::format("cannot hold combu's state: other users can write to it (mode {:o}); name "
@@ -112,8 +115,8 @@ void check_folder(const Descriptor& folder, const std::string& path, Mode mode) 
   take_writing_from_others(folder, path, status.st_mode);
 }
 
-// If another user made the symbolic link, it may lead to a folder that this user did not choose. Links made
-// by root are accepted: root can redirect this user anyway.
+// Rejects a symbolic link of another user, because the link may lead to a folder that the calling user did
+// not choose. Links of root are accepted, because root can replace any folder anyway.
 void check_link(const Descriptor& above, const std::string& name, const std::string& path) {
   struct stat status {};
   if (fstatat(above.number(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(status.st_mode) &&
@@ -153,7 +156,7 @@ void make_and_check_folder(const std::string& path, Mode mode) {
   Descriptor above;
   std::string name;
   for (const auto& part : std::filesystem::path(path).relative_path()) {
-    if (part.empty()) continue;  // after a trailing slash
+    if (part.empty()) continue;  // the part after a trailing slash is empty
     above = std::move(folder);
     name = part.string();
     folder = Descriptor(openat(above.number(), name.c_str(), k_look | O_DIRECTORY));
@@ -190,7 +193,7 @@ Descriptor open_private_file(const std::string& path, int flags) {
       if (!set_up(file, above, k_file_mode)) throw cannot_be_opened(path);
       return file;
     }
-    // Another process has created the file in the meantime.
+    // Another process may have created the file between the two calls of openat().
     if (errno == EEXIST) file = Descriptor(openat(above.number(), name.c_str(), existing));
   }
   if (!file.is_open()) {

@@ -29,7 +29,8 @@ Error no_room(const char* call) {
   return {ErrorKind::unavailable, call, std::generic_category().message(errno)};
 }
 
-// Uses sockets, because a write to a pipe of a program that has ended would raise SIGPIPE.
+// A pair of connected sockets that serves as a pipe. A write to a real pipe would raise SIGPIPE after the
+// program has ended.
 struct Pipe {
   Pipe() {
     std::array<int, 2> ends{};
@@ -63,20 +64,21 @@ std::vector<gid_t> groups_of(const User& user) {
   return found;
 }
 
-// Everything that the child process needs, prepared before fork(). The child of a process with threads may
-// call only async-signal-safe functions (fork(2)).
+// All data that the child process needs, prepared before fork(). After fork(), the child of a process with
+// threads may call only async-signal-safe functions (fork(2)).
 struct Child {
   const ProgramCall& call;
   Pipe input;
   Pipe output;
-  Pipe failure;  // exec closes it
+  Pipe failure;  // closed by execvpe() on success; on failure, carries errno
   Descriptor nothing{::open("/dev/null", O_WRONLY | O_CLOEXEC)};
   pid_t parent = ::getpid();
   std::vector<char*> arguments = pointers_to(call.arguments);
   std::vector<char*> environment = pointers_to(call.environment);
   std::vector<gid_t> groups = call.user ? groups_of(*call.user) : std::vector<gid_t>();
 
-  // Uses system calls directly: setuid() of the C library waits for threads that the child does not have.
+  // Changes the user of the child process with direct system calls, because setuid() of the C library waits
+  // for threads that the child does not have.
   [[nodiscard]] bool becomes_user() const {
     if (!call.user) return true;
     const auto [uid, gid] = *call.user;
@@ -84,11 +86,11 @@ struct Child {
            ::syscall(SYS_setresgid, gid, gid, gid) == 0 && ::syscall(SYS_setresuid, uid, uid, uid) == 0;
   }
 
-  // Must be called after becomes_user(), because a change of the user resets the parent-death signal
-  // (prctl(2)).
+  // Requests that the system kills the child when the parent ends. Must be called after becomes_user(),
+  // because a change of the user resets the parent-death signal (prctl(2)).
   [[nodiscard]] bool ends_with_parent() const {
     if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return false;
-    if (::getppid() != parent) ::_exit(1);  // the parent died before prctl()
+    if (::getppid() != parent) ::_exit(1);  // the parent ended before the call of prctl()
     return true;
   }
 
@@ -104,8 +106,8 @@ struct Child {
   }
 };
 
-// Sends as much as the program accepts without blocking. Closes the pipe when all input is sent, or when the
-// program has closed its end.
+// Sends as much of `input` as the program accepts without blocking. Closes `to` when all input is sent, or
+// when the program has closed its standard input.
 void send_some(Descriptor& to, std::string_view& input) {
   const ssize_t count = ::send(to.number(), input.data(), input.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (count >= 0) input.remove_prefix(static_cast<std::size_t>(count));
@@ -118,7 +120,7 @@ int milliseconds_until(SteadyTime limit) {
   return static_cast<int>(std::max<std::chrono::milliseconds::rep>(left.count(), 0));
 }
 
-// An event descriptor that becomes readable when a stop is requested.
+// An event descriptor that becomes readable when `stop` requests a stop.
 class StopEvent {
  public:
   explicit StopEvent(const std::stop_token& stop)
@@ -135,8 +137,8 @@ class StopEvent {
 
 enum class Reading { ended, cut, timed_out, stopped };
 
-// Writes the input and reads the output until the program closes its output, or until a limit or a stop ends
-// the exchange.
+// Writes the program's input and reads its output, until the program closes its output, a limit is exceeded,
+// or the caller requests a stop.
 Reading exchange(Child& child, const ProgramCall& call, const StopEvent& stop, SteadyTime limit,
                  std::string& output) {
   std::string_view input = call.input;
@@ -149,7 +151,7 @@ Reading exchange(Child& child, const ProgramCall& call, const StopEvent& stop, S
     const int left = milliseconds_until(limit);
     const int ready = left > 0 ? ::poll(wanted.data(), wanted.size(), left) : 0;
     if (ready == 0) return Reading::timed_out;
-    if (ready < 0) continue;  // interrupted by a signal
+    if (ready < 0) continue;  // a signal has interrupted poll()
     if (wanted[2].revents != 0) return Reading::stopped;
     if (wanted[1].revents != 0) send_some(child.input.writer, input);
     if (wanted[0].revents == 0) continue;
@@ -173,11 +175,12 @@ Reading wait_for_end(pid_t pid, const std::stop_token& stop, SteadyTime limit, i
 }
 
 // Kills the program and its process group, and waits for at most k_wait_max. A program that is blocked in a
-// device driver may not end even then.
+// device driver may survive SIGKILL for longer than k_wait_max.
 void end_now(pid_t pid, int& status) {
   constexpr std::chrono::seconds k_wait_max{5};
   ::kill(-pid, SIGKILL);
-  ::kill(pid, SIGKILL);  // the program may not have called setsid() yet
+  ::kill(pid,
+         SIGKILL);  // needed if the child has not called setsid() yet and has no process group of its own
   (void)wait_for_end(pid, {}, std::chrono::steady_clock::now() + k_wait_max, status);
 }
 

@@ -9,11 +9,11 @@ namespace {
 
 constexpr char k_escape = '\x1b';
 constexpr std::string_view k_reset = "\x1b[0m";
-// Longer sequences are escaped instead of kept.
+// Maximum length of an SGR sequence in bytes; longer sequences are escaped.
 constexpr std::size_t k_sequence_max = 64;
 
-// Returns the length of the SGR sequence at the beginning of `text`; 0 if there is none; npos if `text` is
-// too short to decide.
+// Returns the length of the SGR sequence at the beginning of `text`. Returns 0 if `text` does not begin with
+// an SGR sequence, and npos if `text` is too short to decide.
 std::size_t colour_size(std::string_view text) {
   constexpr std::string_view k_parameters = "0123456789;:";
   if (text.size() == 1) return std::string_view::npos;

@@ -14,7 +14,7 @@ namespace combu {
 namespace {
 
 constexpr std::string_view k_digits = "0123456789";
-constexpr std::size_t k_number_digits_max = 18;  // such numbers fit 64 bits
+constexpr std::size_t k_number_digits_max = 18;  // a number of 18 digits fits into 64 bits
 
 bool is_digit(char c) {
   return c >= '0' && c <= '9';
@@ -28,11 +28,11 @@ std::string_view without_zeros(std::string_view digits) {
   return digits.substr(std::min(digits.find_first_not_of('0'), digits.size()));
 }
 
-// The text of a name before and after its last number.
+// The text of a name before (`head`) and after (`tail`) the name's last number.
 struct Pattern {
   std::string_view head;
   std::string_view tail;
-  std::size_t width = 0;  // number of digits if one of the numbers has leading zeros, else 0
+  std::size_t width = 0;  // number of digits if a number of this group has leading zeros, else 0
   auto operator<=>(const Pattern&) const = default;
 };
 
@@ -42,8 +42,8 @@ struct Numbered {
   bool has_zeros = false;  // leading zeros
 };
 
-// Splits a name at its last number. False if the name has no number, or one with too many digits. Sets the
-// width to the number's own width.
+// Splits a name at its last number. Returns false if the name has no number, or if the last number has too
+// many digits. Sets `width` to the number of digits.
 bool split(std::string_view name, Numbered& out) {
   const std::size_t last = name.find_last_of(k_digits);
   if (last == std::string_view::npos) return false;
@@ -57,7 +57,8 @@ bool split(std::string_view name, Numbered& out) {
   return true;
 }
 
-// Appends the ranges of one pattern's numbers: "solver-[1-5]", "solver-[7-9]", "solver-12".
+// Appends to `out` the ranges that the numbers of one pattern form: "solver-[1-5]", "solver-[7-9]",
+// "solver-12".
 void append_ranges(const Pattern& pattern, std::vector<std::uint64_t>& numbers,
                    std::vector<std::string>& out) {
   std::ranges::sort(numbers);
@@ -95,11 +96,12 @@ bool is_before(std::string_view left, std::string_view right) {
   }
   const std::size_t left_rest = left.size() - l;
   const std::size_t right_rest = right.size() - r;
-  return left_rest != right_rest ? left_rest < right_rest : left < right;  // orders "a01" and "a1"
+  return left_rest != right_rest ? left_rest < right_rest
+                                 : left < right;  // the last comparison orders names such as "a01" and "a1"
 }
 
 std::vector<std::string> ranges(const std::vector<std::string_view>& names) {
-  // If a name such as "a-09" has a leading zero, then "a-10" counts as zero-padded to two digits too.
+  // If a name such as "a-09" has a leading zero, ranges() treats "a-10" as zero-padded to two digits, too.
   std::set<Pattern> padded;
   for (const std::string_view name : names)
     if (Numbered numbered; split(name, numbered) && numbered.has_zeros) padded.insert(numbered.pattern);

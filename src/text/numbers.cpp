@@ -8,11 +8,11 @@ namespace combu {
 
 std::string short_number(double number) {
   constexpr double k_whole_from = 1e4;
-  constexpr double k_whole_until = 1e15;  // above, a double cannot represent every integer
+  constexpr double k_whole_until = 1e15;  // above this limit, a double cannot represent every integer
   if (std::isnan(number)) return "nan";
   const double size = std::fabs(number);
   const bool is_whole = number == std::trunc(number);
-  // Adding 0.0 prints -0 as 0.
+  // Adds 0.0, so that -0 is printed as 0.
   if (size < k_whole_until && (is_whole || size >= k_whole_from)) return fmt::format("{:.0f}", number + 0.0);
   return fmt::format("{:.4g}", number);
 }
