@@ -1,5 +1,5 @@
 #pragma once
-// Transfers by libcurl that reuse open connections.
+// Helpers for transfers by libcurl: a pool of handles, limits for responses, and trusted certificates.
 
 #include <curl/curl.h>
 
@@ -42,7 +42,7 @@ class Idle {
   std::vector<Easy> idle_;
 };
 
-// Returns the lines as a list of libcurl.
+// Copies `lines` to a string list of libcurl (curl_slist).
 [[nodiscard]] inline List list_of(std::span<const std::string> lines) {
   List list(nullptr, &curl_slist_free_all);
   for (const std::string& line : lines) {
@@ -54,38 +54,41 @@ class Idle {
   return list;
 }
 
-// A response kept in memory, within limits. libcurl's callbacks call the functions. A function that returns
-// false makes its callback abort the transfer.
+// A response that is kept in memory, within limits. The callbacks of libcurl call add_header() and add(). If
+// a function returns false, the callback aborts the transfer.
 struct KeptAnswer {
   std::size_t body_max;  // bytes
   std::string body = {};
   std::size_t header_bytes = 0;
-  std::string excess = {};  // the limit that the response exceeds, as the end of "the answer …"; empty: none
+  std::string excess = {};  // the limit that the response exceeds, as text that continues "the answer …";
+                            // empty: no limit is exceeded
 
-  // Count a header of so many bytes, or keep a piece of the body. Return false beyond the limit.
+  // add_header() counts a header of `bytes` bytes; add() keeps a piece of the body. Both return false if the
+  // response exceeds a limit.
   [[nodiscard]] bool add_header(std::size_t bytes);
   [[nodiscard]] bool add(std::string_view piece);
 };
 
-// Where trusted certificates are. Both paths are empty if no certificates were found, or if libcurl has its
-// own default.
+// The paths of trusted certificates. `file` and `folder` are both empty if combu found no certificates, or if
+// libcurl has its own default.
 struct Authorities {
-  std::string file;  // all certificates in one PEM file (CURLOPT_CAINFO)
-  std::string
-      folder;  // one file for each, named by the hash of its subject, as c_rehash does (CURLOPT_CAPATH)
+  std::string file;    // all certificates in one PEM file (CURLOPT_CAINFO)
+  std::string folder;  // folder with one file for each certificate, named by the hash of the subject, as by
+                       // c_rehash (CURLOPT_CAPATH)
 };
 
-// Returns the certificates at `place`, a file or a folder. If `place` is empty, uses SSL_CERT_FILE and
-// SSL_CERT_DIR, each independently as in curl(1). If neither is set, uses libcurl's own default, else the
-// certificates of this machine.
+// Returns the path of the certificates. `place` is a file or a folder. If `place` is empty, authorities_of()
+// uses the environment variables SSL_CERT_FILE and SSL_CERT_DIR, each independently as in curl(1). If neither
+// variable is set, authorities_of() uses libcurl's default, or if libcurl has none, the certificates of this
+// machine.
 [[nodiscard]] Authorities authorities_of(const std::string& place);
 
 // Makes the transfers of `easy` trust the certificates of authorities_of(place).
 void trust(CURL* easy, const std::string& place);
 
 // Returns the file or folder where a machine keeps its trusted certificates, or an empty string if none
-// exists. Needed because the libcurl in a portable build has no default location. `root` is the machine's
-// root folder.
+// exists. find_authorities() is needed because the libcurl in a portable build of combu has no default
+// location. `root` is the root folder of the machine ("/").
 [[nodiscard]] std::string find_authorities(const std::filesystem::path& root);
 
 }  // namespace combu::curl

@@ -1,8 +1,8 @@
 #pragma once
 // JSON values of the nlohmann library. src/json/json.cpp compiles the slowest templates once for all files:
-// the parser, the writer and two constructors. dump() alone takes 1.5 seconds in each file that calls it. A
-// .cpp file must include this header instead of <nlohmann/json.hpp>, which would cost it seconds. A header
-// must include <nlohmann/json_fwd.hpp>.
+// the parser, the writer and two constructors. Compiling dump() alone takes 1.5 seconds for each file that
+// calls dump(). A .cpp file must include combu/json.hpp instead of <nlohmann/json.hpp>, which would add
+// seconds to its compilation. A header must include <nlohmann/json_fwd.hpp>.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,33 +21,34 @@ extern template nlohmann::basic_json<nlohmann::ordered_map>::basic_json(
 namespace combu {
 
 // Maximum nesting depth of arrays and objects in a JSON text. The limit exists because the nlohmann library
-// copies, compares and writes values recursively. An experiment may nest half as deep, and the record nests
-// values a few levels deeper.
+// copies, compares and writes values recursively. An experiment file may nest values half as deep; the record
+// nests these values a few levels deeper.
 inline constexpr std::size_t k_json_depth_max = 512;
 
-// Return the value of a JSON text. Throw nlohmann::json::exception if the text is not JSON, or is nested
-// deeper than k_json_depth_max. Other code must not call the parser of the nlohmann library, which has no
-// depth limit.
+// The parse functions return the value of a JSON text. They throw nlohmann::json::exception if the text is
+// not JSON, or is nested deeper than k_json_depth_max. Other code must not call the parser of the nlohmann
+// library, which has no depth limit.
 [[nodiscard]] nlohmann::json parse_json(std::string_view text);
-// Ignores `//` and `/* */` comments.
+// Like parse_json(), but ignores `//` and `/* */` comments.
 [[nodiscard]] nlohmann::json parse_json_with_comments(std::string_view text);
-// Objects keep the order of the text.
+// Like parse_json(), but objects keep the order of their members in the text.
 [[nodiscard]] nlohmann::ordered_json parse_ordered_json(std::string_view text);
-// Returns a value for which is_discarded() is true, instead of throwing.
+// Like parse_json(), but instead of throwing, returns a value for which is_discarded() is true.
 [[nodiscard]] nlohmann::json parse_json_or_discard(std::string_view text);
 
 // Returns the member `name`, or null if the member is absent or `object` is null. Throws
 // nlohmann::json::exception if `object` is neither an object nor null.
 [[nodiscard]] const nlohmann::json& json_at(const nlohmann::json& object, const char* name);
-// Returns an integer within [least, most]. Throws nlohmann::json::exception for any other value. Use it
-// instead of get(), which wraps numbers that are out of range and is undefined for fractions.
+// Returns `value` if it is an integer within [least, most]. Throws nlohmann::json::exception for any other
+// value. Use integer_of() instead of get(), which wraps numbers that are out of range and is undefined for
+// fractions.
 [[nodiscard]] std::int64_t integer_of(const nlohmann::json& value, std::int64_t least, std::int64_t most);
-// Like integer_of() for the member `name`. Returns 0 if the member is absent or null.
+// Returns integer_of() of the member `name`, or 0 if the member is absent or null.
 [[nodiscard]] std::int64_t integer_at(const nlohmann::json& object, const char* name, std::int64_t least,
                                       std::int64_t most);
 
 // Returns the value as JSON text on one line. Replaces each byte that is not UTF-8 with U+FFFD, where dump()
-// would throw. An engine's message may contain such bytes.
+// would throw. For example, a message of an engine may contain bytes that are not UTF-8.
 [[nodiscard]] std::string json_text(const nlohmann::json& value);
 [[nodiscard]] std::string json_text(const nlohmann::ordered_json& value);
 // Returns the content of a string without quotes, and json_text() of any other value.

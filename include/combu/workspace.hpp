@@ -15,26 +15,26 @@
 
 namespace combu {
 
-// The value of a variable of this process's environment; nullopt if the variable is not set.
+// Returns the value of a variable of this process's environment; nullopt if the variable is not set.
 [[nodiscard]] std::optional<std::string> environment(const std::string& name);
 
 // ---- The experiment's file and its caller
 
-// The absolute path that identifies an experiment. `file` is the argument of -f and need not exist. For
-// standard input the result is "FOLDER/-".
+// Returns the absolute path that identifies an experiment. `file` is the argument of -f and need not exist.
+// If `file` is standard input ("-"), the result is "FOLDER/-".
 [[nodiscard]] std::string identity_of(const std::string& file);
 
 // Returns the user who called combu, the folder of `file` and the environment, for read_experiment().
 [[nodiscard]] Caller caller_of(const std::string& file);
 
-// For the record: the name of the calling user (or the user id if there is no name), and this machine's host
-// name.
+// Return the name of the calling user (the user id if the user has no name) and the host name of this
+// machine. combu stores both names in the record.
 [[nodiscard]] std::string user_name();
 [[nodiscard]] std::string machine_name();
 
 // ---- The state folder
 
-// The folder for data that outlives a combu process: $COMBU_HOME, else $XDG_STATE_HOME/combu, else
+// Returns the folder for data that outlives a combu process: $COMBU_HOME, else $XDG_STATE_HOME/combu, else
 // ~/.local/state/combu.
 [[nodiscard]] std::string state_folder(const Caller& caller);
 
@@ -43,12 +43,14 @@ namespace combu {
 
 enum class LockScope { starts, run };
 
-// Held from construction to destruction; SIGKILL releases the lock, too. The lock excludes only processes of
-// the same user on the same machine. Runs of other users are detected by the names of their containers.
+// A lock that a RunLock object holds from its construction to its destruction. The system also releases the
+// lock if the process is killed by SIGKILL. The lock excludes only processes of the same user on the same
+// machine. combu detects runs of other users by the names of their containers.
 class RunLock {
  public:
-  // `engine`: its address. Waits up to 3 s for the current holder to release the lock. Throws Error: conflict
-  // if another process holds it, refused if the lock file cannot be created, cancelled if `stop` is set.
+  // `engine` is the address of the engine. The constructor waits up to 3 s for the current holder to release
+  // the lock. Throws Error(conflict) if another process still holds the lock, Error(refused) if the lock file
+  // cannot be created, and Error(cancelled) if `stop` requests a stop.
   RunLock(LockScope scope, const Run& run, const std::string& engine, const Caller& caller,
           const std::stop_token& stop);
   ~RunLock();
@@ -59,34 +61,36 @@ class RunLock {
   Descriptor file_;
 };
 
-// The process id of the run's owner; nullopt if no process on this machine owns the run.
+// Returns the process id of the run's owner; nullopt if no process on this machine owns the run.
 [[nodiscard]] std::optional<int> owner_pid(const RunId& run, const Caller& caller);
 
-// The path of the socket on which the run's owner accepts requests of other combu processes.
+// Returns the path of the socket on which the run's owner accepts requests of other combu processes.
 [[nodiscard]] std::string channel_path(const RunId& run, const Caller& caller);
 
-// A process that got a signal, and its run.
+// A combu process to which interrupt_runs() has sent SIGINT, and the run of this process.
 struct Interrupted {
   int process = 0;
   std::string run;
 };
-// Sends SIGINT, as Ctrl-C does, to the processes that hold a lock of a run that matches `selector`. Those
-// processes then start nothing more. Waits until they release their locks. `announce` is called before a
-// process gets its signal. Returns the processes that got a signal. Throws Error: conflict if a process does
-// not release its lock, refused if the signal is not permitted, cancelled.
+// Sends SIGINT, as Ctrl-C does, to each process that holds a lock of a run that matches `selector`. An
+// interrupted process starts no more trials. Calls `announce` before each signal, and waits until the
+// interrupted processes have released their locks. Returns the interrupted processes. Throws Error(conflict)
+// if a process does not release its lock, Error(refused) if the system does not permit the signal, and
+// Error(cancelled) if `stop` requests a stop.
 [[nodiscard]] std::vector<Interrupted> interrupt_runs(const Selector& selector, const std::string& engine,
                                                       const Caller& caller,
                                                       const std::function<void(const RunId&)>& announce,
                                                       const std::stop_token& stop);
 
-// The file to which a run in the background writes its progress.
+// Returns the path of the file to which a run in the background writes its progress.
 [[nodiscard]] std::string log_path(const RunId& run, const Caller& caller);
 
 // ---- The configuration: facts about engines that only the user knows, in
 // $XDG_CONFIG_HOME/combu/config.json.
 
-// The GPUs that `engines.ADDRESS.gpus` lists for the engine at `address`; empty if there is no file. Throws
-// Error(invalid) with the file's path as subject.
+// Returns the GPUs that `engines.ADDRESS.gpus` of the configuration lists for the engine at `address`; empty
+// if the configuration file does not exist. Throws Error(invalid) with the file's path as subject if the file
+// is invalid.
 [[nodiscard]] std::vector<Gpu> configured_gpus(const std::string& address);
 
 // ---- Git
@@ -95,25 +99,26 @@ struct Interrupted {
 struct WorkingTree {
   std::string diff;                    // a patch that `git apply` accepts
   bool is_cut = false;                 // true if the diff was longer and is truncated
-  std::vector<std::string> untracked;  // paths without content, as in the next two lists
+  std::vector<std::string> untracked;  // paths of untracked files; the lists hold paths only, no content
   std::vector<std::string> left_out;   // changed files that may hold secrets
-  // Files with a git filter whose size or time differs from the index. The diff shows their content as in the
-  // index.
+  // Files with a git filter whose size or time differs from the index. For these files, `diff` shows the
+  // content in the index instead of the file's content.
   std::vector<std::string> by_index;
-  std::string problem;  // why the commit or a part of the rest is unknown; empty: all is known
+  std::string problem;  // why the commit or a part of WorkingTree is unknown; empty: everything is known
 };
 
 struct GitRevision {
-  std::string commit;  // empty: the folder is under no version control, or working_tree.problem says why
-  bool dirty = false;  // tracked files differ from the commit, or could not be compared
+  std::string commit;  // empty: the folder is in no git repository, or working_tree.problem says why the
+                       // commit is unknown
+  bool dirty = false;  // true if tracked files differ from the commit, or if git could not compare them
   WorkingTree working_tree;
 };
 
-// Returns the revision of `folder` as git reports it; empty if git is not installed. Files that may hold
-// secrets are not read: the `env_file`s of `evaluated`, and files with names of keys and passwords.
-// Submodules are ignored. combu applies no filter of git's settings. A file with a filter is compared only
-// with the index. SIGINT and SIGTERM end the process as usual, together with git. Call it only while no
-// `Interrupts` object exists.
+// Returns the revision of `folder` as git reports it; empty if git is not installed. revision_of() does not
+// read files that may hold secrets: the `env_file`s in `evaluated` (the evaluated experiment file), and files
+// whose names suggest keys or passwords. revision_of() ignores submodules, and runs no filter that git's
+// settings name. A file with a filter is compared only with the index. SIGINT and SIGTERM end this process as
+// usual, together with git. The caller must call revision_of() only while no `Interrupts` object exists.
 [[nodiscard]] GitRevision revision_of(const std::string& folder, const std::string& evaluated);
 
 }  // namespace combu

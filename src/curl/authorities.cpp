@@ -24,7 +24,7 @@ std::string find_authorities(const fs::path& root) {
       "etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",  // Fedora, RHEL
       "etc/ssl/ca-bundle.pem",                             // openSUSE
       "etc/ssl/cert.pem",                                  // Alpine
-      "etc/ssl/certs",                                     // a folder of certificates, named by their hashes
+      "etc/ssl/certs",  // a folder of certificates whose files are named by hashes
   };
   for (const char* const place : k_places) {
     std::error_code unreadable;

@@ -23,10 +23,10 @@ class JsonFault final : public nlohmann::json::exception {
   explicit JsonFault(const std::string& what) : exception(k_id, what.c_str()) {}
 
  private:
-  static constexpr int k_id = 501;  // "other errors" in nlohmann's documentation of exceptions
+  static constexpr int k_id = 501;  // the number of "other errors" in nlohmann's documentation of exceptions
 };
 
-// Builds the value of a text. nlohmann's own builder has no depth limit.
+// Builds the value of a JSON text. combu has its own builder because nlohmann's builder has no depth limit.
 template <class Json>
 class Builder {
  public:
@@ -57,12 +57,13 @@ class Builder {
 
   template <typename Exception>
   bool parse_error(std::size_t /*position*/, const std::string& /*token*/, const Exception& error) {
-    // The message contains the token, which may be as long as the text.
+    // nlohmann's message contains the invalid token, which may be as long as the text.
     constexpr std::size_t k_message_max = 300;
     const std::string what = error.what();
     if (what.size() <= k_message_max) throw error;
     std::size_t end = k_message_max;
-    while ((static_cast<unsigned char>(what[end]) & 0xC0U) == 0x80U) --end;  // not inside a character
+    while ((static_cast<unsigned char>(what[end]) & 0xC0U) == 0x80U)
+      --end;  // do not cut within a UTF-8 character
     throw JsonFault(what.substr(0, end) + "…");
   }
 
@@ -93,7 +94,7 @@ class Builder {
 
   Json root_;
   std::vector<Json*> open_;  // open arrays and objects, outermost first
-  Json* member_ = nullptr;   // member of the innermost object whose value comes next
+  Json* member_ = nullptr;   // member of the innermost object; the next value becomes its value
 };
 
 enum class Comments { refused, ignored };

@@ -21,7 +21,7 @@ std::string config_file() {
   return environment("HOME").value_or("") + "/.config/combu/config.json";
 }
 
-// Throws Error(invalid) for an unknown field name, which may be misspelt.
+// Throws Error(invalid) if `object` has a field that is not in `known`, because the name may be misspelt.
 void check_names(const json& object, const std::string& where,
                  std::initializer_list<std::string_view> known) {
   if (!object.is_object()) throw Error(ErrorKind::invalid, "", fmt::format("{} must be an object", where));
@@ -38,8 +38,8 @@ std::string text_in(const json& object, const char* name, const std::string& whe
   throw Error(ErrorKind::invalid, "", fmt::format("{}'s `{}` must be a string", where, name));
 }
 
-// True if `id` is a GPU's number or the name of a CDI device. Only these mean the same GPU to all users of an
-// engine.
+// Returns true if `id` is a GPU's number or the name of a CDI device. Only such ids mean the same GPU to all
+// users of an engine.
 bool is_device(std::string_view id) {
   constexpr std::string_view k_nvidia = "nvidia.com/gpu=";
   if (id.find(',') != std::string_view::npos) return false;
@@ -95,7 +95,7 @@ std::vector<Gpu> configured_gpus(const std::string& address) {
     return engines.contains(address) ? gpus_of(engines.at(address), address) : std::vector<Gpu>();
   } catch (const Error& error) {
     throw Error(ErrorKind::invalid, path, error.message());
-  } catch (const std::exception& error) {  // the path is not a file, or the content is not JSON
+  } catch (const std::exception& error) {  // thrown if the path is not a file, or if the content is not JSON
     throw Error(ErrorKind::invalid, path, error.what());
   }
 }

@@ -25,14 +25,14 @@ constexpr Seconds k_time_max{60};
 constexpr std::size_t k_output_max = std::size_t{64} << 20U;
 constexpr std::size_t k_index_max = std::size_t{512} << 20U;
 
-// Variables for the location of git, the user's settings, and the limits of the search for a repository. All
-// other variables that begin with GIT_ are dropped: they name another repository, programs, or files to
-// write.
+// Environment variables that git keeps: they name the location of git, the user's settings, and the limits of
+// the search for a repository. combu drops all other variables that begin with GIT_, which may name another
+// repository, programs, or files to write.
 constexpr std::array<std::string_view, 8> k_kept{
     "GIT_CEILING_DIRECTORIES=", "GIT_CONFIG_COUNT=",  "GIT_CONFIG_GLOBAL=", "GIT_CONFIG_KEY_",
     "GIT_CONFIG_NOSYSTEM=",     "GIT_CONFIG_SYSTEM=", "GIT_CONFIG_VALUE_",  "GIT_EXEC_PATH="};
 
-// Settings for comparing a file with a commit that name no program.
+// Settings of git that affect the comparison of a file with a commit, and that name no program.
 constexpr std::array<std::string_view, 12> k_settings{
     "core.attributesfile", "core.autocrlf",           "core.checkstat",  "core.eol",
     "core.excludesfile",   "core.filemode",           "core.ignorecase", "core.precomposeunicode",
@@ -41,7 +41,7 @@ constexpr std::array<std::string_view, 12> k_settings{
 bool is_kept(std::string_view variable, bool is_for_another) {
   const auto begins_it = [&](std::string_view name) { return variable.starts_with(name); };
   if (begins_it("GIT_")) return std::ranges::any_of(k_kept, begins_it);
-  // Under sudo these variables lead to root's settings, which the calling user cannot read.
+  // Under sudo, HOME and XDG_CONFIG_HOME lead to root's settings, which the calling user cannot read.
   return !is_for_another || (!begins_it("HOME=") && !begins_it("XDG_CONFIG_HOME="));
 }
 
@@ -52,14 +52,15 @@ std::vector<std::string> environment_for(const std::optional<User>& user) {
     const std::string home = home_of_user(user->uid);
     environment.push_back(fmt::format("HOME={}", home.empty() ? "/" : home));
   }
-  // git must fetch nothing. Versions before 2.44 do not know GIT_NO_LAZY_FETCH.
+  // Keeps git from fetching objects. Two variables are necessary because git before 2.44 ignores
+  // GIT_NO_LAZY_FETCH.
   for (const char* variable :
        {"GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0"})
     environment.emplace_back(variable);
   return environment;
 }
 
-// Returns the NAME in "filter.NAME.clean"; nullopt for other settings.
+// Returns the NAME of a setting such as "filter.NAME.clean"; nullopt for settings that concern no filter.
 std::optional<std::string> filter_in(std::string_view setting) {
   constexpr std::string_view k_section = "filter.";
   const std::size_t end = setting.rfind('.');
@@ -75,8 +76,8 @@ bool is_commit(std::string_view text) {
          text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-// Defines each filter with an empty command. So git applies no filter, and does not use a file of the work
-// tree in place of the content in the index.
+// Returns settings that define each filter with an empty command. With these settings, git applies no filter,
+// and does not use a file of the work tree in place of the content in the index.
 std::string config_with(const std::set<std::string>& filters, bool is_sha256) {
   std::string text = is_sha256
                          ? "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectformat = sha256\n"
@@ -106,7 +107,8 @@ bool has_entry(const fs::path& path) {
   return ::lstat(path.c_str(), &status) == 0;
 }
 
-// Returns the nearest `.git` above the folder, within the limits of git's search; empty if there is none.
+// Returns the path of the nearest `.git` in `folder` or above it, within the limits of git's search; empty if
+// git would find none.
 fs::path repository_above(const fs::path& folder) {
   const char* ceilings = std::getenv("GIT_CEILING_DIRECTORIES");  // NOLINT(concurrency-mt-unsafe)
   const std::vector<std::string> limits = split_at(':', ceilings == nullptr ? "" : ceilings);
@@ -119,7 +121,7 @@ fs::path repository_above(const fs::path& folder) {
 
 void make_subfolder(const fs::path& path) {
   constexpr mode_t k_mode = 0755;
-  // chmod(), because the umask may deny access to the calling user.
+  // chmod() is needed because the umask may deny access to the calling user.
   if (::mkdir(path.c_str(), k_mode) != 0 || ::chmod(path.c_str(), k_mode) != 0) throw refusal(path, "create");
 }
 
@@ -159,7 +161,7 @@ Git::~Git() {
   if (!folder_.empty()) fs::remove_all(folder_, ignored);
 }
 
-// Sets commit_, top_, and the repository's folders, if the folder is in a work tree.
+// If `folder` is in a work tree, sets commit_, top_, repository_ and common_.
 void Git::find(const std::string& folder) {
   const auto lines_of = [](const ProgramEnd& end) {
     return end.problem.empty() ? split_at('\n', end.output) : std::vector<std::string>();
@@ -175,8 +177,8 @@ void Git::find(const std::string& folder) {
                                 shell_word(folder)));
   };
   if (found.exit_code != 0 || lines.size() != 3) return refuse(found);
-  // A repository's settings can name a work tree elsewhere (core.worktree). From that work tree, git finds
-  // either no repository or another repository.
+  // A repository's settings can name a work tree elsewhere (core.worktree). From such a work tree, git finds
+  // no repository or another repository.
   const std::string& top = lines[1];
   const std::string& repository = lines[2];
   const ProgramEnd at_top = git(
@@ -213,8 +215,9 @@ void Git::read_settings() {
   }
 }
 
-// Makes the temporary git folder and uses it for later calls. Under sudo, the folder belongs to root, so that
-// the calling user cannot make combu write elsewhere. The files inside belong to the calling user.
+// Makes the temporary git folder, which later calls of git use. Under sudo, the temporary git folder belongs
+// to root, so that the calling user cannot make combu write elsewhere. The files in the temporary git folder
+// belong to the calling user.
 void Git::make_folder() {
   std::error_code fault;
   const fs::path above = user_ ? "/tmp" : fs::temp_directory_path(fault);
@@ -239,8 +242,8 @@ void Git::make_folder() {
     environment_.push_back(fmt::format("{}={}", name, value));
 }
 
-// git gets a copy of the index because it writes to its index. The copy keeps the time of the index: git
-// compares the content of files that are as new as the index.
+// Copies the index, because git writes to the index. The copy keeps the modification time of the index,
+// because git compares the content of files that are as new as the index.
 void Git::copy_index() {
   const fs::path index = repository_ / "index";
   struct stat status {};
@@ -253,7 +256,7 @@ void Git::copy_index() {
     throw refusal(fmt::format("cannot read {}: cat {}", index.string(),
                               copied.problem.empty() ? "failed" : copied.problem));
   write("index", copied.output, &status.st_mtim);
-  // A split index refers to one of these files.
+  // A split index refers to a file named `sharedindex.…`.
   std::error_code fault;
   for (fs::directory_iterator it(repository_, fault); !fault && it != fs::directory_iterator();
        it.increment(fault)) {
@@ -289,7 +292,7 @@ ProgramEnd Git::run(std::vector<std::string> arguments, std::size_t size_max,
                                 .time_max = limit_ - std::chrono::steady_clock::now(),
                                 .user = user_,
                                 .stop = stop_});
-  // The time limit applies to all calls together.
+  // time_max was only the rest of k_time_max, which limits all calls together.
   if (!end.problem.empty() && std::chrono::steady_clock::now() >= limit_)
     end.problem = fmt::format("did not end within {}", to_string(k_time_max));
   return end;

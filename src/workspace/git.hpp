@@ -1,6 +1,6 @@
 #pragma once
-// Runs the program `git` on a repository with untrusted settings. A trial can have written these settings, or
-// they came in an archive.
+// Runs the program `git` on a repository with untrusted settings. The settings are untrusted because a trial
+// may have written them, or because they came in an archive.
 
 #include <chrono>
 #include <cstddef>
@@ -17,34 +17,37 @@
 
 namespace combu {
 
-// The pieces of git's output that end with the separator: '\n', or '\0' with the option -z.
+// Splits git's output into the pieces that end with `separator`: '\n', or '\0' if git was called with the
+// option -z.
 [[nodiscard]] std::vector<std::string> split_at(char separator, const std::string& text);
 
-// Runs no program that the repository's settings name: no hook, filter, monitor, text conversion, external
-// diff, or transport.
+// Class Git makes git run no program that the repository's settings name: no hook, filter, monitor, text
+// conversion, external diff, or transport.
 //
 // git reads the settings only in two kinds of calls, which start no program: `rev-parse` and `config --list`.
-// The constructor makes these calls. ask() replaces the repository's git folder by a temporary one (GIT_DIR)
-// without settings. The temporary folder has a copy of the index, and links to files that contain only data.
-// So git never reads settings that change after the constructor, or settings of another repository.
+// Only the constructor calls `rev-parse` and `config --list`. ask() replaces the repository's git folder by a
+// temporary git folder (GIT_DIR) without settings. The temporary folder has a copy of the index, and links to
+// files that contain only data. Hence ask() is not affected by settings that change after the constructor, or
+// by settings of another repository.
 //
-// Under sudo, git runs as the calling user, never as root. A time limit applies to all calls together. No
-// call changes the repository.
+// Under sudo, git runs as the calling user, never as root. All calls of one Git object share one time limit.
+// No call changes the repository.
 class Git {
  public:
-  // `stop` kills the running git; later calls fail.
+  // When `stop` requests a stop, the running git is killed, and later calls fail.
   Git(const std::string& folder, std::stop_token stop);
   ~Git();
   Git(const Git&) = delete;
   Git& operator=(const Git&) = delete;
 
-  // The commit of HEAD, and the top folder of the work tree. Both are empty if `folder` is in no work tree,
-  // or if problem() explains a failure. In these cases ask() must not be called.
+  // Return the commit of HEAD, and the top folder of the work tree. Both are empty if `folder` is in no work
+  // tree, or if the constructor failed, as problem() explains. If commit() is empty, ask() must not be
+  // called.
   [[nodiscard]] const std::string& commit() const { return commit_; }
   [[nodiscard]] const std::string& top() const { return top_; }
 
   // Runs git in the top folder and returns its output; nullopt if git fails or writes more than 64 MiB.
-  // `input`: the standard input for git.
+  // `input` becomes the standard input of git.
   [[nodiscard]] std::optional<std::string> ask(const std::vector<std::string>& arguments,
                                                const std::string& input = "");
   // Like ask(), but returns at most `size_max` bytes of the output; nullopt if git fails.
@@ -55,10 +58,10 @@ class Git {
   [[nodiscard]] std::optional<Cut> ask_up_to(std::size_t size_max, const std::vector<std::string>& arguments,
                                              const std::string& input = "");
 
-  // The names of the filters in all settings. None of them is applied.
+  // Returns the names of the filters in all settings of git. git applies none of these filters.
   [[nodiscard]] const std::set<std::string>& filters() const { return filters_; }
 
-  // The reason for the first failure; empty if no call has failed.
+  // Returns the reason for the first failure; empty if no call has failed.
   [[nodiscard]] const std::string& problem() const { return problem_; }
 
  private:

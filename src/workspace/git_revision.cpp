@@ -36,7 +36,7 @@ std::vector<std::string> lines_in(const std::optional<std::string>& answer) {
   return lines;
 }
 
-// Formats a path as git does: in quotes if it has bytes other than printable ASCII.
+// Formats a path as git does: in quotes if the path has bytes other than printable ASCII.
 std::string quoted(const std::string& path) {
   std::string text;
   for (const char letter : path) {
@@ -108,7 +108,8 @@ std::vector<std::string> secret_paths(const std::string& folder, const std::stri
   return paths;
 }
 
-// Arguments for `git diff` that exclude programs from settings and submodules.
+// Returns arguments for `git diff` that ignore submodules and keep git from running programs that its
+// settings name.
 std::vector<std::string> diff_with(std::initializer_list<std::string> options) {
   std::vector<std::string> arguments{"diff", "--no-ext-diff", "--no-textconv", "--no-color",
                                      "--ignore-submodules=all"};
@@ -116,10 +117,10 @@ std::vector<std::string> diff_with(std::initializer_list<std::string> options) {
   return arguments;
 }
 
-// Thrown if git fails.
+// Exception: a call of git has failed.
 struct Unknown : std::exception {};
 
-// Returns the names of changed files. Throws Unknown.
+// Returns the names of changed files. Throws Unknown if git fails.
 Names changed(Git& git, std::initializer_list<std::string> options,
               const std::vector<std::string>& patterns = {}) {
   std::vector<std::string> arguments = diff_with({"--name-only", "--no-renames", "-z"});
@@ -132,7 +133,7 @@ Names changed(Git& git, std::initializer_list<std::string> options,
   return {names.begin(), names.end()};
 }
 
-// Returns the names that have a git filter.
+// Returns the files of `names` to which the attributes assign a git filter. Throws Unknown if git fails.
 Names filtered(Git& git, const Names& names) {
   if (git.filters().empty() || names.empty()) return {};
   const auto answer = git.ask({"check-attr", "-z", "--stdin", "filter"},
@@ -140,13 +141,14 @@ Names filtered(Git& git, const Names& names) {
   if (!answer) throw Unknown();
   const std::vector<std::string> pieces = split_at('\0', *answer);
   Names found;
-  // Each group of three: name, attribute, value.
+  // The output of `git check-attr` consists of groups of three pieces: name, attribute, value.
   for (std::size_t i = 0; i + 2 < pieces.size(); i += 3)
     if (git.filters().contains(pieces[i + 2])) found.insert(pieces[i]);
   return found;
 }
 
-// Appends the diff of `names` to `tree`. Each call of git gets as many names as fit into a command line.
+// Appends the diff of the files `names` to `tree`. Each call of git gets as many names as fit into a command
+// line.
 void add_diff(Git& git, std::initializer_list<std::string> options, const Names& names, WorkingTree& tree) {
   constexpr std::size_t k_arguments_max = 100'000;
   for (auto name = names.begin(); name != names.end() && !tree.is_cut;) {
@@ -166,11 +168,11 @@ void add_diff(Git& git, std::initializer_list<std::string> options, const Names&
   }
 }
 
-// Compares the work tree with HEAD and returns true if tracked files differ. Throws Unknown.
+// Compares the work tree with HEAD and returns true if tracked files differ. Throws Unknown if git fails.
 bool compare(Git& git, const std::vector<std::string>& secret_patterns, WorkingTree& tree) {
   const Names names = changed(git, {"HEAD"});
   Names by_index = filtered(git, names);
-  // If size and time of a file match the index, its content counts as unchanged, even with a filter.
+  // A file with a filter counts as unchanged if its size and time match the index.
   if (!by_index.empty()) by_index = both(by_index, changed(git, {}));
   tree.by_index = first_quoted(by_index);
   const Names in_tree = without(names, by_index);
@@ -191,7 +193,7 @@ GitRevision revision_of(const std::string& folder, const std::string& evaluated)
   GitRevision revision;
   int signal = 0;
   {
-    // A signal must not leave the temporary folder of `Git` behind.
+    // With Interrupts, a signal cannot end the process before `Git` has removed its temporary folder.
     const Interrupts interrupts;
     Git git(folder, interrupts.token());
     revision.commit = git.commit();

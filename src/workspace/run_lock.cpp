@@ -24,7 +24,8 @@ namespace {
 
 constexpr Seconds k_lock_patience{3};
 constexpr Seconds k_lock_poll{0.05};
-constexpr Seconds k_starts_end{120};  // maximum duration of the starts in flight
+constexpr Seconds k_starts_end{
+    120};  // maximum time that an interrupted process needs to finish the starts under way
 
 std::string why() {
   return std::generic_category().message(errno);
@@ -34,16 +35,16 @@ std::string lock_folder(const Caller& caller) {
   return state_folder(caller) + "/locks";
 }
 
-// Returns an id of this machine and its current boot. Machines may share a home folder, and each machine
-// needs its own socket names.
+// Returns an id that is unique to this machine since its last boot. Machines that share a home folder need
+// different names for their sockets.
 std::string machine() {
   std::string id;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
   return id;
 }
 
-// Returns a short file name for `of`, an identity of any length. Half a digest is enough, and a socket's path
-// is limited to 108 bytes.
+// Returns a short file name for the text `of`, which may have any length. The name has only 16 digits of a
+// digest, because the system limits a socket's path to 108 bytes.
 std::string name_on_machine(const std::string& of) {
   constexpr std::size_t k_letters = 16;
   return sha256_of(of + "\n" + machine()).substr(0, k_letters);
@@ -65,7 +66,7 @@ std::string held_text(LockScope scope, int process, const std::string& run) {
       process, run);
 }
 
-// Returns the PID namespace of this process. Process ids are comparable only within one namespace.
+// Returns the PID namespace of this process. Process ids are comparable only within one PID namespace.
 std::string namespace_of_processes() {
   std::error_code none;
   return std::filesystem::read_symlink("/proc/self/ns/pid", none).string();
@@ -77,8 +78,8 @@ Descriptor open_lock(const std::string& path, const Caller& caller) {
   return open_private_file(path, O_RDWR | O_CREAT);
 }
 
-// Opens the lock file. The descriptor is not open if the file is missing, or if another user may have written
-// it.
+// Opens a lock file. The returned descriptor is not open if the lock file is missing, or if another user may
+// have written to it.
 Descriptor open_existing_lock(const std::string& path) {
   try {
     return open_private_file(path, O_RDWR);
@@ -87,7 +88,7 @@ Descriptor open_existing_lock(const std::string& path) {
   }
 }
 
-// Returns true if the lock was acquired within `patience`.
+// Waits for the lock of `file`. Returns true if lock() has acquired the lock within `patience`.
 bool lock(int file, Seconds patience, const std::stop_token& stop) {
   const Instant end = real_clock().now() + std::chrono::duration_cast<Instant::duration>(patience);
   while (flock(file, LOCK_EX | LOCK_NB) != 0) {
@@ -98,15 +99,16 @@ bool lock(int file, Seconds patience, const std::stop_token& stop) {
   return true;
 }
 
-// Tests with a shared lock, so that concurrent tests do not mistake each other for the holder.
+// Returns true if a process holds the lock of `file`. is_held() tries a shared lock, so that processes that
+// test at the same time do not mistake each other for the holder.
 bool is_held(const Descriptor& file) {
   if (file.number() < 0 || flock(file.number(), LOCK_SH | LOCK_NB) != 0) return file.number() >= 0;
   (void)flock(file.number(), LOCK_UN);
   return false;
 }
 
-// The content of a lock file, written by the holder of the lock. `process` is 0 if the holder has not written
-// yet.
+// The content of a lock file, which the holder of the lock writes. `process` is 0 if the holder has not
+// written to the file yet.
 struct Holder {
   int process = 0;
   std::string run;
@@ -148,9 +150,10 @@ bool selects(const Selector& selector, const Holder& holder) {
          (!selector.run || selector.run->text() == holder.run);
 }
 
-// Interrupts the holder of one lock and waits until it releases the lock. Returns nullopt if nothing holds
-// the lock, if the holder's run is not selected, or if its process was already asked. A process may hold
-// several locks, but gets only one signal: a second SIGINT would make it exit at once.
+// Interrupts the holder of one lock and waits until the holder releases the lock. Returns nullopt if no
+// process holds the lock, if `selector` does not match the holder's run, or if the process is already in
+// `asked`. A process may hold several locks but gets only one SIGINT, because a second SIGINT would make the
+// process exit at once.
 std::optional<Interrupted> interrupt(const std::string& path, const Selector& selector,
                                      const std::string& engine,
                                      const std::function<void(const RunId&)>& announce, std::set<int>& asked,
@@ -198,12 +201,12 @@ RunLock::RunLock(LockScope scope, const Run& run, const std::string& engine, con
                                       .engine = engine,
                                       .experiment = run.experiment.name,
                                       .file = run.experiment.file});
-  // If writing fails, the messages of other processes lack these details.
+  // Ignores failures: if writing fails, messages of other processes cannot name the holder.
   if (ftruncate(file_.number(), 0) == 0) (void)!pwrite(file_.number(), holder.data(), holder.size(), 0);
 }
 
 RunLock::~RunLock() {
-  // Clear the file, so that later processes do not mistake this one for the holder.
+  // Clears the lock file, so that later processes do not mistake this process for the holder.
   (void)!ftruncate(file_.number(), 0);
 }
 
