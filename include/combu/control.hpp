@@ -1,7 +1,7 @@
 #pragma once
-// The channel to the owner of a run, that is, the process that drives it. Clients follow the run's progress
-// and ask the owner to change the run. The channel is a Unix socket with JSON lines, as docs/cli.md
-// describes.
+// The channel to the owner of a run, that is, the process that drives the run. Clients of the channel follow
+// the run's progress and ask the owner to change the run. The channel is a Unix socket with JSON lines, as
+// docs/cli.md describes.
 
 #include <atomic>
 #include <chrono>
@@ -18,35 +18,38 @@
 
 namespace combu {
 
-// The owner's side of the channel. A thread of its own serves all clients. All methods may be called from any
-// thread. Only hand_over() waits for a client; a client that reads too slowly is disconnected.
+// The owner's side of the channel. One thread of the server serves all clients. All methods may be called
+// from any thread. Only hand_over() waits for a client; the server disconnects a client that reads too
+// slowly.
 class ControlServer {
  public:
-  // Returns false if the run has ended or is about to end.
+  // A function that changes the settings of the run. Returns false if the run has ended or is about to end.
   using Adjusting = std::function<bool(const Adjust&, Steering::Answer)>;
-  // Asks drive() to return once no start is in flight. Returns false if the run is not being driven.
+  // A function that asks drive() to return as soon as no start is under way. Returns false if drive() is not
+  // running.
   using Departure = std::function<bool()>;
 
   ControlServer();  // starts no thread
-  // Removes the socket's file. Sends the last lines to clients that read them within a second.
+  // Removes the socket's file. Waits up to a second for clients to read the lines that have not been sent.
   ~ControlServer();
   ControlServer(const ControlServer&) = delete;
   ControlServer& operator=(const ControlServer&) = delete;
 
-  // Starts to accept clients at `path`. Replaces a socket that a dead process left there, so the caller must
-  // hold the run's lock. Only this user may connect. Throws Error(refused). Call it once.
+  // Starts to accept clients at the socket `path`. Only processes of this user may connect. The caller must
+  // hold the run's lock, because open() replaces an existing socket, which a dead process may have left.
+  // open() must be called only once. Throws Error(refused) if the socket cannot be created.
   void open(const std::string& path, Adjusting adjusting, Departure departure);
 
-  // Sends a whole line to all followers. The server also keeps the lines of "phase", "begin", "failure" (a
-  // fact), "snapshot" and "done" for clients that connect later.
+  // Sends a whole line to all clients that follow the run. The server also keeps the lines of "phase",
+  // "begin", "failure" (a fact), "snapshot" and "done" for clients that connect later.
   void tell(std::string_view event, std::string_view line);
   // True if any client follows the run.
   [[nodiscard]] bool is_followed() const;
-  // Notifies the client that asked for the run that no start is in flight, and blocks until that client
-  // disconnects or `stop` is set. If the client is still connected after `patience`, the server disconnects
-  // it and returns false.
+  // Tells the client that has asked to take over the run that no start is under way, and blocks until that
+  // client disconnects or `stop` requests a stop. If the client is still connected after `patience`,
+  // hand_over() disconnects the client and returns false.
   [[nodiscard]] bool hand_over(const std::stop_token& stop, std::chrono::milliseconds patience);
-  // Sends the last line, with the exit code of the process.
+  // Sends the last line of the channel, which contains the exit code of the process.
   void done(int exit_code);
 
  private:
@@ -57,10 +60,10 @@ class ControlServer {
 // Shows a command's progress and also sends it to the channel.
 class SharedProgress final : public Progress {
  public:
-  // `server` must outlive this object.
+  // `server` must outlive the SharedProgress object.
   SharedProgress(std::unique_ptr<Progress> progress, ControlServer& server);
 
-  // Shows all further progress on `progress`.
+  // Shows all later progress on `progress`.
   void show_on(std::unique_ptr<Progress> progress);
 
   void phase(std::string_view text) override;
@@ -75,8 +78,9 @@ class SharedProgress final : public Progress {
   void end() override;
 
  private:
-  // Sends the line of a fact if a client follows the run. Always sends the line of a failure, which the
-  // server keeps for later clients. Otherwise makes no line, since a run with many trials has many facts.
+  // If a client follows the run, calls `line` to send the line of a fact. For a failure, always calls `line`,
+  // because the server keeps lines of failures for later clients. Without followers, makes no line for other
+  // facts, because a run with many trials has many facts.
   void tell(const Fact& fact, const std::function<void()>& line);
   [[nodiscard]] Progress& shown() const { return *shown_.load(); }
 
@@ -84,11 +88,11 @@ class SharedProgress final : public Progress {
   std::unique_ptr<Progress> later_;
   std::atomic<Progress*> shown_;
   ControlServer& server_;
-  bool fails_ = false;  // the event that is being sent is about a failure
+  bool fails_ = false;  // true while the event that is being sent concerns a failure
   std::unique_ptr<Progress> told_;
 };
 
-// A client's side of the channel. Use it from one thread.
+// A client's side of the channel. Not thread-safe.
 class ControlClient {
  public:
   // Throws Error(not_found) if no process listens at `path`.
@@ -97,24 +101,26 @@ class ControlClient {
   ControlClient(const ControlClient&) = delete;
   ControlClient& operator=(const ControlClient&) = delete;
 
-  // Returns the new settings; blocks until they are in force. Throws Error:
-  // - invalid, for a number out of range
-  // - refused, with the owner's message, or if the owner does not answer within ten seconds
-  // - not_found, if the owner ends meanwhile
-  // - cancelled
+  // Asks the owner to change the settings of the run. Blocks until the owner has changed the settings, and
+  // returns the new settings. Throws Error with one of these kinds:
+  // - invalid, if a number is out of range
+  // - refused, with the owner's message, or because the owner has not answered within ten seconds
+  // - not_found, if the owner ends before it answers
+  // - cancelled, if `stop` requests a stop
   [[nodiscard]] Settings adjust(const Adjust& adjust, const std::stop_token& stop);
 
-  // Blocks until the owner has no start in flight and has given up the run's record. The caller has the run
-  // until this object is destroyed. Throws Error: not_found if the owner ends meanwhile; refused with the
-  // owner's message; cancelled.
+  // Blocks until the owner has no start under way and no longer writes to the run's record. The caller may
+  // then change the run until the ControlClient is destroyed. Throws Error(not_found) if the owner ends,
+  // Error(refused) with the message of an owner that refuses, and Error(cancelled) if `stop` requests a stop.
   void take_over(const std::stop_token& stop);
 
-  // Throws Error(conflict) if the owner has taken back the run that take_over() got.
+  // Throws Error(conflict) if the owner has ended, or has taken back the run after take_over().
   void expect_the_run() const;
 
   // Shows the owner's progress on `progress`, starting with the run's present state. Returns the owner's exit
-  // code, or nullopt if the owner ends without a report or `stop` is set. Fills `run` from the owner's lines;
-  // `run` must outlive `progress`. Throws Error(refused) if a line cannot be understood.
+  // code, or nullopt if the owner ends without sending an exit code, or if `stop` requests a stop. Fills
+  // `run` from the owner's lines; `run` must outlive `progress`. Throws Error(refused) if a line of the owner
+  // is invalid.
   [[nodiscard]] std::optional<int> follow(Progress& progress, Run& run, const std::stop_token& stop);
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// One HTTP/1.1 connection over a unix socket or plain TCP.
+// A client's HTTP/1.1 connection over a unix socket or plain TCP.
 
 #include <cstddef>
 #include <functional>
@@ -25,28 +25,29 @@ struct Address {
 };
 
 // Parses "unix:///path", "tcp://host:port" or "http://host:port". Throws Error(invalid) for any other text.
-// The message says so if the scheme is known but not supported.
+// The error has its own message for known schemes that combu does not support.
 [[nodiscard]] Address parse_address(std::string_view text);
 
 struct HttpRequest {
   std::string method = "GET";
-  std::string target;  // path and query, already percent-encoded
+  std::string target;  // path and query of the URL, already percent-encoded
   std::vector<std::pair<std::string, std::string>> headers;
   std::string body;
-  // If set, `source` sends the body in pieces and replaces `body`; the total size need not be known. send()
-  // calls `source` once, and `source` calls its argument with each piece. If that call returns false, the
-  // other side has already answered or the connection is broken, and `source` must return. If `source`
+  // If set, `source` provides the body in pieces instead of `body`; the total size need not be known. send()
+  // calls `source` once, and `source` must call its argument `tell` with each piece. If `tell` returns false,
+  // the other side has already answered or the connection is broken, and `source` must return. If `source`
   // throws, send() aborts the request and rethrows the exception.
   using Tell = std::function<bool(std::string_view)>;
   std::function<void(const Tell&)> source;
   std::string content_type = "application/json";
-  // Maximum time between two reads; nullopt: unlimited (for streams that may be quiet for hours).
+  // Maximum time without any byte of the response; nullopt: unlimited (for streams that may be quiet for
+  // hours).
   std::optional<Seconds> silence_max = Seconds{120};
-  // Maximum time from the first byte of the response to its last; nullopt: unlimited (for streams).
+  // Maximum time from the first byte to the last byte of the response; nullopt: unlimited (for streams).
   std::optional<Seconds> answer_max = Seconds{600};
   // Maximum size in bytes of HttpResponse::body.
   std::size_t body_max = std::size_t{16} << 20U;
-  // Called when the status and the headers of a 2xx response have arrived.
+  // send() calls on_open when the status and the headers of a 2xx response have arrived.
   std::function<void()> on_open;
   // If set, `sink` receives the body of a 2xx response in pieces, and HttpResponse::body stays empty. If
   // `sink` returns false, send() throws Error(cancelled).
@@ -59,12 +60,12 @@ struct HttpResponse {
   std::vector<std::pair<std::string, std::string>> headers;  // names and values as received
   std::string body;
 
-  // Returns the value of the first header with this name, ignoring case, or an empty string.
+  // Returns the value of the first header `name`, ignoring case, or an empty string if the header is missing.
   [[nodiscard]] std::string header(std::string_view name) const;
 };
 
-// Not thread-safe: use a Channel from one thread at a time. Connects at the first call, keeps the connection
-// open, and reconnects if the other side has closed it.
+// A Channel is not thread-safe: use it from one thread at a time. A Channel connects at the first call of
+// send(), keeps the connection open, and reconnects if the other side has closed the connection.
 class Channel {
  public:
   explicit Channel(Address address);
@@ -72,8 +73,8 @@ class Channel {
   Channel(Channel&&) noexcept;
   Channel& operator=(Channel&&) noexcept;
 
-  // Sends a request and blocks until the response is complete. A response with any status is returned, not
-  // thrown. The subject of each Error is the address. Throws:
+  // Sends a request and blocks until the response is complete. Returns the response whatever its status is:
+  // an HTTP error status does not throw. send() throws these errors, whose subject is the address:
   // - Error(unavailable) if the connection fails or is cut,
   // - Error(timeout) if `silence_max` or `answer_max` is exceeded,
   // - Error(cancelled) if `stop` is requested (from any thread), or the sink returned false,
@@ -87,8 +88,8 @@ class Channel {
   std::unique_ptr<Impl> impl_;
 };
 
-// Returns `text` percent-encoded for the value of a query or for one path segment. The unreserved characters
-// of RFC 3986 stay.
+// Returns `text` percent-encoded for the value of a query or for one path segment. Does not encode the
+// unreserved characters of RFC 3986.
 [[nodiscard]] std::string percent_encode(std::string_view text);
 
 }  // namespace combu

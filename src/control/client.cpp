@@ -16,7 +16,7 @@ namespace {
 
 using Steady = std::chrono::steady_clock;
 constexpr std::chrono::seconds k_answer_max{10};
-constexpr std::size_t k_line_max = std::size_t{16} << 20U;  // a server buffers half as much for a client
+constexpr std::size_t k_line_max = std::size_t{16} << 20U;  // twice as much as a server buffers for a client
 
 Error gone() {
   return {ErrorKind::not_found, "", "the combu process that owns the run has ended"};
@@ -35,8 +35,8 @@ struct ControlClient::Impl {
     }
   }
 
-  // Returns the next line, or nullopt at the end of the stream. Throws Error: cancelled; refused if `until`
-  // has passed.
+  // Returns the next line from the server, or nullopt at the end of the stream. Throws Error(cancelled) if
+  // `stop` requests a stop, and Error(refused) if no line has come by the time `until`.
   std::optional<std::string> line(const std::stop_token& stop, std::optional<Steady::time_point> until) {
     while (true) {
       if (stop.stop_requested()) throw Error(ErrorKind::cancelled, "", "interrupted");
@@ -60,7 +60,7 @@ struct ControlClient::Impl {
     }
   }
 
-  // Waits for input. Returns true if the socket can be read.
+  // Waits for input from the server. Returns true if the socket can be read.
   [[nodiscard]] bool wait(const std::stop_token& stop, std::optional<Steady::time_point> until) const {
     const std::stop_callback on_stop(stop, [this] { bell.ring(); });
     std::array<pollfd, 2> polled{
@@ -78,7 +78,7 @@ struct ControlClient::Impl {
   Descriptor socket;
   control::Bell bell;
   std::string in;
-  std::size_t at = 0;  // the offset in `in` of the first byte that line() has not returned
+  std::size_t at = 0;  // offset in `in` of the first byte that line() has not returned yet
 };
 
 ControlClient::ControlClient(const std::string& path) : impl_(std::make_unique<Impl>(path)) {}
@@ -86,7 +86,7 @@ ControlClient::~ControlClient() = default;
 
 namespace {
 
-// Turns a parse error of `read` into Error(refused): the server's line does not follow the protocol.
+// Returns read(). Turns a parse error into Error(refused): the server's line does not follow the protocol.
 template <class Read>
 auto understood(const Read& read) {
   try {

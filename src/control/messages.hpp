@@ -1,5 +1,5 @@
 #pragma once
-// The JSON messages of the channel, except for the lines of progress.
+// The JSON messages of the channel to a run's owner, except for the lines of progress.
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -18,11 +18,11 @@ namespace combu::control {
 [[nodiscard]] std::string error_line(const std::string& text);
 [[nodiscard]] std::string done_line(int exit_code);
 
-// Parse a request. Throw Error(invalid).
+// Parse a request of a client. Throw Error(invalid) if the request is invalid.
 enum class Ask { follow, adjust, hand_over };
 [[nodiscard]] Ask ask_of(const nlohmann::json& request);
 [[nodiscard]] Adjust adjust_of(const nlohmann::json& request);
-// Parses an answer. Throws nlohmann's exceptions.
+// Parses an answer of the server. Throws nlohmann's exceptions if the answer is invalid.
 [[nodiscard]] Settings settings_of(const nlohmann::json& answer);
 
 }  // namespace combu::control

@@ -52,7 +52,7 @@ Preparation preparation_of(const json& line, Preparation::Kind kind) {
           .finished = line.at("finished")};
 }
 
-// Fills the parts of the fact's reason.
+// Sets the reason of `fact`, and the details of the reason, from the JSON object `end`.
 void take_end(Fact& fact, const json& end) {
   fact.reason = end.at("reason");
   fact.details = {.stopper = word_of<Stopper>(end.at("stopper").get<std::string>(), k_stopper_count),
@@ -133,7 +133,8 @@ void Replay::show_fact(const json& line) {
   if (is_failure(fact)) failures_.insert_or_assign(fact.trial, fact);
 }
 
-// A client that connected late may have missed the fact; then the tail is not shown.
+// Shows the last log lines of a failed trial. A client that connected late may not have received the fact of
+// the failure. In this case show_tail() shows nothing.
 void Replay::show_tail(const json& line) {
   if (const auto failed = failures_.extract(trial(line.at("trial"))))
     progress_.failure(failed.mapped(), line.at("lines"));

@@ -1,5 +1,5 @@
 #pragma once
-// Shows JSON lines of progress on another Progress.
+// Class Replay: shows the progress that another process has sent as JSON lines.
 
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -12,11 +12,12 @@ namespace combu::control {
 
 class Replay {
  public:
-  // Fills `run` from the lines. Its trials are in the order in which the lines first name them.
+  // Fills `run` from the JSON lines. The trials of `run` are in the order in which the lines first name them.
   Replay(Progress& progress, Run& run);
 
-  // Shows one line. Returns the exit code if the line is the last one, else nullopt. Ignores unknown events,
-  // which a newer combu may send. Throws nlohmann's exceptions or Error if the line is invalid.
+  // Shows the progress in one JSON line. Returns the exit code if the line is the last line, else nullopt.
+  // Ignores events that are unknown to this version, because a newer combu may send them. Throws nlohmann's
+  // exceptions or Error if the line is invalid.
   [[nodiscard]] std::optional<int> show(const nlohmann::json& line);
 
  private:
@@ -30,7 +31,8 @@ class Replay {
   Progress& progress_;
   Run& run_;
   std::unordered_map<std::string, TrialIndex> by_name_;
-  std::unordered_map<TrialIndex, Fact> failures_;  // failed trials whose last log lines are still to come
+  std::unordered_map<TrialIndex, Fact>
+      failures_;  // failed trials for which no line with the end of the log has come yet
 };
 
 }  // namespace combu::control

@@ -27,17 +27,18 @@ using Steady = std::chrono::steady_clock;
 
 constexpr std::size_t k_clients_max = 64;
 constexpr std::size_t k_request_max = std::size_t{64} << 10U;
-constexpr std::size_t k_behind_max = std::size_t{8} << 20U;  // bytes that a client has not read
-// Lines. A failure has two lines, its fact and its log tail, so these are as many failures as a run lists at
-// its end.
+constexpr std::size_t k_behind_max = std::size_t{8}
+                                     << 20U;  // maximum number of bytes that the server buffers for a client
+// Maximum number of lines about failures that the server keeps. Each failure has two lines, its fact and the
+// end of its log, so the server keeps 20 failures, as many as a run lists at its end.
 constexpr std::size_t k_failures_kept = 40;
 constexpr std::chrono::seconds k_farewell{1};
 
 struct Client {
   Descriptor socket;
-  std::string in;  // used only by the server's thread
+  std::string in;  // input from the client that is no whole line yet; used only by the server's thread
   std::string out;
-  std::size_t sent = 0;  // bytes of `out` that are sent
+  std::size_t sent = 0;  // number of bytes of `out` that are already sent
   bool follows = false;
   bool lost = false;
 
@@ -56,7 +57,7 @@ struct Client {
       return;
     }
     sent += static_cast<std::size_t>(size);
-    // Erase only rarely, since erasing moves the rest of the buffer.
+    // Erases sent bytes only rarely, because erasing moves the rest of the buffer.
     if (!has_more() || sent > k_behind_max / 8) {
       out.erase(0, sent);
       sent = 0;
@@ -123,7 +124,7 @@ struct ControlServer::Impl {
     bell.ring();
   }
 
-  // ---- The server's thread; it alone adds and removes clients.
+  // ---- Functions of the server's thread. Only this thread adds and removes clients.
 
   void serve(const std::stop_token& stop) {
     std::optional<Steady::time_point> leave_at;
@@ -136,7 +137,8 @@ struct ControlServer::Impl {
     }
   }
 
-  // Waits for events and accepts a new client. Returns the clients with input.
+  // Waits for events and accepts a new client, if any. Returns the numbers of the clients from which input
+  // has come.
   std::vector<std::uint64_t> wait(bool departure) {
     std::vector<pollfd> polled{{.fd = bell.number(), .events = POLLIN},
                                {.fd = departure ? -1 : listening.number(), .events = POLLIN}};
@@ -230,8 +232,8 @@ struct ControlServer::Impl {
     const auto is_back = [this] { return !taker || !clients.contains(*taker); };
     (void)returned.wait_for(lock, stop, patience, is_back);
     const bool is_late = !stop.stop_requested() && !is_back();
-    // The client checks the connection (expect_the_run()) before it writes the record. The server's thread
-    // removes the client.
+    // The shutdown tells the client that it must not write to the record: the client checks the connection
+    // with expect_the_run() before it writes. The server's thread removes the client later.
     if (is_late) (void)shutdown(clients.at(*taker).socket.number(), SHUT_RDWR);
     taker.reset();
     return !is_late;
@@ -260,10 +262,11 @@ struct ControlServer::Impl {
   Departure leave;
   Descriptor listening;
   Bell bell;
-  std::mutex mutex;  // guards the members below, except `thread`
+  std::mutex mutex;  // guards all members that follow, except `thread`
   std::map<std::uint64_t, Client> clients;
   std::uint64_t next_client = 1;
-  std::optional<std::uint64_t> taker;  // the client that has asked for the run, or has it
+  std::optional<std::uint64_t>
+      taker;  // the client that has asked to take over the run, or has taken over the run
   std::condition_variable_any returned;
   std::atomic<std::size_t> followers{0};
   Kept kept;

@@ -19,7 +19,7 @@
 namespace combu::control {
 namespace {
 
-constexpr int k_waiting_max = 16;  // connections that are not accepted yet
+constexpr int k_waiting_max = 16;  // maximum number of connections that wait to be accepted
 constexpr time_t k_patience_s = 5;
 
 std::string why() {
@@ -58,7 +58,7 @@ Descriptor listen_at(const std::string& path) {
   const ShortPath at(place);
   Descriptor made = make_socket(SOCK_NONBLOCK);
   constexpr mode_t k_mode = 0600;
-  // The file gets the mode that the socket has at bind().
+  // fchmod() must come before bind(), because bind() gives the socket's file the mode that the socket has.
   if (!at.is_there() || made.number() < 0 || fchmod(made.number(), k_mode) != 0 ||
       bind(made.number(), at.address(), ShortPath::k_size) != 0 || listen(made.number(), k_waiting_max) != 0)
     throw Error(ErrorKind::refused, path, "cannot create a socket: " + why());
@@ -71,8 +71,8 @@ Descriptor connect_to(const std::string& path) {
   if (std::filesystem::exists(place.parent_path(), none)) make_private_folder(place.parent_path());
   const ShortPath at(place);
   Descriptor made = make_socket(0);
-  // A stopped process accepts no clients: without a timeout, connect() would block. SO_SNDTIMEO also limits
-  // connect() (socket(7)).
+  // If the owner is stopped (SIGSTOP), it accepts no clients, and connect() would block without a timeout.
+  // SO_SNDTIMEO also limits connect() (socket(7)).
   const timeval patience{.tv_sec = k_patience_s, .tv_usec = 0};
   (void)setsockopt(made.number(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
   if (!at.is_there() || made.number() < 0 || connect(made.number(), at.address(), ShortPath::k_size) != 0)

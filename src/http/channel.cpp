@@ -34,12 +34,14 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr int k_connect_seconds = 10;
 constexpr int k_write_seconds = 60;
-constexpr int k_send_buffer = 1 << 20;  // the kernel may set a smaller size
-// Piece size of a request body. A socket with room takes a piece of this size without blocking. A piece of
-// twice this size would need its own memory mapping.
+constexpr int k_send_buffer =
+    1 << 20;  // requested size of a socket's send buffer in bytes; the kernel may set a smaller size
+// Maximum size of the pieces in which a request body is written. A writable socket accepts a piece of this
+// size without blocking. For a piece of twice this size, the memory allocator would make a separate memory
+// mapping.
 constexpr std::size_t k_piece_max = std::size_t{32} << 10U;
-// Limit of the bytes of a response other than its body. Go's server refuses requests with more than 1 MiB of
-// headers. An engine's response has less than 2 KiB of headers.
+// Maximum number of bytes of a response that do not belong to its body. For comparison: HTTP servers written
+// in Go refuse requests with more than 1 MiB of headers. An engine's response has less than 2 KiB of headers.
 constexpr std::size_t k_framing_max = std::size_t{256} << 10U;
 constexpr std::time_t k_unlimited_seconds = std::time_t{10} * 365 * 24 * 3600;
 
@@ -51,7 +53,8 @@ std::string words_of(int error) {
   return std::system_category().message(error);
 }
 
-// Determines why a connection failed, which cpp-httplib does not report.
+// Returns why a connection failed. why_no_connection() finds out the reason itself, because cpp-httplib does
+// not report the reason.
 std::string why_no_connection(const Address& address, httplib::Error error) {
   if (error == httplib::Error::ConnectionTimeout) {
     return fmt::format("no connection within {} s; is the engine running?", k_connect_seconds);
@@ -91,8 +94,8 @@ auto uninterrupted(const Verb& verb) {
   return result;
 }
 
-// The limits of one response. cpp-httplib does not limit headers, interim responses and the framing of
-// chunks.
+// Counts the bytes and the time of one response against combu's limits. cpp-httplib does not limit headers,
+// interim responses and the framing of chunks.
 class Meter {
  public:
   explicit Meter(const HttpRequest& request) : answer_max_(request.answer_max) {}
@@ -100,20 +103,21 @@ class Meter {
   enum class Excess { none, framing, time };
   [[nodiscard]] Excess excess() const { return excess_; }
 
-  // Called when bytes have arrived from the socket. False if the response takes too long.
+  // Must be called when bytes have arrived from the socket. Returns false if the response takes too long.
   bool arrive() {
     const auto now = SteadyClock::now();
     if (!began_) began_ = now;
     if (answer_max_ && now - *began_ > *answer_max_) excess_ = Excess::time;
     return excess_ == Excess::none;
   }
-  // Called when cpp-httplib reads bytes. False if too many bytes have come without any byte of the body.
+  // Must be called when cpp-httplib reads bytes. Returns false if too many bytes have come without any byte
+  // of the body.
   bool read(std::size_t bytes) {
     unseen_ += bytes;
     if (unseen_ > k_framing_max) excess_ = Excess::framing;
     return excess_ == Excess::none;
   }
-  // Called when part of the body has been read.
+  // Must be called when a part of the body has been read.
   void body() { unseen_ = 0; }
 
  private:
@@ -123,8 +127,8 @@ class Meter {
   Excess excess_ = Excess::none;
 };
 
-// The byte stream of one connection. cpp-httplib's own stream makes two system calls for each 4 KiB, a size
-// that is fixed when cpp-httplib is built. These calls take most of the time of a large response.
+// The byte stream of one connection. combu replaces cpp-httplib's own stream, which makes two system calls
+// for each 4 KiB. The system calls of cpp-httplib's stream would take most of the time of a large response.
 class Stream final : public httplib::Stream {
  public:
   Stream(socket_t socket, timespec read_patience, timespec write_patience, std::span<char> buffer,
@@ -158,7 +162,7 @@ class Stream final : public httplib::Stream {
     return uninterrupted([&] { return ::send(socket_, from, size, 0); });
   }
 
-  // Only a server calls the next two functions.
+  // Unused: only HTTP servers call get_remote_ip_and_port() and get_local_ip_and_port().
   void get_remote_ip_and_port(std::string& /*ip*/, int& /*port*/) const override {}
   void get_local_ip_and_port(std::string& /*ip*/, int& /*port*/) const override {}
   [[nodiscard]] socket_t socket() const override { return socket_; }
@@ -181,11 +185,12 @@ class Client final : public httplib::ClientImpl {
  public:
   using ClientImpl::ClientImpl;
 
-  // Sets the limits of the next responses; nullptr: no limits.
+  // Sets the Meter that limits the next responses; nullptr: no limits.
   void measure(Meter* meter) { meter_ = meter; }
 
  private:
-  static constexpr std::size_t k_buffer = std::size_t{256} << 10U;  // the capacity of a unix socket
+  static constexpr std::size_t k_buffer = std::size_t{256}
+                                          << 10U;  // in bytes; as large as the buffer of a unix socket
 
   static timespec patience(time_t seconds, time_t microseconds) {
     constexpr int k_nanoseconds = 1000;
@@ -198,7 +203,7 @@ class Client final : public httplib::ClientImpl {
     return process(stream);
   }
 
-  // Pages of the buffer that no response has filled use no memory.
+  // The buffer is not initialised, so that its pages use no memory until a response fills them.
   std::unique_ptr<char[]> buffer_ = std::make_unique_for_overwrite<char[]>(k_buffer);
   Meter* meter_ = nullptr;
 };
@@ -211,9 +216,9 @@ std::unique_ptr<Client> make_client(const Address& address) {
   return client;
 }
 
-// True if the other side does not speak HTTP. cpp-httplib returns the same error for a truncated response and
-// for one that is not HTTP. Therefore this function sends its own request and checks the first bytes of the
-// response.
+// Returns true if the other side does not speak HTTP. cpp-httplib returns the same error for a truncated HTTP
+// response and for a response that is not HTTP. Therefore speaks_something_else() sends its own request and
+// checks the first bytes of the response.
 bool speaks_something_else(const Address& address) {
   constexpr int k_patience_ms = 2000;
   constexpr std::string_view k_protocol = "HTTP/1.";
@@ -237,8 +242,8 @@ bool speaks_something_else(const Address& address) {
 }
 
 void ignore_broken_pipes() {
-  // If the other side has closed the connection, a write must fail with an error. SIGPIPE would end the
-  // process.
+  // If the other side has closed the connection, a write must fail with an error. Without this handler, the
+  // signal SIGPIPE would end the process instead.
   static std::once_flag once;
   std::call_once(once, [] {
     struct sigaction action {};
@@ -264,7 +269,8 @@ struct Call {
   bool keeps_open = true;
   bool sink_refused = false;
   bool is_too_large = false;
-  std::exception_ptr thrown;  // by the caller's functions; cpp-httplib cannot handle exceptions
+  std::exception_ptr
+      thrown;  // exception of a function of the caller, kept because cpp-httplib cannot handle exceptions
 
   template <typename Body>
   bool guarded(const Body& body) {
@@ -285,7 +291,7 @@ struct Call {
     chunked = head.get_header_value("Transfer-Encoding") == "chunked";
     keeps_open = head.get_header_value("Connection") != "close";
     open_once();
-    // A 304 has no body (RFC 9110, 15.4.5), but cpp-httplib would wait for one.
+    // A response with status 304 has no body (RFC 9110, 15.4.5), but cpp-httplib would wait for a body.
     complete_without_body = head.status == 304;
     return !complete_without_body;
   }
@@ -320,22 +326,24 @@ struct Channel::Impl {
     client->set_socket_options([this](socket_t number) { adopt_socket(number); });
   }
 
-  // cpp-httplib calls this between socket() and connect().
+  // cpp-httplib calls adopt_socket() between socket() and connect().
   void adopt_socket(socket_t number) {
     // A unix socket is writable only while three quarters of its buffer are empty. With a small buffer, the
-    // transfer would stall between two pieces of a body. TCP adjusts its buffer itself.
+    // transfer would stall between two pieces of a body. For TCP, the kernel adjusts the buffer size itself.
     if (address.kind == Address::Kind::unix_socket)
       ::setsockopt(number, SOL_SOCKET, SO_SNDBUF, &k_send_buffer, sizeof(k_send_buffer));
     const std::scoped_lock lock(mutex);
     socket = Descriptor(::fcntl(number, F_DUPFD_CLOEXEC, 0));
     if (!stop.stop_requested()) return;
-    // A stop was requested when there was nothing to shut down. Make connect() fail by replacing the socket.
+    // If the stop was requested before the socket existed, break_off() could not shut the socket down. Hence
+    // adopt_socket() replaces the socket, so that connect() fails.
     const Descriptor nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
     ::dup2(nothing.number(), number);
   }
 
-  // Called by the thread that requests the stop. A TCP socket cannot be shut down during the few microseconds
-  // between socket() and connect(), so try again.
+  // Aborts the running call of send(). The thread that requests the stop calls break_off(). A TCP socket
+  // cannot be shut down during the few microseconds between socket() and connect(), so break_off() tries
+  // again.
   void break_off() {
     while (!over) {
       const std::scoped_lock lock(mutex);
@@ -361,11 +369,13 @@ struct Channel::Impl {
 
   Address address;
   std::unique_ptr<Client> client;
-  std::mutex mutex;   // guards `socket`, which the calling and the stopping thread use
-  Descriptor socket;  // a duplicate of cpp-httplib's descriptor, so that the number stays valid
+  std::mutex
+      mutex;  // guards `socket`, which is used by the thread in send() and by the thread that requests a stop
+  Descriptor
+      socket;  // a duplicate of cpp-httplib's descriptor, which stays valid if cpp-httplib closes its own
   std::stop_token stop;
   std::atomic<bool> over = true;
-  bool answered = false;  // at least one response has arrived, so the other side speaks HTTP
+  bool answered = false;  // true after the first response: the other side speaks HTTP
 };
 
 httplib::Request Channel::Impl::make_request(Call& call) {
@@ -374,7 +384,7 @@ httplib::Request Channel::Impl::make_request(Call& call) {
   request.path = call.request.target;
   request.body = call.request.body;
   for (const auto& [name, value] : call.request.headers) request.headers.emplace(name, value);
-  // Go's server refuses a socket's path as Host (golang/go#60374).
+  // HTTP servers written in Go refuse the path of a socket in the header Host (golang/go#60374).
   if (address.kind == Address::Kind::unix_socket) request.headers.emplace("Host", "localhost");
   if (!request.body.empty() || call.request.source)
     request.headers.emplace("Content-Type", call.request.content_type);
@@ -394,9 +404,9 @@ httplib::Request Channel::Impl::make_request(Call& call) {
   return request;
 }
 
-// Waits until the socket is ready for more of the body. A server that refuses a request responds before it
-// has read the whole body, and then reads no more. In that case the rest must not be written, so that the
-// response can be read.
+// Waits until the socket is ready for more of the request's body. A server that refuses a request may respond
+// before it has read the whole body, and then read no more. In this case room() returns Room::unwanted: the
+// caller must not write the rest of the body, so that the response can be read.
 Channel::Impl::Room Channel::Impl::room() const {
   pollfd wanted{socket.number(), POLLIN | POLLOUT, 0};
   int count = 0;
@@ -435,7 +445,7 @@ void Channel::Impl::set_silence(std::optional<Seconds> silence_max) {
 
 namespace {
 
-// Returns the method and the target, without the query, which may be long.
+// Returns the method and the target of a request for messages, without the query, which may be long.
 std::string words_of(const HttpRequest& request) {
   return fmt::format("{} {}", request.method, request.target.substr(0, request.target.find('?')));
 }
@@ -502,8 +512,8 @@ HttpResponse Channel::send(const HttpRequest& request, std::stop_token stop) {
   impl.over = false;
   {
     const std::stop_callback on_stop(impl.stop, [&impl] { impl.break_off(); });
-    // If the connection turns out to be closed, cpp-httplib reconnects before it sends anything. It never
-    // sends a request twice.
+    // If the connection turns out to be closed, cpp-httplib reconnects before it sends anything. cpp-httplib
+    // never sends a request twice.
     impl.client->measure(&call.meter);
     done = impl.client->send(sent, answer, error);
     impl.client->measure(nullptr);
@@ -516,7 +526,7 @@ HttpResponse Channel::send(const HttpRequest& request, std::stop_token stop) {
   if (done && call.chunked && call.keeps_open && impl.closed_by_other_side()) {
     impl.explain(call, httplib::Error::Read);
   }
-  // For a 204, which has no body, cpp-httplib does not call the handlers.
+  // For a response with status 204, which has no body, cpp-httplib does not call the handlers.
   if (!call.headers_came) call.on_headers(answer);
   return std::move(call.response);
 }
