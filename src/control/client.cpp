@@ -130,7 +130,7 @@ void ControlClient::expect_the_run() const {
   char next = 0;
   if (recv(impl_->socket.number(), &next, sizeof(next), MSG_PEEK | MSG_DONTWAIT) != 0) return;
   throw Error(ErrorKind::conflict, "",
-              "its owner has ended, or has waited too long and continues without the change");
+              "the owner of the run has ended, or has waited too long and continues without the change");
 }
 
 std::optional<int> ControlClient::follow(Progress& progress, Run& run, const std::stop_token& stop) {

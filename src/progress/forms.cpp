@@ -104,10 +104,12 @@ std::string SettingsWatch::changed(const Settings& settings) {
 std::string interrupt_line(const Snapshot& snapshot) {
   const std::size_t starting = snapshot.count(TrialState::starting);
   if (!snapshot.interrupter.empty())
-    return fmt::format("interrupted by `{}`: no new starts{}", snapshot.interrupter,
-                       starting == 0 ? "" : fmt::format("; {} in flight finish", starting));
+    return fmt::format(
+        "interrupted by `{}`: no new starts{}", snapshot.interrupter,
+        starting == 0 ? "" : fmt::format("; combu waits for {} under way", number_of(starting, "start")));
   if (starting == 0) return "no new starts; Ctrl-C again exits at once";
-  return fmt::format("no new starts; {} in flight finish; Ctrl-C again exits at once", starting);
+  return fmt::format("no new starts; combu waits for {} under way; Ctrl-C again exits at once",
+                     number_of(starting, "start"));
 }
 
 }  // namespace combu

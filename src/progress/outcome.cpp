@@ -83,14 +83,15 @@ void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, c
   print_undelivered(progress, run, outcome, engine);
   if (!keeps_containers) return;
   if (!outcome.last.interrupter.empty()) return;  // the interrupting command removes the containers
-  if (outcome.interrupted) progress.note(fmt::format("{}: resumes it", resume_line(run.id, engine)));
+  if (outcome.interrupted) progress.note(fmt::format("{}: resumes the run", resume_line(run.id, engine)));
   // A start that failed or was stopped may have left a container too.
   const std::size_t unstarted =
       outcome.last.count(TrialState::failed) + outcome.last.count(TrialState::stopped);
   if (outcome.last.started + unstarted == 0) return;
   if (until == Until::started && !outcome.interrupted && !outcome.running.empty())
-    progress.note(fmt::format("{}: waits until they end", command_line(run.experiment, "wait", engine)));
-  progress.note(fmt::format("{}: removes them", command_line(run.experiment, "kill", engine)));
+    progress.note(
+        fmt::format("{}: waits until the trials end", command_line(run.experiment, "wait", engine)));
+  progress.note(fmt::format("{}: removes the containers", command_line(run.experiment, "kill", engine)));
 }
 
 }  // namespace combu

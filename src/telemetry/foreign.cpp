@@ -75,8 +75,8 @@ void ForeignAttempt::read_attempt(SQLite::Database& database) {
   number_ = rows.number(0);
   for (const int column : {4, 5, 7, 8, 9})
     if (rows.number(column) < 0) refuse("a size or count of table `attempts` is negative");
-  if (rows.number(3) != 1) refuse("its log is not complete");
-  if (rows.number(5) > rows.number(4)) refuse("its log has more dropped bytes than written bytes");
+  if (rows.number(3) != 1) refuse("the log is not complete");
+  if (rows.number(5) > rows.number(4)) refuse("the log has more dropped bytes than written bytes");
   if (!is_within(rows.number(6), k_foreign_nanos_max)) refuse("a time of table `attempts` is out of range");
   log_ = {.complete = true,
           .size = Bytes{rows.number(4)},
@@ -105,7 +105,7 @@ void ForeignAttempt::check_packs(SQLite::Database& database) {
     if (content.text.count != rows.number(2)) refuse("a size of table `packs` does not match its data");
     plain += content.plain.count;
     if (plain > k_foreign_log_max)
-      refuse(fmt::format("its log is larger than {}", to_string(Bytes{k_foreign_log_max})));
+      refuse(fmt::format("the log is larger than {}", to_string(Bytes{k_foreign_log_max})));
   }
 }
 
@@ -117,13 +117,14 @@ void ForeignAttempt::read_series(SQLite::Database& database) {
   while (rows.step()) {
     if (!series_.empty() && rows.number(0) <= series_.back().number)
       refuse("rows of table `series` are out of order");
-    if (series_.size() == k_metrics_max) refuse(fmt::format("it has more than {} metrics", k_metrics_max));
+    if (series_.size() == k_metrics_max)
+      refuse(fmt::format("the attempt has more than {} metrics", k_metrics_max));
     if (rows.type(1) != SQLITE_INTEGER || rows.number(1) != number_ || rows.type(2) != SQLITE_TEXT ||
         rows.type(3) != SQLITE_INTEGER || !is_number_or_null(rows, 4) || !is_number_or_null(rows, 5) ||
         !is_number_or_null(rows, 6))
       refuse("a row of table `series` has a value of another type, or belongs to no attempt");
     if (rows.text(2).size() > k_line_max) refuse("a metric's name is longer than a line of a log can be");
-    if (rows.number(3) < 0) refuse("a number of points is negative");
+    if (rows.number(3) < 0) refuse("a metric's number of points is negative");
     if (!names.emplace(rows.text(2)).second) refuse("two metrics have the same name");
     series_.push_back({.number = rows.number(0),
                        .metric = std::string(rows.text(2)),
@@ -147,7 +148,7 @@ void ForeignAttempt::check_points(SQLite::Database& database) {
     }
     if (series == series_.end()) refuse("rows of table `points` are out of order, or belong to no series");
     if (rows.number(1) <= last || rows.number(1) >= series->points)
-      refuse("rows of table `points` are out of order, or more than their series has");
+      refuse("rows of table `points` are out of order, or are more than their series has");
     last = rows.number(1);
     if (!is_number_or_null(rows, 2) || rows.is_null(2) || !is_number_or_null(rows, 4))
       refuse("a value of table `points` is not a number");

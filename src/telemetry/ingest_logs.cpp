@@ -250,7 +250,7 @@ std::vector<std::string> take_once(Engine& engine, const Key& key, const Trial& 
     // If the engine keeps no log, the empty log counts as complete. If storing a piece failed, the log is
     // incomplete.
     if (error.kind() != ErrorKind::refused || !is_kept) throw;
-    notes.push_back(fmt::format("reading its log failed: {}", error.message()));
+    notes.push_back(fmt::format("reading the log failed: {}", error.message()));
   }
   if (end == LogEnd::open) {
     taker.pause();
@@ -262,18 +262,18 @@ std::vector<std::string> take_once(Engine& engine, const Key& key, const Trial& 
     taker.end(std::move(file.metrics));
   }
   if (taker.has_begun_to_drop())
-    notes.push_back(fmt::format("its log exceeds logs.max_size: combu keeps only the last {}",
+    notes.push_back(fmt::format("the log exceeds logs.max_size: combu keeps only the last {}",
                                 to_string(trial.log_size_max)));
   if (taker.has_begun_to_miss())
     notes.emplace_back(
-        "a part of its log is missing, with the metrics in it: the engine rotated it away before combu read "
+        "a part of the log is missing, with the metrics in it: the engine rotated it away before combu read "
         "it; increase max-size or max-file of the engine's log driver");
   if (taker.has_begun_to_pass_over())
     notes.push_back(
-        fmt::format("it has more than {} metrics: combu keeps only the first ones", k_metrics_max));
+        fmt::format("the trial has more than {} metrics: combu keeps only the first ones", k_metrics_max));
   if (taker.has_begun_to_drop_points())
     notes.push_back(
-        fmt::format("its metrics have more than {} points: combu keeps only the first ones; the last, least "
+        fmt::format("the metrics have more than {} points: combu keeps only the first ones; the last, least "
                     "and greatest values include all points",
                     k_kept_points_max));
   return notes;

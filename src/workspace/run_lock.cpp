@@ -58,11 +58,11 @@ std::string path_of(LockScope scope, const Run& run, const std::string& engine, 
 
 std::string held_text(LockScope scope, int process, const std::string& run) {
   if (scope == LockScope::run)
-    return fmt::format("another combu (process {}) owns it; end that process first, or let it continue",
+    return fmt::format("another combu (process {}) owns the run; end that process first, or let it continue",
                        process);
   return fmt::format(
-      "another combu (process {}) still starts the trials of its run {}; wait until it has started them, or "
-      "end it with `combu … kill`",
+      "another combu (process {}) is still starting the trials of run {}; wait until all trials have "
+      "started, or end the run with `combu … kill`",
       process, run);
 }
 
@@ -173,9 +173,8 @@ std::optional<Interrupted> interrupt(const std::string& path, const Selector& se
     return is_new ? std::optional(Interrupted{holder.process, holder.run}) : std::nullopt;
   throw Error(
       ErrorKind::conflict, holder.experiment,
-      fmt::format(
-          "process {} continues its run {} although it was interrupted; end the process, and repeat `kill`",
-          holder.process, holder.run));
+      fmt::format("process {} still drives run {} after an interrupt; end the process, and repeat `kill`",
+                  holder.process, holder.run));
 }
 
 }  // namespace

@@ -241,7 +241,7 @@ def test_a_process_that_dies_while_it_waits_is_told(write, start, tmp_path, requ
     database.execute("COMMIT")
     _, told = apply.communicate(timeout=60)
     assert apply.returncode == 1
-    assert "run r1: its owner has ended, or has waited too long and continues without the change; nothing was changed; run the same command again" in told
+    assert "run r1: the owner of the run has ended, or has waited too long and continues without the change; nothing was changed; run the same command again" in told
     assert database.execute("SELECT name, leaving FROM attempts JOIN trials USING (run, trial)").fetchall() == [
         ("t0", None), ("t1", None)]
 

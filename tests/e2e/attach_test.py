@@ -290,5 +290,5 @@ def test_a_follower_sees_which_command_changed_the_run(combu, engine, lab, backg
     assert "`combu set` changed the run: parallel 7, starts in flight " in told
     assert "interrupted by `combu kill`: no new starts" in told
     assert "interrupted by `combu kill`: 2 of 2 trials were started" in told
-    assert "resumes it" not in told and "removes them" not in told
+    assert "resumes the run" not in told and "removes the containers" not in told
     assert {row["state"] for row in combu.ps().values()} == {"stopped"}

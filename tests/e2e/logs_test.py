@@ -234,7 +234,7 @@ def test_following_prints_all_attempts_also_short_ones(combu, tmp_path):
 def test_a_log_above_max_size_is_reported(combu):
     combu.write([trial("one", "i=0; while [ $i -lt 60 ]; do head -c 20000 /dev/zero | tr '\\0' x; echo; i=$((i+1)); done; echo the end", logs={"max_size": "300k"})])
     done = combu("run", "--wait")
-    assert "one: its log exceeds logs.max_size: combu keeps only the last 300 KiB" in done.stderr
+    assert "one: the log exceeds logs.max_size: combu keeps only the last 300 KiB" in done.stderr
     combu("kill")
     kept = combu("logs", "one")
     assert kept.stdout.endswith("x\nthe end\n")
@@ -256,11 +256,11 @@ def test_log_lines_that_the_engine_rotated_away_are_reported(new_engine, combu_o
     wait_until(lambda: combu("results") and telemetry(combu, "SELECT size > 0 FROM attempts WHERE trial = 'one'") == [(1,)], "the first is kept")
     (tmp_path / "hold/go").touch()
     err = run.communicate(timeout=60)[1]
-    assert err.count("one: a part of its log is missing") == 1
+    assert err.count("one: a part of the log is missing") == 1
     assert "two: a part" not in err
     shown = {name: json.loads(combu("show", name, "--json").stdout)["log_gaps"] for name in ("one", "two")}
     assert shown["one"] > 0 and shown["two"] == 0
-    assert "of its log" in combu("show", "one").stdout and "of its log" not in combu("show", "two").stdout
+    assert "a part of the log" in combu("show", "one").stdout and "a part of the log" not in combu("show", "two").stdout
     logs = combu("logs", "one")
     assert logs.stdout.startswith("begin\n") and logs.stdout.endswith("\n50000\n")
     assert "rotated" in logs.stderr and logs.stderr.count("combu: one: ") == 1
@@ -290,7 +290,7 @@ def test_trials_without_metrics_are_reported_in_one_line(combu):
         trial("none", "echo los=1"),
     ])
     done = combu("run", "--wait", code=1)
-    none = "the pattern finds no number in its standard output"
+    none = "the pattern finds no number in the standard output"
     told = [line for line in done.stderr.splitlines() if "reported no metric" in line]
     assert len(told) == 1 and told[0].startswith("typo-") and told[0].endswith(f" reported no metric, nor did 2 more: {none}")
     assert combu("why", "typo-1").stdout == f"typo-1 has succeeded; it reported no metric: {none}\n"
@@ -302,7 +302,7 @@ def test_trials_without_metrics_are_reported_in_one_line(combu):
 def test_metric_names_above_the_limit_are_reported(combu):
     combu.write([trial("many", "i=0; while [ $i -lt 1002 ]; do echo \"{\\\"m$i\\\": 1}\"; i=$((i+1)); done", metrics="json")])
     done = combu("run", "--wait")
-    assert "many: it has more than 1000 metrics: combu keeps only the first ones" in done.stderr
+    assert "many: the trial has more than 1000 metrics: combu keeps only the first ones" in done.stderr
     assert telemetry(combu, "SELECT count(*) FROM metrics") == [(1000,)]
     assert "2 points ignored: combu keeps the first 1000 names of metrics" in combu("show", "many").stdout
     assert json.loads(combu("show", "many", "--json").stdout)["passed_over"] == 2

@@ -104,9 +104,9 @@ TEST_F(RunOwnerTest, ASecondProcessThatStartsTrialsIsRefused) {
   write(file_text(k_sleeps));
   EXPECT_EQ(start(new_run("r1")), Result::failed);
   EXPECT_THAT(told.of("error"),
-              ElementsAre(AllOf(HasSubstr("run r1: another combu (process "), HasSubstr("owns it"))));
+              ElementsAre(AllOf(HasSubstr("run r1: another combu (process "), HasSubstr("owns the run"))));
   EXPECT_EQ(start(new_run("r2")), Result::failed);
-  EXPECT_THAT(told.of("error").at(1), HasSubstr("still starts the trials of its run r1"));
+  EXPECT_THAT(told.of("error").at(1), HasSubstr("is still starting the trials of run r1"));
   EXPECT_THAT(containers(), IsEmpty());
   EXPECT_THAT(record().runs({}, 9), IsEmpty());
 }

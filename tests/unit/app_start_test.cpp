@@ -310,7 +310,7 @@ TEST_F(StartTest, MissingMetricsAreNoted) {
                                      trial_text("bad", "exit 1", "metrics: 'json'"));
   EXPECT_EQ(start(text, waiting_run("r1")), Result::failed);
   EXPECT_THAT(told.of("note"),
-              Contains(AllOf(HasSubstr("reported no metric, nor did 1 more: no line of its standard output"),
+              Contains(AllOf(HasSubstr("reported no metric, nor did 1 more: no line of the standard output"),
                              Not(HasSubstr("bad")))));
 }
 

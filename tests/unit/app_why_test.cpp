@@ -279,7 +279,7 @@ TEST_F(ExplanationTextTest, MissingMetricsAreShown) {
                          Bytes{1 << 20});
   }
   EXPECT_EQ(text(0),
-            "has succeeded; it reported no metric: the pattern finds no number in its standard output");
+            "has succeeded; it reported no metric: the pattern finds no number in the standard output");
   restored[1].state = TrialState::succeeded;
   EXPECT_EQ(text(1), "has succeeded");
 }

@@ -251,8 +251,9 @@ TEST(TtyProgress, ReportsAnInterruptOnce) {
   progress->end();
   Screen screen({80, 24});
   screen.show(paper.text());
-  EXPECT_THAT(screen.lines(), ElementsAre("run r1: 2 trials",
-                                          "no new starts; 1 in flight finish; Ctrl-C again exits at once"));
+  EXPECT_THAT(screen.lines(),
+              ElementsAre("run r1: 2 trials",
+                          "no new starts; combu waits for 1 start under way; Ctrl-C again exits at once"));
 }
 
 TEST(TtyProgress, UsesColoursOnlyIfEnabled) {
@@ -419,8 +420,8 @@ TEST(Outcome, NamesFailuresAndTheNextCommands) {
   print_outcome(*make_plain_progress(around(paper)), run, outcome, {.until = Until::started});
   EXPECT_EQ(paper.text(), "failed: a: exit code 3\nblocked: b: a failed\nrun r1: 1 of 3 trials started in " +
                               to_string(Seconds{2}) +
-                              "\ncombu -f /lab/experiment.jsonnet wait: waits until they end\n"
-                              "combu -f /lab/experiment.jsonnet kill: removes them\n");
+                              "\ncombu -f /lab/experiment.jsonnet wait: waits until the trials end\n"
+                              "combu -f /lab/experiment.jsonnet kill: removes the containers\n");
 }
 
 TEST(Outcome, SuggestsResumingFirstAfterAnInterrupt) {
@@ -432,8 +433,8 @@ TEST(Outcome, SuggestsResumingFirstAfterAnInterrupt) {
   print_outcome(*make_plain_progress(around(paper)), run_of({"a", "b", "c"}), outcome,
                 {.until = Until::ended});
   EXPECT_EQ(paper.text(),
-            "interrupted: 1 of 3 trials were started\ncombu run --resume r1: resumes it\n"
-            "combu -f /lab/experiment.jsonnet kill: removes them\n");
+            "interrupted: 1 of 3 trials were started\ncombu run --resume r1: resumes the run\n"
+            "combu -f /lab/experiment.jsonnet kill: removes the containers\n");
 }
 
 TEST(Outcome, SuggestedCommandsHaveTheGivenEngine) {

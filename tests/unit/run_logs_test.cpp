@@ -144,7 +144,7 @@ TEST_F(LogsTest, RemarksNameTheTrial) {
   run_.experiment.trials[0].process.cmd = {"sh", "-c", "echo 0123456789; echo 0123456789; echo 0123456789"};
   (void)drive_keeping();
   EXPECT_THAT(recorder_.remarks,
-              ElementsAre(StartsWith("t: its log exceeds logs.max_size: combu keeps only the last 10 B")));
+              ElementsAre(StartsWith("t: the log exceeds logs.max_size: combu keeps only the last 10 B")));
 }
 
 TEST_F(LogsTest, AFailingDatabaseAndItsRecoveryAreReported) {

@@ -241,7 +241,7 @@ TEST_F(ForeignTelemetry, ValuesThatPackedCannotWriteAreRefused) {
       {"UPDATE attempts SET at_until = -1", "is negative"},
       {"UPDATE attempts SET passed_over = -9223372036854775808", "is negative"},
       {"UPDATE attempts SET gaps = -1", "is negative"},
-      {"UPDATE attempts SET dropped = size + 1", "its log has more dropped bytes than written bytes"},
+      {"UPDATE attempts SET dropped = size + 1", "the log has more dropped bytes than written bytes"},
       {"UPDATE attempts SET until = 9223372036854775807", "out of range"},
       {"UPDATE packs SET size = size + 1", "does not match its data"},
       {"UPDATE packs SET size = 'text'", "another type"},

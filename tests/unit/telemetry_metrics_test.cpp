@@ -334,7 +334,7 @@ TEST_F(TelemetryTest, TheNumberOfNamesIsLimitedAcrossReadingsAndReportedOnce) {
   say(k_metrics_max - 1, k_metrics_max + 3, milliseconds(2000));
   say(0, 1, milliseconds(2001));
   engine.say("x\n", milliseconds(3000));
-  EXPECT_THAT(take(), ElementsAre("it has more than 1000 metrics: combu keeps only the first ones"));
+  EXPECT_THAT(take(), ElementsAre("the trial has more than 1000 metrics: combu keeps only the first ones"));
   say(0, 2, milliseconds(4000));
   say(k_metrics_max + 5, k_metrics_max + 6, milliseconds(4000));
   engine.files["/m.jsonl"] = "{\"m0\": 1, \"of the file\": 1}";
@@ -363,7 +363,7 @@ TEST_F(TelemetryTest, PointsBeyondTheLimitCountOnlyInSummariesAndAreReportedOnce
   EXPECT_THAT(take(), IsEmpty()) << "all of them are kept";
   engine.say("{\"m0\": -7}\n{\"m0\": NaN}\n{\"new\": 2}\n", milliseconds(2000));
   engine.say("x\n", milliseconds(3000));
-  EXPECT_THAT(take(), ElementsAre("its metrics have more than 1000000 points: combu keeps only the first "
+  EXPECT_THAT(take(), ElementsAre("the metrics have more than 1000000 points: combu keeps only the first "
                                   "ones; the last, least and greatest values include all points"));
   engine.say("{\"m0\": 5}\n", milliseconds(4000));
   engine.files["/m.jsonl"] = "{\"m1\": 1e9}\n{\"m1\": 3}\n";

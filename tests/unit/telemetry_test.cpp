@@ -251,7 +251,7 @@ TEST_F(TelemetryTest, WithAnEngineThatKeepsNoLogTheLogIsEmptyAndComplete) {
   engine.refuses = true;
   const auto notes = take(LogEnd::complete);
   ASSERT_EQ(notes.size(), 1U);
-  EXPECT_THAT(notes[0], HasSubstr("reading its log failed: configured logging driver"));
+  EXPECT_THAT(notes[0], HasSubstr("reading the log failed: configured logging driver"));
   EXPECT_TRUE(telemetry.log("a", 1)->complete);
 }
 

@@ -7,12 +7,12 @@ namespace {
 
 TEST(TelemetryTexts, GapsAndMissingMetricsAreExplained) {
   EXPECT_EQ(gaps_text({.gaps = 1}),
-            "a part of its log is missing: the engine rotated it away before combu read it");
+            "a part of the log is missing: the engine rotated it away before combu read it");
   EXPECT_EQ(gaps_text({.gaps = 2}),
-            "2 parts of its log are missing: the engine rotated them away before combu read them");
+            "2 parts of the log are missing: the engine rotated them away before combu read them");
   EXPECT_EQ(words_of_none({.json = true, .pattern = "x", .file = "/m.csv"}),
-            "no line of its standard output is a JSON object with numbers, and the pattern finds no number "
-            "in its standard output, and the file /m.csv has no numbers");
+            "no line of the standard output is a JSON object with numbers, and the pattern finds no number "
+            "in the standard output, and the file /m.csv has no numbers");
 }
 
 }  // namespace

@@ -99,7 +99,7 @@ TEST_F(TrialPage, HasAllKnownDetails) {
                   "attempt 2  started {}, ran 1m00s, exit code 0\n"
                   "metric     loss 0.5 (least 0.25, greatest 1, 3 points)\n"
                   "metrics    4 points ignored: combu keeps the first 1000 names of metrics\n"
-                  "log        a part of its log is missing: the engine rotated it away before combu read it\n"
+                  "log        a part of the log is missing: the engine rotated it away before combu read it\n"
                   "outputs    /lab/results/solver\n"
                   "run        r1\n"
                   "experiment lab\n"
@@ -127,7 +127,7 @@ TEST_F(TrialPage, SaysWhereMetricsWereSearchedAndWhichTrialIsEqual) {
   shown.known->equal_run = RunId("r0");
   shown.known->equal_trial = "other";
   EXPECT_THAT(page(),
-              HasSubstr("metric     none: no line of its standard output is a JSON object with numbers\n"));
+              HasSubstr("metric     none: no line of the standard output is a JSON object with numbers\n"));
   EXPECT_THAT(page(), HasSubstr("ran in     r0, which is not in this record\n"));
   EXPECT_EQ(json()["equal_to"], (nlohmann::json{{"run", "r0"}, {"trial", "other"}}));
 }
