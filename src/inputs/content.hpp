@@ -10,15 +10,17 @@
 
 namespace combu::inputs {
 
-// Computes a content_digest() from the files, folders and links of an input, in the order of walk().
+// Computes a content_digest() from the files, folders and links of an input, which add() must receive in the
+// order of walk().
 class Content {
  public:
-  // `name`: the path relative to the input, "/a/b"; empty for the input itself.
+  // `name` is the path relative to the input, such as "/a/b", or empty for the input itself.
   void add(std::string_view name, const LeftThing& thing);
-  // For use during walk(): adds an entry. If that is a file, the caller then adds its bytes.
+  // Adds an entry that walk() has found. If the entry is a file, the caller must then add the bytes of the
+  // file.
   void add(const Found& found);
   void add(std::string_view bytes) { file_->sum.add(bytes); }
-  // Returns "sha256:…". No add() may follow.
+  // Returns "sha256:…". After digest(), add() must not be called.
   [[nodiscard]] std::string digest();
 
  private:

@@ -7,7 +7,7 @@
 namespace combu {
 namespace inputs {
 
-// Adds the length, too, so that different sequences of texts have different digests.
+// Adds the length of the text, too, so that different sequences of texts have different digests.
 void Content::add_text(std::string_view text) {
   sum_.add(fmt::format("{}:{},", text.size(), text));
 }

@@ -15,7 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int k_links_max = 40;  // same limit as the kernel (path_resolution(7))
+constexpr int k_links_max =
+    40;  // maximum number of symbolic links in a path, as in the kernel (path_resolution(7))
 
 void put_first(std::deque<fs::path>& parts, const fs::path& path) {
   const fs::path relative = path.relative_path();
@@ -31,15 +32,15 @@ std::string folder_name(const Experiment& experiment) {
   return name;
 }
 
-// The entry at a path below a trial's folder. `target`: set for a symbolic link. A ReadStep returns nullopt
-// if the entry does not exist.
+// The entry at a path below a trial's folder. `target` is set if the entry is a symbolic link. A ReadStep
+// returns nullopt if the entry does not exist.
 struct Step {
   std::optional<fs::path> target;
 };
 using ReadStep = std::function<std::optional<Step>(const fs::path& path)>;
 
-// Resolves `path` in the outputs that a trial left in `place`. Returns the resulting path, relative to
-// `place`.
+// Resolves the symbolic links in `path`, a path in the outputs of `trial`, which are in the folder `place`.
+// Returns the resolved path, relative to `place`.
 fs::path follow(const fs::path& place, const std::string& trial, const std::string& path,
                 const ReadStep& read_step) {
   const auto missing = [&](const std::string& why) {

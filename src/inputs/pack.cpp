@@ -24,18 +24,20 @@ class Packer {
  public:
   Packer(const InputOwner& owner, const std::function<bool(std::string_view)>& tell)
       : owner_(owner), tell_(tell) {
-    // GNU format rather than POSIX: its names are bytes without a character encoding.
+    // The archive has GNU format rather than POSIX format, because names in GNU format are bytes without a
+    // character encoding.
     check(archive_write_set_format_gnutar(writer_.get()));
     check(archive_write_set_bytes_per_block(writer_.get(), k_block));
     check(archive_write_set_bytes_in_last_block(writer_.get(), 1));
     check(archive_write_open(writer_.get(), this, nullptr, &Packer::pass_on, nullptr));
   }
-  // Suppresses the end of an archive that is incomplete.
+  // Setting is_over_ keeps libarchive from writing the end of an incomplete archive.
   ~Packer() { is_over_ = true; }
   Packer(const Packer&) = delete;
   Packer& operator=(const Packer&) = delete;
 
-  // Returns the content_digest() of the input; nullopt if `tell` returned false.
+  // Adds `input` to the archive. Returns the content_digest() of the input; nullopt if `tell` has returned
+  // false.
   std::optional<std::string> add(const Input& input) {
     inputs::Content content;
     if (!inputs::walk(input, [&](const Found& found) { return add(input, found, content); }))
@@ -57,7 +59,8 @@ class Packer {
       self.is_unwanted_ = true;
       self.fault_ = std::current_exception();  // exceptions must not pass through libarchive
     }
-    // Returning an error here would make libarchive leak its buffer; check() reports the error.
+    // Returns success even after an error, because libarchive would leak its buffer otherwise; check()
+    // reports the error.
     return static_cast<la_ssize_t>(size);
   }
 
@@ -96,7 +99,7 @@ class Packer {
   bool is_over_ = false;
   Writer writer_{archive_write_new(), &archive_write_free};
   Entry entry_{archive_entry_new(), &archive_entry_free};
-  std::string path_;  // path of the current entry, for messages
+  std::string path_;  // path of the entry that is being packed, for messages
   bool is_unwanted_ = false;
   std::exception_ptr fault_;
 };

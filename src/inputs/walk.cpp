@@ -18,7 +18,8 @@ namespace combu::inputs {
 namespace {
 
 constexpr std::size_t k_piece = std::size_t{256} << 10U;
-// O_PATH: the name may have become that of a device, and opening a device can have side effects.
+// O_PATH is needed because another process may have replaced the file by a device, and opening a device can
+// have side effects.
 constexpr int k_find = O_PATH | O_NOFOLLOW | O_CLOEXEC;
 constexpr int k_open_file = O_RDONLY | O_NONBLOCK | O_NOCTTY;
 
@@ -37,7 +38,8 @@ constexpr int k_open_file = O_RDONLY | O_NONBLOCK | O_NOCTTY;
 }
 
 [[noreturn]] void refuse(const std::string& path, int error) {
-  // openat() and readlinkat() return these errors if the entry has changed its kind.
+  // openat() and readlinkat() return one of these errors if the entry has changed its kind (file, folder or
+  // link).
   if (error == ELOOP || error == ENOTDIR || error == ENXIO || error == EINVAL || error == ESTALE)
     refuse_changed(path);
   refuse(path,

@@ -10,26 +10,25 @@
 
 namespace combu::inputs {
 
-// One file, folder or link of an input. Valid only during the call of `visit`.
+// One file, folder or link of an input. A Found is valid only during the call of `visit`.
 struct Found {
   const std::string& path;    // on this machine
-  std::string_view name;      // relative to the input, "/a/b"; empty: the input itself
-  const struct stat& status;  // file or folder: fstat() of the open descriptor
-  int file;                   // file: open for reading; otherwise -1
-  const std::string& target;  // symbolic link: its target
+  std::string_view name;      // path relative to the input, such as "/a/b"; empty: the input itself
+  const struct stat& status;  // result of fstat() of the opened file or folder, or of fstatat() of a link
+  int file;                   // descriptor of a file that is open for reading; -1 for a folder or link
+  const std::string& target;  // target of a symbolic link
 };
 
-// Calls `visit` for `input.from` and, if that is a folder, for everything in it. A folder comes before its
-// content; siblings are sorted by the bytes of their names. If `visit` returns false, the walk stops. Returns
-// the last result of `visit`.
-// Other processes may write to the folder at the same time. So every entry is opened relative to its folder,
-// and no symbolic link is followed. A link in the path `input.from` is refused. The number of open
-// descriptors does not depend on the depth. Throws Error(refused), also if an entry changed its kind after
-// its folder was listed.
+// Calls `visit` for `input.from` and, if `input.from` is a folder, for all files, folders and links in it. A
+// folder comes before its content; siblings are sorted by the bytes of their names. If `visit` returns false,
+// the walk stops. Returns the last result of `visit`. Other processes may write to the folder at the same
+// time. Hence walk() opens every entry relative to its folder, and follows no symbolic link. A link in the
+// path `input.from` is an error. The number of open descriptors does not depend on the depth of the folder.
+// Throws Error(refused) if an entry cannot be read, or if it changed its kind after its folder was listed.
 bool walk(const Input& input, const std::function<bool(const Found&)>& visit);
 
 // Passes the file's content to `tell` in pieces, `found.status.st_size` bytes in total. Returns false if
-// `tell` returned false. Throws Error(refused), also if the file has become shorter.
+// `tell` has returned false. Throws Error(refused) if the file cannot be read or has become shorter.
 bool read_file(const Found& found, const std::function<bool(std::string_view)>& tell);
 
 }  // namespace combu::inputs

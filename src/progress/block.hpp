@@ -1,5 +1,6 @@
 #pragma once
-// The block of lines that a terminal shows while a command works. All functions are pure.
+// The block of lines that a terminal shows while a command works. The functions here are pure: they read no
+// clock and write nothing.
 
 #include <cstddef>
 #include <deque>
@@ -24,19 +25,20 @@ struct NamedAge {
   std::string name;
   Seconds age{0};
 };
-// Returns the trials of snapshot.running, with their ages at the time of the snapshot.
+// Returns the names of the trials in snapshot.running, and how long each trial had run at the time of the
+// snapshot.
 [[nodiscard]] std::vector<NamedAge> named_ages(const Snapshot& snapshot, const Run& run);
 // Returns "running forest-s3 (4m10s), forest-s7 (12 s)".
 [[nodiscard]] std::string running_text(const std::vector<NamedAge>& running);
 
 struct BlockContent {
   std::string phase;
-  std::map<std::string, Preparation> pulls;  // unfinished pulls by image
+  std::map<std::string, Preparation> pulls;  // unfinished pulls of images, by image
   std::string counted;                       // "removed 12 of 200"
   std::optional<Snapshot> snapshot;
   std::vector<std::string> starting;  // names of snapshot->starting
   std::vector<std::string> failures;  // FailureFeed::counted()
-  std::vector<NamedAge> running;      // trials of snapshot->running with their current ages
+  std::vector<NamedAge> running;      // trials of snapshot->running, and how long each has run by now
   Seconds elapsed{0};
   double starts_per_second = 0;
 
@@ -44,18 +46,18 @@ struct BlockContent {
 };
 
 // Returns at most size.rows - 1 lines of at most size.columns - 1 columns, cleaned for a terminal. The most
-// important lines come first: lines that do not fit are dropped at the end.
+// important lines come first; block_lines() drops the last lines if not all fit.
 [[nodiscard]] std::vector<std::string> block_lines(const BlockContent& content, ScreenSize size);
 
 // Returns "8 starting, 30 running, 2 failed": the states that have trials, in the order of TrialState.
 [[nodiscard]] std::string counts_text(const Snapshot& snapshot);
-// Returns ", about 4m10s left", or "" if unknown or below a second.
+// Returns the estimated time left, such as ", about 4m10s left"; "" if the time is unknown or below a second.
 [[nodiscard]] std::string left_text(const Snapshot& snapshot);
 
-// Returns ", 2.5/s", or "" if nothing was started recently.
+// Returns the rate of starts, such as ", 2.5/s"; "" if no trial was started recently.
 [[nodiscard]] std::string rate_text(double starts_per_second);
-// Returns the reserved slots: "6 of 8 CPUs, 4 GiB of 16 GiB; other runs: 2 CPUs". The snapshot must have a
-// capacity.
+// Returns the reserved slots: "6 of 8 CPUs, 4 GiB of 16 GiB; other runs: 2 CPUs". `snapshot.capacity` must be
+// set.
 [[nodiscard]] std::string slots_text(const Snapshot& snapshot);
 
 // Computes the number of starts per second over the last few seconds.
@@ -65,7 +67,8 @@ class StartRate {
   [[nodiscard]] double per_second() const;
 
  private:
-  std::deque<std::pair<Seconds, std::size_t>> seen_;  // elapsed time and starts, of the last seconds
+  std::deque<std::pair<Seconds, std::size_t>>
+      seen_;  // elapsed time and number of starts in each snapshot of the last seconds
 };
 
 }  // namespace combu

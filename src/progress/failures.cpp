@@ -18,13 +18,14 @@ namespace combu {
 namespace {
 
 constexpr std::size_t k_shown_of_a_kind = 2;
-constexpr std::size_t k_kinds_max = 100;  // a further kind replaces the oldest one
+constexpr std::size_t k_kinds_max =
+    100;  // maximum number of kinds of failures; a further kind replaces the oldest kind
 constexpr std::size_t k_counted_max = 3;
 constexpr std::size_t k_ranges_max = 5;
 constexpr std::size_t k_last_line_max = 200;
 constexpr int k_exit_not_found = 127;
 
-// Returns the details without parts that differ between attempts.
+// Returns the details of a failure without the parts that differ between attempts.
 EndDetails details_of_kind(EndDetails details) {
   if (details.next == Next::attempt || details.next == Next::due || details.next == Next::spent)
     details.next = Next::none;
@@ -40,9 +41,9 @@ std::string_view after_last(std::string_view text, std::string_view mark) {
   return at == std::string_view::npos ? text : text.substr(at + mark.size());
 }
 
-// Returns the command that a shell or `env` did not find; "" if the line does not name one. Recognizes
-// "sh: 1: pyhton: not found", "bash: line 1: pyhton: command not found" and
-// "env: 'pyhton': No such file or directory".
+// Returns the command that, according to `last_line`, a shell or `env` did not find; "" if the line has
+// another form. Recognizes "sh: 1: pyhton: not found", "bash: line 1: pyhton: command not found" and "env:
+// 'pyhton': No such file or directory".
 std::string command_not_found(std::string_view last_line) {
   for (const std::string_view end : {": command not found", ": not found"})
     if (last_line.ends_with(end))

@@ -1,5 +1,6 @@
 #pragma once
-// Shows failures while a run goes on: two of each kind are printed, and further equal ones are counted.
+// Shows failures during a run: combu prints two failures of each kind, and counts further failures of the
+// kind.
 
 #include <cstddef>
 #include <string>
@@ -11,16 +12,16 @@ namespace combu {
 
 class FailureFeed {
  public:
-  // A failure to print: one line, and the last lines of its log. Both are empty if two equal failures were
-  // already printed.
+  // A failure to print: one line about the failure, and the last lines of the trial's log. Both are empty if
+  // two equal failures were already printed.
   struct Shown {
     std::string line;
     std::string tail;
   };
   [[nodiscard]] Shown add(const Run& run, const Fact& fact, const std::vector<std::string>& tail);
 
-  // Returns "failed: 15 more trials: exit code 1: ValueError: x", for the three kinds with the most failures
-  // that were not printed.
+  // Returns a line such as "failed: 15 more trials: exit code 1: ValueError: x" for each of the three kinds
+  // with the most failures that were not printed.
   [[nodiscard]] std::vector<std::string> counted() const;
 
  private:

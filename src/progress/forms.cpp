@@ -23,7 +23,7 @@ constexpr std::array<std::pair<std::string_view, ProgressForm>, 5> k_forms{{
     {"quiet", ProgressForm::quiet},
 }};
 
-// Called only while the program has one thread.
+// Reads an environment variable. Must be called only while the program has one thread.
 std::string_view environment(const char* name) {
   const char* value =
       std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing here changes the environment
@@ -60,7 +60,7 @@ std::unique_ptr<Progress> make_progress(ProgressForm form, std::FILE* stream) {
                             .colours = Colours::none,
                             .size = [stream] { return screen_size(stream); },
                             .time = steady_time};
-  // https://no-color.org: any value disables colours, unless it is empty.
+  // Any non-empty value of NO_COLOR disables colours (https://no-color.org).
   if (form == ProgressForm::tty && environment("NO_COLOR").empty()) surroundings.colours = Colours::ansi;
   switch (form) {
     case ProgressForm::tty:

@@ -1,5 +1,6 @@
 #pragma once
-// Implementations of Progress, and the environment that they use, which tests can replace.
+// Implementations of Progress, and their surroundings (stream, terminal size and clock), which tests can
+// replace.
 
 #include <cstdio>
 #include <functional>
@@ -18,8 +19,9 @@ enum class Colours { none, ansi };
 struct Surroundings {
   std::FILE* stream = nullptr;
   Colours colours = Colours::none;
-  std::function<ScreenSize()> size;  // called before each repaint, because the user may resize the window
-  std::function<Seconds()> time;     // time since an arbitrary moment; must not go back
+  std::function<ScreenSize()> size;  // returns the size of the terminal; called before each repaint, because
+                                     // the user may resize the window
+  std::function<Seconds()> time;     // returns the time since an arbitrary moment; must never decrease
 };
 
 // Returns the size of the terminal; 80 by 24 if the size is unknown.
@@ -30,11 +32,12 @@ struct Surroundings {
 [[nodiscard]] std::unique_ptr<Progress> make_json_progress(const Surroundings& surroundings);
 [[nodiscard]] std::unique_ptr<Progress> make_quiet_progress(Surroundings surroundings);
 
-// Returns the lines as "  solver-a-1 | no space left on device".
+// Returns the last lines of a trial's log, each with the trial's name: " solver-a-1 | no space left on
+// device".
 [[nodiscard]] std::string tail_lines(const Run& run, TrialIndex trial, const std::vector<std::string>& lines);
 // Returns "run 0a1b2c3d4e5f: 103 trials"
 [[nodiscard]] std::string begin_line(const Run& run);
-// The line that reports that starting was paused or unpaused.
+// Returns the line that reports that starting trials was paused or unpaused.
 [[nodiscard]] std::string_view pause_line(const Snapshot& snapshot);
 // Detects changes of settings by `combu set` in another process, by comparing snapshots.
 class SettingsWatch {
@@ -46,7 +49,7 @@ class SettingsWatch {
  private:
   std::optional<Settings> last_;
 };
-// The line that is printed after the first interrupt.
+// Returns the line that combu prints after the first interrupt.
 [[nodiscard]] std::string interrupt_line(const Snapshot& snapshot);
 
 }  // namespace combu

@@ -38,8 +38,8 @@ void print_failures(Progress& progress, const Run& run, const Outcome& outcome, 
   if (more > 0) progress.error(fmt::format("… and {} more", more));
 }
 
-// Names the trials that still run although the run is over: other trials depended on them, but they are not
-// marked as services.
+// Prints the trials that still run although the run is over: other trials depended on these trials, but they
+// are not marked as services.
 void name_what_is_left(Progress& progress, const Run& run, const Outcome& outcome) {
   if (outcome.running.empty()) return;
   std::vector<std::string_view> names;
@@ -82,9 +82,10 @@ void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, c
   if (until == Until::ended && !outcome.interrupted) name_what_is_left(progress, run, outcome);
   print_undelivered(progress, run, outcome, engine);
   if (!keeps_containers) return;
-  if (!outcome.last.interrupter.empty()) return;  // the interrupting command removes the containers
+  if (!outcome.last.interrupter.empty())
+    return;  // the command that interrupted the run removes the containers
   if (outcome.interrupted) progress.note(fmt::format("{}: resumes the run", resume_line(run.id, engine)));
-  // A start that failed or was stopped may have left a container too.
+  // A start that failed or was stopped may also have left a container.
   const std::size_t unstarted =
       outcome.last.count(TrialState::failed) + outcome.last.count(TrialState::stopped);
   if (outcome.last.started + unstarted == 0) return;

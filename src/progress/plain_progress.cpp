@@ -41,7 +41,7 @@ class PlainProgress : public Progress {
 
   void begin(const Run& run) override {
     run_ = &run;
-    // The run may continue with a changed file.
+    // begin() may be called again when the run continues with a changed experiment file.
     settings_ = {};
     failures_ = {};
     counted_.clear();
@@ -82,7 +82,8 @@ class PlainProgress : public Progress {
     return pulling_.insert(image).second;
   }
 
-  // The first counts appear only after a pause, because most commands end before that.
+  // Returns true if k_count_pause has passed since the last counts. The first counts come after a pause, too,
+  // because most commands end sooner.
   bool is_time() {
     std::scoped_lock lock(mutex_);
     const Seconds now = around_.time();
@@ -104,14 +105,15 @@ class PlainProgress : public Progress {
   Seconds counted_at_ = around_.time();
   const Run* run_ = nullptr;
   FailureFeed failures_;
-  std::vector<std::string> counted_;  // FailureFeed::counted() at the last print
+  std::vector<std::string> counted_;  // result of FailureFeed::counted() when counts were last printed
   bool interrupted_ = false;
   bool paused_ = false;
   SettingsWatch settings_;
   StartRate rate_;
 };
 
-// Failures are not printed while the run goes on: print_outcome() prints each once.
+// Prints only errors. QuietProgress prints no failures during the run, because print_outcome() prints each
+// failure at the end.
 class QuietProgress final : public PlainProgress {
  public:
   using PlainProgress::PlainProgress;

@@ -17,14 +17,15 @@ namespace combu {
 namespace {
 
 constexpr Seconds k_repaint{0.1};
-constexpr Seconds k_tick{1};  // the displayed elapsed time has seconds
+constexpr Seconds k_tick{
+    1};  // interval of repaints without news, because the displayed elapsed time has seconds
 constexpr std::chrono::milliseconds k_leave_wait{200};
 constexpr std::string_view k_red = "\x1b[31m";
 constexpr std::string_view k_bold = "\x1b[1m";
 constexpr std::string_view k_normal = "\x1b[0m";
 
-// Between repaints the cursor is visible and below the block, so that the terminal is usable if the program
-// ends at any moment.
+// Shows progress as a block of lines in a terminal. Between repaints the cursor is visible and below the
+// block, so that the terminal stays usable if combu ends at any moment.
 class TtyProgress final : public Progress {
  public:
   explicit TtyProgress(Surroundings surroundings) : around_(std::move(surroundings)) {}
@@ -78,14 +79,15 @@ class TtyProgress final : public Progress {
   void begin(const Run& run) override {
     std::scoped_lock lock(mutex_);
     run_ = &run;
-    // The run may continue with a changed file.
+    // begin() may be called again when the run continues with a changed experiment file.
     settings_ = {};
     failures_ = {};
     content_.failures.clear();
     content_.phase.clear();
     keep(begin_line(run), {});
     repaint();
-    // Not started earlier, because the evaluation forks and needs a process with one thread.
+    // The ticker thread starts only here, because the evaluation of the file, which forks, needs a process
+    // with one thread.
     if (!ticker_.joinable()) ticker_ = std::jthread([this](const std::stop_token& stop) { tick(stop); });
   }
 
@@ -119,8 +121,8 @@ class TtyProgress final : public Progress {
 
   void end() override {
     // Another thread may hold the mutex while its write to the terminal blocks. The thread that handles
-    // signals must not wait for it, so end() gives up after k_leave_wait. The deadline uses the system clock
-    // because GCC 12's thread sanitizer does not support locking with a steady clock.
+    // signals must not wait until the write ends, so end() gives up after k_leave_wait. The deadline uses the
+    // system clock because GCC 12's thread sanitizer does not support locking with a steady clock.
     std::unique_lock lock(mutex_, std::chrono::system_clock::now() + k_leave_wait);
     if (!lock.owns_lock()) return;
     content_ = {};
@@ -133,7 +135,8 @@ class TtyProgress final : public Progress {
     kept_ += coloured ? fmt::format("{}{}{}", colour, clean_lines(text), k_normal) : clean_lines(text);
   }
 
-  // The ticker paints later if the last repaint was too recent. Without a ticker, always paints.
+  // Repaints the block, or leaves the repaint to the ticker thread if the last repaint was less than
+  // k_repaint ago. Without a ticker thread, always repaints.
   void repaint() {
     if (!ticker_.joinable() || around_.time() - painted_at_ >= k_repaint) {
       paint();
@@ -175,7 +178,8 @@ class TtyProgress final : public Progress {
     painted_at_ = around_.time();
   }
 
-  // If the window became narrower, the terminal wrapped the lines of the block, so they occupy more rows.
+  // Returns the escape sequence that erases the block. If the user has narrowed the window, the terminal has
+  // wrapped the lines of the block, so the block occupies more rows.
   [[nodiscard]] std::string erase(ScreenSize size) const {
     std::size_t rows = 0;
     for (const std::size_t columns : painted_)
@@ -185,14 +189,14 @@ class TtyProgress final : public Progress {
   }
 
   Surroundings around_;
-  std::timed_mutex mutex_;  // guards all members below
+  std::timed_mutex mutex_;  // guards all members that follow
   std::condition_variable_any ticked_;
   const Run* run_ = nullptr;
   FailureFeed failures_;
   BlockContent content_;
   StartRate rate_;
   std::string kept_;                  // complete lines to print above the block
-  std::vector<std::size_t> painted_;  // widths in columns of the block's lines on the screen
+  std::vector<std::size_t> painted_;  // width in columns of each line of the block on the screen
   Seconds painted_at_{0};
   Seconds snapshot_at_{0};
   bool late_ = false;
