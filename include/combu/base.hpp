@@ -76,7 +76,7 @@ struct Cpus {
 [[nodiscard]] std::optional<Instant> parse_timestamp(std::string_view text);
 
 // Converts a file's time, given since 1970, to an Instant. Instant holds the years 1677 to 2262. A time
-// outside of these years becomes the first or the last second of this range.
+// outside of the years 1677 to 2262 becomes the first or the last second that Instant can hold.
 [[nodiscard]] Instant file_time(std::int64_t seconds, std::int64_t nanoseconds = 0);
 
 // Parses "90s", "1h30m", "500ms", "1.5h", or a plain number of seconds. Throws Error(invalid) with an empty
@@ -126,18 +126,18 @@ struct Key {
 
 // Returns the known word that the user most likely meant by `word`, or nullopt.
 //
-// nearest() first looks for the known word with the smallest edit distance, where a transposition counts as
-// one edit. This distance must not exceed max(1, length of `word` / 3). If no known word is close enough,
+// The first choice is the known word with the smallest edit distance, where a transposition counts as one
+// edit. The edit distance must not exceed max(1, length of `word` / 3). If no known word is close enough,
 // nearest() returns the shortest known word that `word` abbreviates, as "img" abbreviates "image".
 [[nodiscard]] std::optional<std::string_view> nearest(std::string_view word,
                                                       const std::vector<std::string_view>& known);
 
-// Returns `text` without spaces, tabs and line ends at its beginning and its end.
+// Removes spaces, tabs and line ends at the beginning and the end of `text`.
 [[nodiscard]] std::string_view trimmed(std::string_view text);
 
 // Parses the whole text as a decimal number, without spaces and without a leading `+`. Returns nullopt if
-// `text` is not a number, or if Number cannot hold its value. A `double` may be NaN or infinite ("nan",
-// "inf").
+// `text` is not a number, or if Number cannot hold its value. If Number is `double`, the result may be NaN or
+// infinite ("nan", "inf").
 template <class Number>
 [[nodiscard]] std::optional<Number> parse_number(std::string_view text) {
   Number number{};
@@ -167,16 +167,16 @@ struct Character {
 [[nodiscard]] bool is_inside_character(char byte);
 // Returns the width of a text in columns of a terminal. `text` must not contain control characters.
 //
-// columns_of() counts two columns for each character from Hangul Jamo on, except punctuation, arrows and box
-// drawing. An invalid UTF-8 byte counts as one column. For some characters, such as combining marks, the
-// result is too large. A result that is too small would let a line wrap.
+// Each character from Hangul Jamo on counts as two columns, except punctuation, arrows and box drawing. An
+// invalid UTF-8 byte counts as one column. The result is an estimate, which is too large for some characters,
+// such as combining marks. An estimate that is too small would let lines wrap.
 [[nodiscard]] std::size_t columns_of(std::string_view text);
 
 // Returns true for a character that controls the terminal or changes the order of the displayed text. Such
 // characters are C0 and C1 controls, DEL, bidirectional controls (Unicode UAX #9), line and paragraph
 // separators, and U+FEFF.
 [[nodiscard]] bool is_control(char32_t code);
-// Returns the length of `text` in bytes, without an incomplete UTF-8 character at its end.
+// Returns the length of `text` in bytes, not counting an incomplete UTF-8 character at the end of `text`.
 [[nodiscard]] std::size_t whole_characters(std::string_view text);
 // Returns `text` with each control character, except newline and tab, written as `\u001b`. Each byte that is
 // not UTF-8 is written as `\x9b`. JSON text keeps its meaning, because control characters occur in JSON only
@@ -187,7 +187,7 @@ struct Character {
 void append_to_tail(std::string& text, std::string_view more, std::size_t size);
 
 // Shortens a text from outside combu for a message: one line of at most 60 characters, with control
-// characters escaped. shortened() cuts only between characters.
+// characters escaped. The text is cut only between characters.
 [[nodiscard]] std::string shortened(std::string_view text);
 
 // ---- Hashes and Base64
@@ -213,8 +213,8 @@ class Sha256 {
 
 // Returns Base64 (RFC 4648) in the URL-safe alphabet, with padding. `bytes` must be smaller than 1 GiB.
 [[nodiscard]] std::string encode_base64url(std::string_view bytes);
-// Decodes Base64 in the standard or the URL-safe alphabet, with or without padding. decode_base64() skips
-// characters outside of these alphabets. `text` must be smaller than 1 GiB.
+// Decodes Base64 in the standard or the URL-safe alphabet, with or without padding. Skips all characters
+// outside of the Base64 alphabets. `text` must be smaller than 1 GiB.
 [[nodiscard]] std::string decode_base64(std::string_view text);
 
 // ---- Files
@@ -245,9 +245,9 @@ class Descriptor {
   int number_;
 };
 
-// Opens the file of `opened` again, with the flags `how` of open(2). reopen() does not resolve the file's
-// name, which another process could replace, so fstat() reports the same file for both descriptors. If
-// reopen() fails, the returned descriptor is not open, and errno holds the reason.
+// Opens the file of `opened` again, with the flags `how` of open(2). The file's name is not resolved again,
+// because another process could replace the name. Hence fstat() reports the same file for both descriptors.
+// If reopen() fails, the returned descriptor is not open, and errno holds the reason.
 [[nodiscard]] Descriptor reopen(const Descriptor& opened, int how);
 
 struct OpenedFolder {
@@ -291,7 +291,8 @@ class FolderPath {
 
  private:
   struct Level {
-    Descriptor folder;  // closed while the position is more than k_open_max levels below this folder
+    Descriptor folder;  // descriptor of the folder; closed while the position is more than k_open_max levels
+                        // below the folder
     dev_t device = 0;
     ino_t inode = 0;
   };
@@ -305,13 +306,14 @@ class FolderPath {
 [[nodiscard]] std::string read_all(int descriptor, const std::string& subject, Bytes most);
 
 // Returns the content of a file whose path comes from an untrusted text, or nullopt if the file does not
-// exist. read_regular_file() never waits for the writer of a pipe and never opens a device. Throws
-// Error(invalid, path) if the file is not a regular file, is larger than `most`, or cannot be read.
+// exist. The function never waits for the writer of a pipe and never opens a device. Throws Error(invalid,
+// path) if the file is not a regular file, is larger than `most`, or cannot be read.
 [[nodiscard]] std::optional<std::string> read_regular_file(const std::string& path, Bytes most);
 
 // ---- Time and threads
 
-// Source of the current time. real_clock() is the system's clock; the simulated engine has a virtual clock.
+// Source of the current time. The clock of the system is real_clock(); the simulated engine has a virtual
+// clock.
 class Clock {
  public:
   virtual ~Clock() = default;

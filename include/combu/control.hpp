@@ -19,7 +19,7 @@
 namespace combu {
 
 // The owner's side of the channel. One thread of the server serves all clients. All methods may be called
-// from any thread. Only hand_over() waits for a client; the server disconnects a client that reads too
+// from any thread. Only hand_over() waits for a client: the server disconnects a client that reads too
 // slowly.
 class ControlServer {
  public:
@@ -36,8 +36,8 @@ class ControlServer {
   ControlServer& operator=(const ControlServer&) = delete;
 
   // Starts to accept clients at the socket `path`. Only processes of this user may connect. The caller must
-  // hold the run's lock, because open() replaces an existing socket, which a dead process may have left.
-  // open() must be called only once. Throws Error(refused) if the socket cannot be created.
+  // hold the run's lock, because open() replaces an existing socket, which a dead process may have left. Must
+  // be called only once. Throws Error(refused) if the socket cannot be created.
   void open(const std::string& path, Adjusting adjusting, Departure departure);
 
   // Sends a whole line to all clients that follow the run. The server also keeps the lines of "phase",
@@ -45,9 +45,9 @@ class ControlServer {
   void tell(std::string_view event, std::string_view line);
   // True if any client follows the run.
   [[nodiscard]] bool is_followed() const;
-  // Tells the client that has asked to take over the run that no start is under way, and blocks until that
-  // client disconnects or `stop` requests a stop. If the client is still connected after `patience`,
-  // hand_over() disconnects the client and returns false.
+  // Hands the run over to the client that has asked to take it over. Blocks until the client disconnects or
+  // `stop` requests a stop. If the client is still connected after `patience`, hand_over() disconnects the
+  // client and returns false.
   [[nodiscard]] bool hand_over(const std::stop_token& stop, std::chrono::milliseconds patience);
   // Sends the last line of the channel, which contains the exit code of the process.
   void done(int exit_code);
@@ -102,11 +102,11 @@ class ControlClient {
   ControlClient& operator=(const ControlClient&) = delete;
 
   // Asks the owner to change the settings of the run. Blocks until the owner has changed the settings, and
-  // returns the new settings. Throws Error with one of these kinds:
-  // - invalid, if a number is out of range
-  // - refused, with the owner's message, or because the owner has not answered within ten seconds
-  // - not_found, if the owner ends before it answers
-  // - cancelled, if `stop` requests a stop
+  // returns the new settings.
+  //
+  // Throws Error(invalid) if a number is out of range. Throws Error(refused) with the owner's message if the
+  // owner refuses, or if the owner has not answered within ten seconds. Throws Error(not_found) if the owner
+  // ends before it answers. Throws Error(cancelled) if `stop` requests a stop.
   [[nodiscard]] Settings adjust(const Adjust& adjust, const std::stop_token& stop);
 
   // Blocks until the owner has no start under way and no longer writes to the run's record. The caller may

@@ -22,7 +22,7 @@ using List = std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)>;
 // Pool of idle libcurl handles, which keep their connections open. Thread-safe.
 class Idle {
  public:
-  // Returns a handle without any options set.
+  // Takes a handle, without any options set, from the pool.
   [[nodiscard]] Easy take() {
     const std::scoped_lock lock(mutex_);
     if (idle_.empty()) return {curl_easy_init(), &curl_easy_cleanup};
@@ -30,7 +30,7 @@ class Idle {
     idle_.pop_back();
     return easy;
   }
-  // Returns a handle to the pool.
+  // Puts `easy` back into the pool, with all options reset.
   void leave(Easy easy) {
     curl_easy_reset(easy.get());
     const std::scoped_lock lock(mutex_);
@@ -54,8 +54,8 @@ class Idle {
   return list;
 }
 
-// A response that is kept in memory, within limits. The callbacks of libcurl call add_header() and add(). If
-// a function returns false, the callback aborts the transfer.
+// A response that is kept in memory. Its size is limited. The callbacks of libcurl call add_header() and
+// add(). If add_header() or add() returns false, the callback aborts the transfer.
 struct KeptAnswer {
   std::size_t body_max;  // bytes
   std::string body = {};
@@ -63,8 +63,8 @@ struct KeptAnswer {
   std::string excess = {};  // the limit that the response exceeds, as text that continues "the answer …";
                             // empty: no limit is exceeded
 
-  // add_header() counts a header of `bytes` bytes; add() keeps a piece of the body. Both return false if the
-  // response exceeds a limit.
+  // add_header() counts a header of `bytes` bytes; add() keeps a piece of the body. Both functions return
+  // false if the response exceeds a limit.
   [[nodiscard]] bool add_header(std::size_t bytes);
   [[nodiscard]] bool add(std::string_view piece);
 };
@@ -87,8 +87,8 @@ struct Authorities {
 void trust(CURL* easy, const std::string& place);
 
 // Returns the file or folder where a machine keeps its trusted certificates, or an empty string if none
-// exists. find_authorities() is needed because the libcurl in a portable build of combu has no default
-// location. `root` is the root folder of the machine ("/").
+// exists. The search is needed because the libcurl in a portable build of combu has no default location.
+// `root` is the root folder of the machine ("/").
 [[nodiscard]] std::string find_authorities(const std::filesystem::path& root);
 
 }  // namespace combu::curl

@@ -23,13 +23,13 @@ namespace combu::database {
 inline constexpr std::chrono::milliseconds k_patience{20000};  // maximum wait for another process that writes
 
 struct Schema {
-  int application_id = 0;  // identifies the kind of database; unique to each kind
+  int application_id = 0;  // SQLite's application id, which identifies the kind of database
   // Step N upgrades a database from version N to version N + 1. Version 0 is an empty database.
   std::span<const std::string_view> steps;
 };
 
-// Opens the database, or creates it as a private file (combu/system.hpp), and upgrades it to the newest
-// version. Throws Error(refused) if the file cannot be read or written, or if the disk is full. Throws
+// Opens the database at `path`, or creates it as a private file (combu/system.hpp), and upgrades it to the
+// newest version. Throws Error(refused) if the file cannot be read or written, or if the disk is full. Throws
 // Error(invalid) if the file is damaged, has a newer version, belongs to another program, or is not private.
 // An invalid file stays unchanged.
 [[nodiscard]] SQLite::Database open(const std::string& path, const Schema& schema);
@@ -37,9 +37,9 @@ struct Schema {
 // Returns an empty database of the newest version that exists only in memory.
 [[nodiscard]] SQLite::Database in_memory(const Schema& schema);
 
-// Opens a database like open(), but creates no file: a missing file is read as an empty database. If this
-// process cannot write to the file (see is_read_only()), the file is read without changes. A read-only file
-// must have the newest version of the schema.
+// Opens a database like open(), but creates no file: a missing file is read as an empty database. A file that
+// this process cannot write to (see is_read_only()) is read without changes. A read-only file must have the
+// newest version of the schema.
 [[nodiscard]] SQLite::Database open_to_read(const std::string& path, const Schema& schema);
 
 // Read-only access to an untrusted database that another combu, or an attacker, wrote. The database's own
@@ -146,8 +146,8 @@ class Rows {
   sqlite3_stmt* statement_ = nullptr;
 };
 
-// A statement that is prepared once and executed many times. operator() binds its arguments to the parameters
-// of the statement in order.
+// A statement that is prepared once and executed many times. The arguments of operator() become the
+// parameters of the statement, in order.
 class Sql {
  public:
   Sql(SQLite::Database& database, const std::string& sql) : statement_(database, sql) {}

@@ -33,10 +33,10 @@ struct HttpRequest {
   std::string target;  // path and query of the URL, already percent-encoded
   std::vector<std::pair<std::string, std::string>> headers;
   std::string body;
-  // If set, `source` provides the body in pieces instead of `body`; the total size need not be known. send()
-  // calls `source` once, and `source` must call its argument `tell` with each piece. If `tell` returns false,
-  // the other side has already answered or the connection is broken, and `source` must return. If `source`
-  // throws, send() aborts the request and rethrows the exception.
+  // If set, `source` provides the body in pieces instead of `body`; the total size need not be known. The
+  // function send() calls `source` once, and `source` must call its argument `tell` with each piece. If
+  // `tell` returns false, the other side has already answered or the connection is broken, and `source` must
+  // return. If `source` throws, send() aborts the request and rethrows the exception.
   using Tell = std::function<bool(std::string_view)>;
   std::function<void(const Tell&)> source;
   std::string content_type = "application/json";
@@ -74,13 +74,13 @@ class Channel {
   Channel& operator=(Channel&&) noexcept;
 
   // Sends a request and blocks until the response is complete. Returns the response whatever its status is:
-  // an HTTP error status does not throw. send() throws these errors, whose subject is the address:
-  // - Error(unavailable) if the connection fails or is cut,
-  // - Error(timeout) if `silence_max` or `answer_max` is exceeded,
-  // - Error(cancelled) if `stop` is requested (from any thread), or the sink returned false,
-  // - Error(corrupt) if the response is not HTTP, or its body is larger than `body_max`,
-  // - Error(corrupt) if 256 KiB of headers, interim responses, chunk sizes or trailers arrive without any
-  //   byte of the body between them.
+  // an HTTP error status does not throw.
+  //
+  // The subject of each Error is the address. Throws Error(unavailable) if the connection fails or is cut.
+  // Throws Error(timeout) if `silence_max` or `answer_max` is exceeded. Throws Error(cancelled) if `stop` is
+  // requested (from any thread), or if `sink` has returned false. Throws Error(corrupt) if the response is
+  // not HTTP, or if its body is larger than `body_max`. Throws Error(corrupt) if 256 KiB of headers, interim
+  // responses, chunk sizes or trailers arrive without any byte of the body between them.
   HttpResponse send(const HttpRequest& request, std::stop_token stop = {});
 
  private:

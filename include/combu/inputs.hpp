@@ -15,7 +15,7 @@
 namespace combu {
 
 // Returns the folder for the outputs of a run, COLLECT/EXPERIMENT/RUN, as a path or as "s3://…". Each trial
-// has a subfolder in this folder.
+// has a subfolder in the folder of the run.
 [[nodiscard]] std::string results_folder(const Experiment& experiment, const RunId& run);
 // Returns results_folder() as a path in which no folder above EXPERIMENT is a symbolic link.
 [[nodiscard]] std::string resolved_results_folder(const Experiment& experiment, const RunId& run,
@@ -24,9 +24,9 @@ namespace combu {
 // Returns a folder on this machine that holds output `path` of `trial` at the same relative path.
 using WhereLeft = std::function<std::string(const std::string& trial, const std::string& path)>;
 // Replaces Input::from of each input by a path on this machine without symbolic links. For an input from the
-// user's files, the path comes from `host_paths`. find_inputs() resolves symbolic links in outputs of another
-// trial as that trial's container would, and never follows a link out of these outputs. Throws Error(refused)
-// if an output is missing, and passes on the exceptions of `where`.
+// user's files, the path comes from `host_paths`. Symbolic links in outputs of another trial are resolved as
+// in that trial's container, and are never followed out of these outputs. Throws Error(refused) if an output
+// is missing, and passes on the exceptions of `where`.
 void find_inputs(Trial& trial, const HostPaths& host_paths, const WhereLeft& where);
 
 // Resolves the symbolic links in the absolute path `path`. Parts of the path that do not exist stay
@@ -46,14 +46,14 @@ struct InputOwner {
 
 // pack_inputs(), read_input() and content_digest() read inputs, and block. Input::from must be a path on this
 // machine, even if Input::trial is set. The functions never follow symbolic links: a link in the path `from`
-// is an error, and a link inside a folder stays a link. They throw Error(refused) if an entry cannot be read,
-// is neither file, folder nor link, or changed its kind after its folder was listed. Exceptions of `tell`
-// pass through. If `tell` returns false, the function returns.
+// is an error, and a link inside a folder stays a link. All three functions throw Error(refused) if an entry
+// cannot be read, or is neither file, folder nor link. They also throw if an entry changed its kind after its
+// folder was listed. Exceptions of `tell` pass through. If `tell` returns false, the function returns.
 
 // Packs the inputs into one tar archive and passes the archive to `tell` in pieces; the archive is never in
-// memory as a whole. The archive must be unpacked at the container's root. There each file or folder `from`
-// appears as `to`, with its permissions and times. The archive does not contain the folders above `to`.
-// Returns the content_digest() of each input; nullopt if `tell` has returned false.
+// memory as a whole. The archive must be unpacked at the container's root. Unpacking creates each Input::from
+// at the path Input::to, with its permissions and times. The archive does not contain the folders above
+// Input::to. Returns the content_digest() of each input; nullopt if `tell` has returned false.
 std::optional<std::vector<std::string>> pack_inputs(const std::vector<Input>& inputs, const InputOwner& owner,
                                                     const std::function<bool(std::string_view)>& tell);
 
@@ -72,7 +72,7 @@ struct LeftThing {
   enum class Kind { folder, file, link };
   Kind kind = Kind::folder;
   std::string text = {};    // the sha256 of a file in hexadecimal digits, or the target of a symbolic link
-  bool is_program = false;  // true if this is an executable file
+  bool is_program = false;  // true for an executable file
 };
 // Sorts paths in the order of a depth-first traversal: a folder comes before its content, and siblings are
 // sorted by the bytes of their names.

@@ -1,8 +1,8 @@
 #pragma once
-// JSON values of the nlohmann library. src/json/json.cpp compiles the slowest templates once for all files:
-// the parser, the writer and two constructors. Compiling dump() alone takes 1.5 seconds for each file that
-// calls dump(). A .cpp file must include combu/json.hpp instead of <nlohmann/json.hpp>, which would add
-// seconds to its compilation. A header must include <nlohmann/json_fwd.hpp>.
+// JSON values of the nlohmann library. The slowest templates are compiled once for all files, in
+// src/json/json.cpp: the parser, the writer and two constructors. Compiling dump() alone takes 1.5 seconds
+// for each file that calls dump(). A .cpp file must include combu/json.hpp instead of <nlohmann/json.hpp>,
+// which would add seconds to its compilation. A header must include <nlohmann/json_fwd.hpp>.
 
 #include <cstddef>
 #include <cstdint>
@@ -25,9 +25,9 @@ namespace combu {
 // nests these values a few levels deeper.
 inline constexpr std::size_t k_json_depth_max = 512;
 
-// The parse functions return the value of a JSON text. They throw nlohmann::json::exception if the text is
-// not JSON, or is nested deeper than k_json_depth_max. Other code must not call the parser of the nlohmann
-// library, which has no depth limit.
+// The parse functions return the value of a JSON text. The parse functions throw nlohmann::json::exception if
+// the text is not JSON, or is nested deeper than k_json_depth_max. Other code must not call the parser of the
+// nlohmann library, which has no depth limit.
 [[nodiscard]] nlohmann::json parse_json(std::string_view text);
 // Like parse_json(), but ignores `//` and `/* */` comments.
 [[nodiscard]] nlohmann::json parse_json_with_comments(std::string_view text);
@@ -39,9 +39,9 @@ inline constexpr std::size_t k_json_depth_max = 512;
 // Returns the member `name`, or null if the member is absent or `object` is null. Throws
 // nlohmann::json::exception if `object` is neither an object nor null.
 [[nodiscard]] const nlohmann::json& json_at(const nlohmann::json& object, const char* name);
-// Returns `value` if it is an integer within [least, most]. Throws nlohmann::json::exception for any other
-// value. Use integer_of() instead of get(), which wraps numbers that are out of range and is undefined for
-// fractions.
+// Returns the number in `value` if it is an integer within [least, most]. Throws nlohmann::json::exception
+// for any other value. Use integer_of() instead of get(), which wraps numbers that are out of range and is
+// undefined for fractions.
 [[nodiscard]] std::int64_t integer_of(const nlohmann::json& value, std::int64_t least, std::int64_t most);
 // Returns integer_of() of the member `name`, or 0 if the member is absent or null.
 [[nodiscard]] std::int64_t integer_at(const nlohmann::json& object, const char* name, std::int64_t least,

@@ -21,11 +21,11 @@ enum class ProgressForm { automatic, tty, plain, json, quiet };
 [[nodiscard]] ProgressForm parse_progress_form(std::string_view text);
 
 // Shows the progress of one command on stderr. Methods may be called from several threads.
-//  tty:   a block of lines that is repainted at most ten times a second and fits the terminal;
-//         permanent lines (failures, notes) scroll above the block
-//  plain: permanent lines, and a line with counts every few seconds while something changes
-//  json:  one JSON object a line: {"time": …, "event": …, …}
-//  quiet: errors only
+//
+// The form tty shows a block of lines that is repainted at most ten times a second and fits the terminal.
+// Permanent lines (failures, notes) scroll above the block. The form plain prints permanent lines, and a line
+// with counts every few seconds while something changes. The form json prints one JSON object a line:
+// {"time": …, "event": …, …}. The form quiet prints only errors.
 class Progress : public ProgressListener {
  public:
   // Shows what the command does before the run begins, such as "evaluating" or "checking". A new phase
@@ -38,7 +38,7 @@ class Progress : public ProgressListener {
   virtual void note(std::string_view line) = 0;
   void remark(const std::string& line) final { note(line); }
   virtual void error(std::string_view line) = 0;
-  // Must be called before facts and snapshots of the run. `run` must outlive the Progress.
+  // begin() must be called before facts and snapshots of the run are shown. `run` must outlive the Progress.
   virtual void begin(const Run& run) = 0;
   // Removes the block of lines from the terminal, so that other output can follow. The destructor calls
   // end(). The thread that handles signals may call end(), too.
@@ -77,7 +77,7 @@ struct FailureGroup {
 [[nodiscard]] std::string trials_text(std::span<const std::string_view> trials);
 // Returns "failed: 5 trials (forest-s[0-4]): exit code 1: ValueError: x"
 [[nodiscard]] std::string group_line(const FailureGroup& group);
-// Describes the failure of a trial's last attempt. `last_line`: last line of its log.
+// Describes the failure of a trial's last attempt. `last_line` is the last line of the trial's log.
 [[nodiscard]] Failure failure_of(std::string_view trial, TrialState state, const std::string& reason,
                                  const EndDetails& details, int attempt, std::optional<int> exit_code,
                                  std::string_view last_line);
@@ -105,8 +105,8 @@ struct OutcomeForm {
       true;  // false if no container outlives combu, as on the simulated engine (Facts::is_simulated)
   LastLine last_line = {};
 };
-// Prints the outcome of a run: at most 20 groups of equal failures, the number of further failures, the
-// number of trials in each state, and commands that the user may need next.
+// Prints the outcome of a run. First come at most 20 groups of equal failures, and the number of further
+// failures. Then come the number of trials in each state, and commands that the user may need next.
 void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, const OutcomeForm& form);
 
 // Returns the shell command that applies `command` ("kill") to this experiment: "combu -f FILE kill", or

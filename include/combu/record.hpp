@@ -1,6 +1,6 @@
 #pragma once
 // The record: an SQLite database of all runs and of their trials' states and attempts. Several processes can
-// use the file at the same time.
+// use the record at the same time.
 
 #include <array>
 #include <cstddef>
@@ -29,8 +29,9 @@ using Digests = std::map<std::pair<std::string, std::string>, std::string>;
 struct FileText {
   std::string source;     // the text of the file
   std::string evaluated;  // the evaluated file as JSON
-  std::string imports;    // a JSON object from absolute path to SHA-256; empty: not known
-  std::string values;     // a JSON object: the values given to the evaluation; empty: not known
+  std::string
+      imports;  // a JSON object that maps the absolute path of each import to its SHA-256; empty: not known
+  std::string values;  // a JSON object: the values given to the evaluation; empty: not known
 };
 
 struct RunEngine {
@@ -46,7 +47,7 @@ struct RunEntry {
   std::string experiment;  // Experiment::name and ::file
   std::string file;
   std::string folder;                // Caller::folder
-  FileText text;                     // text and `earlier` are empty in a list of runs
+  FileText text;                     // `text` and `earlier` are empty in a list of runs
   std::vector<std::string> earlier;  // evaluated JSON of the earlier versions of the file, oldest first
   std::string arguments;             // a JSON array: the command line
   std::string options;   // a JSON object: the options of `run` that also hold when the run continues
@@ -73,7 +74,7 @@ struct RunEntry {
   std::optional<Instant> ended_at;
 };
 
-// The state of a trial in the record, with its last attempt.
+// The state of a trial in the record, with data of the trial's last attempt.
 struct TrialEntry {
   std::string name;
   int revision = 1;  // version of the experiment file that the trial uses; a run begins with version 1
@@ -118,7 +119,7 @@ struct AttemptEntry {
   std::string trial;
   int revision = 1;  // as in TrialEntry
   int attempt = 1;
-  int first_attempt = 1;  // number of the trial's first attempt since it was reopened
+  int first_attempt = 1;  // number of the first attempt since the trial was reopened
   Instant ready_at{};
   Instant started_at{};
   std::optional<Seconds> created_in;  // as in Started
@@ -141,7 +142,7 @@ struct DoneEntry {
   // and kept_as.
   RunId kept_in;
   std::string kept_as;
-  int attempt = 0;    // the attempt that succeeded; 0: the trial was skipped
+  int attempt = 0;    // number of the attempt that succeeded; 0: the trial was skipped
   std::string place;  // path of the outputs, RESULTS/TRIAL; empty: not on record
 };
 
@@ -180,11 +181,12 @@ using Anew = std::vector<std::pair<TrialIndex, bool>>;
 
 // A new version of a run's experiment file. `combu apply` changes the run to this version.
 struct FileVersion {
-  // When apply_file() reopens the run. A reopened run counts as not ended, and its deadline counts from `at`.
+  // The cases in which apply_file() reopens the run. A reopened run counts as not ended, and its deadline
+  // counts from `at`.
   enum class Opens { no, if_ended, always };
 
-  // The text of the new version. If `evaluated` is empty, the evaluation of the run's newest version is still
-  // valid, and only that version's source text, imports and values are replaced.
+  // The text of the new version. If `evaluated` is empty, the evaluation of the run's newest version stays
+  // valid. In this case combu replaces only the source text, imports and values of the newest version.
   FileText text;
   Digests digests;
   Digests references;
@@ -223,8 +225,8 @@ struct RunFilter {
 // unchanged. A call that throws changes nothing and can be repeated.
 class Record {
  public:
-  // A fingerprint of a run's state on record. The stamp changes if a trial is added, starts or ends, if its
-  // outputs are collected, or if an edit of the file requires a stop. The stamp also changes if a process
+  // A fingerprint of a run's state on record. The stamp changes if a trial is added, starts or ends, or if
+  // its outputs are collected. The stamp also changes if an edit of the file requires a stop, or if a process
   // reopens the run.
   using Stamp = std::array<std::int64_t, 4>;
 
@@ -246,7 +248,7 @@ class Record {
   // process. If `tell` is empty, operations wait silently.
   void on_wait(std::function<void()> tell);
 
-  // Adds a run. Throws Error(conflict) if a run with this id exists.
+  // Adds a run. Throws Error(conflict) if the record already contains a run with the same id.
   void begin(const RunEntry& entry, const Experiment& experiment);
   // Writes all arguments in one transaction. When append() returns, the written data survives a crash of the
   // process. The facts must refer to the trials of the experiment given to begin(), and must be in
@@ -289,23 +291,23 @@ class Record {
   [[nodiscard]] std::vector<RunEntry> runs(const RunFilter& filter, std::size_t count_max);
   // Returns the run `id`. Throws Error(not_found) if the record has no such run.
   [[nodiscard]] RunEntry run(const RunId& id);
-  // Returns the trials in the order of the experiment. If `trial` is not empty, returns only the trial of
-  // this name.
+  // Returns the trials of a run in the order of the experiment. If `trial` is not empty, returns only the
+  // trial with the name `trial`.
   [[nodiscard]] std::vector<TrialEntry> trials(const RunId& run, const std::string& trial = {});
-  // Reads the same trials as the other overload of trials(). Calls `next` for each trial, and writes the
-  // trial into the returned entry, which must equal TrialEntry{}.
+  // Like the other overload of trials(), but writes into objects of the caller. Calls `next` for each trial,
+  // and writes the trial into the TrialEntry that `next` returns, which must equal TrialEntry{}.
   void trials(const RunId& run, const std::string& trial, Detail detail,
               const std::function<TrialEntry&()>& next);
   [[nodiscard]] std::size_t trial_count(const RunId& run);
   [[nodiscard]] TrialCounts counts(const RunId& run);
-  // Returns the attempts in the order of the experiment. If `trial` is not empty, returns only the attempts
-  // of this trial.
+  // Returns the attempts of a run in the order of the experiment's trials. If `trial` is not empty, returns
+  // only the attempts of the trial `trial`.
   [[nodiscard]] std::vector<AttemptEntry> attempts(const RunId& run, const std::string& trial);
-  // Calls `tell` for each event in chronological order, until `tell` returns false. If two events have the
-  // same time, the cause comes before its effect. If `trial` is not empty, reads only the events of this
-  // trial.
+  // Calls `tell` for each event of a run in chronological order, until `tell` returns false. If two events
+  // have the same time, the cause comes before its effect. If `trial` is not empty, reads only the events of
+  // the trial `trial`.
   void events(const RunId& run, const std::string& trial, const std::function<bool(const EventEntry&)>& tell);
-  // Returns the completed trials with this cache key, of any run, newest first.
+  // Returns the completed trials of all runs whose cache key is `hash`, newest first.
   [[nodiscard]] std::vector<DoneEntry> done(const std::string& hash, std::size_t count_max);
   // Returns the number of attempts of the run that are running or have run.
   [[nodiscard]] std::size_t begun(const RunId& run);

@@ -1,6 +1,6 @@
 #pragma once
-// Access to the operating system: the user who called combu, the programs that combu starts, signals, and
-// private files, which only this user can write to.
+// Access to the operating system: the user who called combu, programs that combu starts, signals, and files
+// to which only this user can write.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,37 +21,39 @@ struct User {
   bool operator==(const User&) const = default;
 };
 
-// If root runs combu, returns the user in SUDO_UID and SUDO_GID. In all other cases, returns the user of this
-// process.
+// If root runs combu, returns the user in SUDO_UID and SUDO_GID. If combu does not run as root, returns the
+// user of this process.
 [[nodiscard]] User calling_user();
-// name_of_user() and home_of_user() read the system's user database. They return an empty string if the user
-// is not listed.
+// name_of_user() and home_of_user() read the system's user database. Both functions return an empty string if
+// the user is not listed.
 [[nodiscard]] std::string name_of_user(std::uint32_t uid);
 [[nodiscard]] std::string home_of_user(std::uint32_t uid);
 
 // ---- Programs
 
 struct ProgramCall {
-  std::vector<std::string> arguments;    // begins with the program's name, which is searched in PATH
+  std::vector<std::string>
+      arguments;  // the program's name, which is searched in PATH, and the arguments of the program
   std::vector<std::string> environment;  // NAME=VALUE
   std::string input;                     // the program's standard input
-  std::size_t output_max = SIZE_MAX;     // in bytes; combu kills a program that writes more
-  Seconds time_max{};                    // combu kills a program that runs longer
-  std::optional<User> user;  // run the program as this user, with the groups of this user; requires root
+  std::size_t output_max =
+      SIZE_MAX;              // maximum size of the output in bytes; combu kills a program that writes more
+  Seconds time_max{};        // maximum run time; combu kills a program that runs longer
+  std::optional<User> user;  // user as whom the program runs, with the groups of this user; requires root
   std::stop_token stop;      // combu kills the program when this token requests a stop
 };
 
 struct ProgramEnd {
   int exit_code = 0;
   std::string output;       // the program's standard output
-  bool output_cut = false;  // the program wrote more than output_max
+  bool output_cut = false;  // true if the program wrote more than output_max bytes
   // Text why the program has no exit code: it cannot be run, exceeded time_max, was stopped or was killed.
   // `problem` is empty if the program has an exit code, or if output_cut is true.
   std::string problem;
 };
 
-// Runs a program without a shell and blocks until the program ends. run_program() discards the program's
-// standard error, which may contain secrets.
+// Runs a program without a shell and blocks until the program ends. Discards the standard error of the
+// program, which may contain secrets.
 //
 // The program runs in its own session, without a terminal, so that combu can kill the program together with
 // its child processes. The system also kills the program if the thread that called run_program() ends.
@@ -83,14 +85,14 @@ void make_private_folder(const std::string& path);
 // without a record.
 void make_state_folder(const std::string& path);
 
-// Opens a regular file with the flags of open(2). open_private_file() never follows a symbolic link. If the
-// file is missing and `flags` lacks O_CREAT, the returned descriptor is not open. Throws Error(invalid) if
-// the file is not private or has several hard links. Throws Error(refused) if the file cannot be opened.
+// Opens a regular file with the flags of open(2). A symbolic link is never followed. If the file is missing
+// and `flags` lacks O_CREAT, the returned descriptor is not open. Throws Error(invalid) if the file is not
+// private or has several hard links. Throws Error(refused) if the file cannot be opened.
 [[nodiscard]] Descriptor open_private_file(const std::string& path, int flags);
 
 // Checks a file like open_private_file(), but does not open the file for reading or writing. Closing a
 // descriptor that was opened for reading or writing would release the locks that SQLite holds in this
-// process. Returns false if the file does not exist.
+// process. Returns false if the file `path` does not exist.
 [[nodiscard]] bool is_private_file(const std::string& path);
 
 // Returns true if this process may read the file or folder but may not write to it. Examples of read-only
@@ -100,9 +102,9 @@ void make_state_folder(const std::string& path);
 // ---- Signals
 
 // Handles SIGINT and SIGTERM in a separate thread. An Interrupts object must be created before all other
-// threads. At the first signal, token() requests a stop. At the second signal, Interrupts calls `leave` and
-// ends the process at once with the exit code 128 + the signal's number. At most one Interrupts object may
-// exist at a time.
+// threads. At the first signal, the stop token that token() returns requests a stop. At the second signal,
+// Interrupts calls `leave` and ends the process at once with the exit code 128 + the signal's number. At most
+// one Interrupts object may exist at a time.
 class Interrupts {
  public:
   // The signal thread calls `leave`, which must restore the terminal.

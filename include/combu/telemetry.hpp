@@ -25,8 +25,8 @@ namespace combu {
 
 // One value of a metric that a trial wrote. The value may be NaN or infinite.
 struct MetricPoint {
-  double step = 0;  // the step that the trial wrote beside the value; NaN: none, combu uses the number of the
-                    // metric's earlier points
+  double step = 0;  // the step that the trial wrote beside the value; if NaN, combu uses the number of the
+                    // metric's earlier points as the step
   Instant at{};
   double value = 0;
 };
@@ -61,28 +61,28 @@ struct KeptLog {
   bool complete = false;        // the attempt has ended, and its whole log was ingested
   Bytes size;                   // size of all ingested pieces of the log, including dropped ones
   Bytes dropped;                // size of the beginning of the log that combu has dropped
-  Instant until{};              // time of the latest piece; the epoch if there is none
+  Instant until{};              // time of the latest ingested piece; the epoch if no piece was ingested
   std::size_t at_until = 0;     // number of ingested pieces with exactly the time `until`
   std::size_t passed_over = 0;  // number of ignored points of metrics beyond k_metrics_max
-  // Number of times that the engine's log rotation removed a part of the log between two readings. combu
-  // cannot detect, and does not count, a loss before the first reading.
+  // Number of times that the engine's log rotation removed a part of the log between two readings. A loss
+  // before the first reading is not counted, because combu cannot detect such a loss.
   std::size_t gaps = 0;
   bool operator==(const KeptLog&) const = default;
 };
 
-// Maximum number of different metrics of an attempt. combu ignores further metrics.
+// Maximum number of different metrics of an attempt. Metrics beyond this maximum are ignored.
 inline constexpr std::size_t k_metrics_max = 1000;
 
 // Maximum number of points that are kept of all metrics of an attempt, counted from the first point. Points
 // beyond k_kept_points_max only contribute to the summaries.
 inline constexpr std::size_t k_kept_points_max = 1'000'000;
 
-// If the two streams of an attempt write within this time, the engine may store their pieces in reverse
-// order.
+// If an attempt writes to standard output and standard error within this time, the engine may store the
+// pieces in reverse order.
 inline constexpr std::chrono::milliseconds k_log_disorder_max{100};
 
-// Logs and metrics reused from a cached trial are stored as a pseudo-attempt with this number, which counts
-// as the newest attempt. Running the trial deletes the pseudo-attempt.
+// Number of the pseudo-attempt that holds logs and metrics reused from a cached trial. A pseudo-attempt
+// counts as the newest attempt of its trial. Running the trial deletes the pseudo-attempt.
 inline constexpr int k_adopted = std::numeric_limits<int>::max();
 
 struct Adoption {
@@ -92,7 +92,7 @@ struct Adoption {
   int attempt = k_adopted;
 };
 
-// Maximum size in bytes of packed(), compressed and uncompressed.
+// Maximum size in bytes of the result of packed(), both compressed and uncompressed.
 inline constexpr std::size_t k_packed_max = std::size_t{256} << 20U;
 
 // The data that Telemetry::take() stores in one transaction.
@@ -105,7 +105,7 @@ struct LogBatch {
   std::span<const LogPiece> pieces;  // pieces of the log that follow the stored pieces
   std::span<const Metric> metrics;
   std::size_t passed_over = 0;  // as in KeptLog
-  bool is_after_gap = false;    // a part of the log before these pieces is missing
+  bool is_after_gap = false;    // true if a part of the log before `pieces` is missing
   bool complete = false;
 };
 
@@ -131,8 +131,8 @@ class Telemetry {
   // Returns the state of the attempt's stored log, or nullopt if combu has ingested nothing of the attempt.
   [[nodiscard]] std::optional<KeptLog> log(const std::string& trial, int attempt);
   // Remembers that this process has read the attempt's log up to the time `until`. Returns the `until` of the
-  // previous call if that call was at least k_log_disorder_max ago, else the epoch. The engine has stored all
-  // pieces up to the returned time by now.
+  // previous call if that call was at least k_log_disorder_max ago, else the epoch. All pieces of the log up
+  // to the returned time can be read by now.
   [[nodiscard]] Instant read_up_to(const std::string& trial, int attempt, Instant until);
   // Returns the number of complete logs; logs reused from cached trials are not counted.
   [[nodiscard]] std::size_t complete();
@@ -157,8 +157,8 @@ class Telemetry {
   [[nodiscard]] std::string packed(const std::string& trial, int attempt);
   // Stores the telemetry `packed`, which another combu has made with packed(), as the telemetry of `trial`.
   // `packed` may be hostile, so adopt() checks all of its content first. The time and memory of this check
-  // are in proportion to the size of `packed`. Throws Error(corrupt) with the reason if packed() cannot have
-  // made it. Throws Error(cancelled) once `stop` requests a stop.
+  // are in proportion to the size of `packed`. Throws Error(corrupt) with the reason if `packed` cannot be a
+  // result of packed(). Throws Error(cancelled) once `stop` requests a stop.
   void adopt(std::string_view packed, const std::string& trial, const std::stop_token& stop = {});
 
   // Returns why the last call of take() failed, or an empty string if take() succeeded.
@@ -185,7 +185,7 @@ class Telemetry {
 // the file of metrics.
 //
 // Calls can be repeated: no part of a log is stored twice. If the engine keeps no log, the stored log is
-// empty. Returns notes for the user. Throws the errors of `engine` and of Telemetry.
+// empty. Returns notes for the user. Throws the errors of the engine and of Telemetry.
 enum class LogEnd { open, complete };
 [[nodiscard]] std::vector<std::string> ingest_logs(Engine& engine, const Key& key, const Trial& trial,
                                                    LogEnd end, Telemetry& telemetry,

@@ -28,8 +28,8 @@ namespace combu {
 // ends stay different.
 [[nodiscard]] std::string cut_middle(std::string_view clean, std::size_t columns_max);
 
-// Returns true if `left` sorts before `right`. Sequences of digits compare as whole numbers: "a2" sorts
-// before "a10".
+// Returns true if the name `left` sorts before the name `right`. Sequences of digits compare as whole
+// numbers: "a2" sorts before "a10".
 [[nodiscard]] bool is_before(std::string_view left, std::string_view right);
 
 // Joins names that differ only in their last number, if the numbers are consecutive: "solver-a-[1-5]",
@@ -42,7 +42,7 @@ namespace combu {
 // Returns a number with four significant digits, or all digits of an integer: "0.2134", "1.234e-05", "12346",
 // "nan", "inf".
 [[nodiscard]] std::string short_number(double number);
-// Returns the shortest text that parses to the same number.
+// Returns the shortest decimal text that parses to exactly `number`.
 [[nodiscard]] std::string whole_number(double number);
 // Like whole_number(), but "null" for NaN and infinity, which JSON does not have.
 [[nodiscard]] std::string json_number(double number);
@@ -68,15 +68,15 @@ class ColouredText {
   // follows on the same line.
   explicit ColouredText(std::string_view prefix = {}) : prefix_(prefix) {}
 
-  // Returns the safe form of the next piece of the text. Buffers an incomplete character or escape sequence
-  // at the end of `piece`.
+  // Returns the terminal-safe form of the next piece of the text. Buffers an incomplete character or escape
+  // sequence at the end of `piece`.
   [[nodiscard]] std::string add(std::string_view piece);
-  // Returns the safe form of the buffered text, and a colour reset if one is needed.
+  // Returns the terminal-safe form of the buffered text, followed by a colour reset if colours are set.
   [[nodiscard]] std::string end();
 
  private:
-  // Moves complete characters and escape sequences from `held_` to `out`. If `is_end`, also moves incomplete
-  // ones.
+  // Moves complete characters and escape sequences from `held_` to `out`. If `is_end` is true, also moves
+  // incomplete characters and sequences.
   void move_to(std::string& out, bool is_end);
   void reset(std::string& out);
 

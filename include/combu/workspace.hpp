@@ -28,7 +28,7 @@ namespace combu {
 [[nodiscard]] Caller caller_of(const std::string& file);
 
 // Return the name of the calling user (the user id if the user has no name) and the host name of this
-// machine. combu stores both names in the record.
+// machine. Both names are stored in the record.
 [[nodiscard]] std::string user_name();
 [[nodiscard]] std::string machine_name();
 
@@ -45,7 +45,7 @@ enum class LockScope { starts, run };
 
 // A lock that a RunLock object holds from its construction to its destruction. The system also releases the
 // lock if the process is killed by SIGKILL. The lock excludes only processes of the same user on the same
-// machine. combu detects runs of other users by the names of their containers.
+// machine. Runs of other users are detected by the names of their containers.
 class RunLock {
  public:
   // `engine` is the address of the engine. The constructor waits up to 3 s for the current holder to release
@@ -75,7 +75,7 @@ struct Interrupted {
 // Sends SIGINT, as Ctrl-C does, to each process that holds a lock of a run that matches `selector`. An
 // interrupted process starts no more trials. Calls `announce` before each signal, and waits until the
 // interrupted processes have released their locks. Returns the interrupted processes. Throws Error(conflict)
-// if a process does not release its lock, Error(refused) if the system does not permit the signal, and
+// if a process does not release its lock. Throws Error(refused) if the system does not permit the signal, and
 // Error(cancelled) if `stop` requests a stop.
 [[nodiscard]] std::vector<Interrupted> interrupt_runs(const Selector& selector, const std::string& engine,
                                                       const Caller& caller,
@@ -99,10 +99,10 @@ struct Interrupted {
 struct WorkingTree {
   std::string diff;                    // a patch that `git apply` accepts
   bool is_cut = false;                 // true if the diff was longer and is truncated
-  std::vector<std::string> untracked;  // paths of untracked files; the lists hold paths only, no content
-  std::vector<std::string> left_out;   // changed files that may hold secrets
-  // Files with a git filter whose size or time differs from the index. For these files, `diff` shows the
-  // content in the index instead of the file's content.
+  std::vector<std::string> untracked;  // paths of untracked files, without their content
+  std::vector<std::string> left_out;   // paths of changed files that may hold secrets
+  // Paths of files with a git filter whose size or time differs from the index. For these files, `diff` shows
+  // the content in the index instead of the file's content.
   std::vector<std::string> by_index;
   std::string problem;  // why the commit or a part of WorkingTree is unknown; empty: everything is known
 };
@@ -114,11 +114,11 @@ struct GitRevision {
   WorkingTree working_tree;
 };
 
-// Returns the revision of `folder` as git reports it; empty if git is not installed. revision_of() does not
-// read files that may hold secrets: the `env_file`s in `evaluated` (the evaluated experiment file), and files
-// whose names suggest keys or passwords. revision_of() ignores submodules, and runs no filter that git's
-// settings name. A file with a filter is compared only with the index. SIGINT and SIGTERM end this process as
-// usual, together with git. The caller must call revision_of() only while no `Interrupts` object exists.
+// Returns the revision of `folder` as git reports it; empty if git is not installed. Does not read files that
+// may hold secrets: the `env_file`s in `evaluated` (the evaluated experiment file), and files whose names
+// suggest keys or passwords. Ignores submodules, and runs no filter that git's settings name. A file with a
+// filter is compared only with the index. SIGINT and SIGTERM end this process as usual, together with git.
+// The caller must call revision_of() only while no `Interrupts` object exists.
 [[nodiscard]] GitRevision revision_of(const std::string& folder, const std::string& evaluated);
 
 }  // namespace combu

@@ -23,8 +23,8 @@ unsigned char* unsigned_of(std::string& text) {
 }  // namespace
 
 std::string encode_base64url(std::string_view bytes) {
-  // Three bytes become four characters. OpenSSL also writes a terminating zero byte, for which std::string
-  // has space.
+  // Base64 encodes three bytes as four characters. OpenSSL also writes a terminating zero byte, for which
+  // std::string has space.
   std::string text((bytes.size() + 2) / 3 * 4, '\0');
   EVP_EncodeBlock(unsigned_of(text), unsigned_of(bytes), static_cast<int>(bytes.size()));
   std::ranges::replace(text, '+', '-');

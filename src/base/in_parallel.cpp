@@ -31,7 +31,7 @@ class Loop {
     }
   }
 
-  // Rethrows the first exception of a call. Must be called after all workers have ended.
+  // Rethrows the first exception of a call. The caller must call rethrow() only after all workers have ended.
   void rethrow() const {
     if (first_failure_) std::rethrow_exception(first_failure_);
   }

@@ -58,7 +58,7 @@ std::optional<std::string_view> nearest(std::string_view word, const std::vector
   std::optional<std::string_view> best;
   std::size_t best_distance = distance_max + 1;
   for (const std::string_view candidate : known) {
-    // The difference of the lengths is a lower bound of the edit distance. The check of this bound keeps
+    // The difference of the lengths is a lower bound of the edit distance. The check of the lengths keeps
     // edit_distance() from building a huge table for a huge word.
     const std::size_t difference =
         std::max(word.size(), candidate.size()) - std::min(word.size(), candidate.size());

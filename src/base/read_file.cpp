@@ -46,7 +46,7 @@ std::string read_all(int descriptor, const std::string& subject, Bytes most) {
 std::optional<std::string> read_regular_file(const std::string& path, Bytes most) {
   struct stat state {};
   // Opening a device for reading can change its state, and opening a pipe can unblock its writer. Opening
-  // with O_PATH has neither effect.
+  // with O_PATH does not change a device or unblock a writer.
   const Descriptor found(::open(path.c_str(), O_PATH | O_CLOEXEC));
   if (!found.is_open() && (errno == ENOENT || errno == ENOTDIR)) return std::nullopt;
   if (!found.is_open() || ::fstat(found.number(), &state) != 0) throw unreadable(path, errno);

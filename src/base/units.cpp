@@ -57,7 +57,7 @@ std::string_view take_word(std::string_view& rest) {
 
 // Returns log2 of the number of bytes in the unit `suffix`, as Docker reads units (docker/go-units
 // RAMInBytes). A unit is one of the letters b k m g t p, followed by "b", "ib" or nothing, in upper or lower
-// case. Returns nullopt for any other suffix.
+// case. Returns nullopt if `suffix` is no unit.
 std::optional<int> shift_of(std::string_view suffix) {
   std::string word;
   for (const char c : suffix) word += (c >= 'A' && c <= 'Z') ? static_cast<char>(c - 'A' + 'a') : c;
@@ -167,7 +167,8 @@ std::string to_string(Bytes bytes) {
   constexpr std::array<std::string_view, 6> k_names{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   double size = std::fabs(static_cast<double>(bytes.count)) / 1024;
   std::size_t place = 0;
-  // Sizes from 1023.5 on use the next larger unit, because they would be rounded to 1024 of the current unit.
+  // A size from 1023.5 on uses the next larger unit, because the size would be rounded to 1024 of the current
+  // unit.
   while (size >= 1023.5 && place + 1 < k_names.size()) {
     size /= 1024;
     ++place;

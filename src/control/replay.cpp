@@ -134,7 +134,7 @@ void Replay::show_fact(const json& line) {
 }
 
 // Shows the last log lines of a failed trial. A client that connected late may not have received the fact of
-// the failure. In this case show_tail() shows nothing.
+// the failure. If the fact of the failure is missing, show_tail() shows nothing.
 void Replay::show_tail(const json& line) {
   if (const auto failed = failures_.extract(trial(line.at("trial"))))
     progress_.failure(failed.mapped(), line.at("lines"));

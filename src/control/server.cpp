@@ -29,14 +29,14 @@ constexpr std::size_t k_clients_max = 64;
 constexpr std::size_t k_request_max = std::size_t{64} << 10U;
 constexpr std::size_t k_behind_max = std::size_t{8}
                                      << 20U;  // maximum number of bytes that the server buffers for a client
-// Maximum number of lines about failures that the server keeps. Each failure has two lines, its fact and the
-// end of its log, so the server keeps 20 failures, as many as a run lists at its end.
+// Maximum number of lines about failures that the server keeps. Each failure has two lines: a fact and the
+// end of the log. Hence the server keeps 20 failures, as many as a run lists at its end.
 constexpr std::size_t k_failures_kept = 40;
 constexpr std::chrono::seconds k_farewell{1};
 
 struct Client {
   Descriptor socket;
-  std::string in;  // input from the client that is no whole line yet; used only by the server's thread
+  std::string in;  // incomplete line that the client has sent; used only by the server's thread
   std::string out;
   std::size_t sent = 0;  // number of bytes of `out` that are already sent
   bool follows = false;
@@ -262,7 +262,7 @@ struct ControlServer::Impl {
   Departure leave;
   Descriptor listening;
   Bell bell;
-  std::mutex mutex;  // guards all members that follow, except `thread`
+  std::mutex mutex;  // guards the members declared after it, except `thread`
   std::map<std::uint64_t, Client> clients;
   std::uint64_t next_client = 1;
   std::optional<std::uint64_t>

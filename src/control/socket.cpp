@@ -72,7 +72,7 @@ Descriptor connect_to(const std::string& path) {
   const ShortPath at(place);
   Descriptor made = make_socket(0);
   // If the owner is stopped (SIGSTOP), it accepts no clients, and connect() would block without a timeout.
-  // SO_SNDTIMEO also limits connect() (socket(7)).
+  // The option SO_SNDTIMEO also limits the time of connect() (socket(7)).
   const timeval patience{.tv_sec = k_patience_s, .tv_usec = 0};
   (void)setsockopt(made.number(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
   if (!at.is_there() || made.number() < 0 || connect(made.number(), at.address(), ShortPath::k_size) != 0)

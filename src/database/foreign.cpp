@@ -10,12 +10,13 @@
 namespace combu::database {
 namespace {
 
-constexpr int k_instructions_step = 100;  // SQLite instructions between two calls of the progress handler
-// Number of SQLite instructions that suffices to read the declarations of combu's schema. This limit also
-// bounds the memory for untrusted declarations.
+constexpr int k_instructions_step =
+    100;  // number of SQLite instructions between two calls of the progress handler
+// Number of SQLite instructions that suffices to read the declarations of combu's schema. The limit also
+// bounds the memory that untrusted declarations can take.
 constexpr std::int64_t k_schema_instructions_max = 20000;
-// SQLite needs a number of instructions in proportion to the size of a row to read the row. With
-// k_instructions_per_byte, all rows can be read twice.
+// Number of SQLite instructions allowed for each byte of the database file. The number suffices to read all
+// rows twice.
 constexpr std::int64_t k_instructions_per_byte = 8;
 constexpr int k_statement_max =
     4096;  // maximum size of an SQL statement in bytes, including the declaration of a table

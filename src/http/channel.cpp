@@ -53,8 +53,8 @@ std::string words_of(int error) {
   return std::system_category().message(error);
 }
 
-// Returns why a connection failed. why_no_connection() finds out the reason itself, because cpp-httplib does
-// not report the reason.
+// Returns why a connection failed. The function examines the address itself, because cpp-httplib does not
+// report the reason.
 std::string why_no_connection(const Address& address, httplib::Error error) {
   if (error == httplib::Error::ConnectionTimeout) {
     return fmt::format("no connection within {} s; is the engine running?", k_connect_seconds);
@@ -94,8 +94,8 @@ auto uninterrupted(const Verb& verb) {
   return result;
 }
 
-// Counts the bytes and the time of one response against combu's limits. cpp-httplib does not limit headers,
-// interim responses and the framing of chunks.
+// Enforces limits for the size and the time of one response. Necessary because cpp-httplib does not limit
+// headers, interim responses and the framing of chunks.
 class Meter {
  public:
   explicit Meter(const HttpRequest& request) : answer_max_(request.answer_max) {}
@@ -103,21 +103,22 @@ class Meter {
   enum class Excess { none, framing, time };
   [[nodiscard]] Excess excess() const { return excess_; }
 
-  // Must be called when bytes have arrived from the socket. Returns false if the response takes too long.
+  // Stream calls arrive() when bytes have arrived from the socket. Returns false if the response takes too
+  // long.
   bool arrive() {
     const auto now = SteadyClock::now();
     if (!began_) began_ = now;
     if (answer_max_ && now - *began_ > *answer_max_) excess_ = Excess::time;
     return excess_ == Excess::none;
   }
-  // Must be called when cpp-httplib reads bytes. Returns false if too many bytes have come without any byte
-  // of the body.
+  // Stream calls read() when cpp-httplib reads bytes. Returns false if too many bytes have come without any
+  // byte of the body.
   bool read(std::size_t bytes) {
     unseen_ += bytes;
     if (unseen_ > k_framing_max) excess_ = Excess::framing;
     return excess_ == Excess::none;
   }
-  // Must be called when a part of the body has been read.
+  // Call calls body() when a part of the response's body has been read.
   void body() { unseen_ = 0; }
 
  private:
@@ -127,8 +128,8 @@ class Meter {
   Excess excess_ = Excess::none;
 };
 
-// The byte stream of one connection. combu replaces cpp-httplib's own stream, which makes two system calls
-// for each 4 KiB. The system calls of cpp-httplib's stream would take most of the time of a large response.
+// The byte stream of one connection. It replaces cpp-httplib's own stream, which makes two system calls for
+// each 4 KiB. The system calls of cpp-httplib's stream would take most of the time of a large response.
 class Stream final : public httplib::Stream {
  public:
   Stream(socket_t socket, timespec read_patience, timespec write_patience, std::span<char> buffer,
@@ -189,8 +190,8 @@ class Client final : public httplib::ClientImpl {
   void measure(Meter* meter) { meter_ = meter; }
 
  private:
-  static constexpr std::size_t k_buffer = std::size_t{256}
-                                          << 10U;  // in bytes; as large as the buffer of a unix socket
+  static constexpr std::size_t k_buffer =
+      std::size_t{256} << 10U;  // size of the buffer in bytes; equals the capacity of a unix socket
 
   static timespec patience(time_t seconds, time_t microseconds) {
     constexpr int k_nanoseconds = 1000;
@@ -216,9 +217,9 @@ std::unique_ptr<Client> make_client(const Address& address) {
   return client;
 }
 
-// Returns true if the other side does not speak HTTP. cpp-httplib returns the same error for a truncated HTTP
-// response and for a response that is not HTTP. Therefore speaks_something_else() sends its own request and
-// checks the first bytes of the response.
+// Returns true if the other side does not speak HTTP. The library cpp-httplib returns the same error for a
+// truncated HTTP response and for a response that is not HTTP. Therefore speaks_something_else() sends its
+// own request and checks the first bytes of the response.
 bool speaks_something_else(const Address& address) {
   constexpr int k_patience_ms = 2000;
   constexpr std::string_view k_protocol = "HTTP/1.";
@@ -335,7 +336,7 @@ struct Channel::Impl {
     const std::scoped_lock lock(mutex);
     socket = Descriptor(::fcntl(number, F_DUPFD_CLOEXEC, 0));
     if (!stop.stop_requested()) return;
-    // If the stop was requested before the socket existed, break_off() could not shut the socket down. Hence
+    // If a stop was requested before the socket existed, break_off() could not shut the socket down. Hence
     // adopt_socket() replaces the socket, so that connect() fails.
     const Descriptor nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
     ::dup2(nothing.number(), number);
@@ -371,8 +372,8 @@ struct Channel::Impl {
   std::unique_ptr<Client> client;
   std::mutex
       mutex;  // guards `socket`, which is used by the thread in send() and by the thread that requests a stop
-  Descriptor
-      socket;  // a duplicate of cpp-httplib's descriptor, which stays valid if cpp-httplib closes its own
+  Descriptor socket;  // a duplicate of cpp-httplib's descriptor, which stays valid if cpp-httplib closes its
+                      // descriptor
   std::stop_token stop;
   std::atomic<bool> over = true;
   bool answered = false;  // true after the first response: the other side speaks HTTP
@@ -405,8 +406,8 @@ httplib::Request Channel::Impl::make_request(Call& call) {
 }
 
 // Waits until the socket is ready for more of the request's body. A server that refuses a request may respond
-// before it has read the whole body, and then read no more. In this case room() returns Room::unwanted: the
-// caller must not write the rest of the body, so that the response can be read.
+// before it has read the whole body, and then read no more. After such an early response, room() returns
+// Room::unwanted: the caller must not write the rest of the body, so that the response can be read.
 Channel::Impl::Room Channel::Impl::room() const {
   pollfd wanted{socket.number(), POLLIN | POLLOUT, 0};
   int count = 0;
@@ -512,8 +513,8 @@ HttpResponse Channel::send(const HttpRequest& request, std::stop_token stop) {
   impl.over = false;
   {
     const std::stop_callback on_stop(impl.stop, [&impl] { impl.break_off(); });
-    // If the connection turns out to be closed, cpp-httplib reconnects before it sends anything. cpp-httplib
-    // never sends a request twice.
+    // If the connection turns out to be closed, cpp-httplib reconnects before it sends anything. A request is
+    // never sent twice.
     impl.client->measure(&call.meter);
     done = impl.client->send(sent, answer, error);
     impl.client->measure(nullptr);

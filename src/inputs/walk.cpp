@@ -168,7 +168,7 @@ class Walk {
   std::size_t root_size_;
   const std::function<bool(const Found&)>& visit_;
   std::optional<FolderPath> folder_;  // the current folder
-  std::vector<Level> levels_;         // the folders above the current entry
+  std::vector<Level> levels_;         // the folders that contain the current entry, from the root on
   struct stat status_ {};
   std::string target_;
 };

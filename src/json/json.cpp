@@ -26,7 +26,7 @@ class JsonFault final : public nlohmann::json::exception {
   static constexpr int k_id = 501;  // the number of "other errors" in nlohmann's documentation of exceptions
 };
 
-// Builds the value of a JSON text. combu has its own builder because nlohmann's builder has no depth limit.
+// Builds the value of a JSON text. Replaces nlohmann's builder, which has no depth limit.
 template <class Json>
 class Builder {
  public:
@@ -94,7 +94,7 @@ class Builder {
 
   Json root_;
   std::vector<Json*> open_;  // open arrays and objects, outermost first
-  Json* member_ = nullptr;   // member of the innermost object; the next value becomes its value
+  Json* member_ = nullptr;   // member of the innermost object to which the next value belongs
 };
 
 enum class Comments { refused, ignored };

@@ -1,6 +1,6 @@
 #pragma once
-// The block of lines that a terminal shows while a command works. The functions here are pure: they read no
-// clock and write nothing.
+// The block of lines that a terminal shows while a command works. All functions of block.hpp are pure: they
+// read no clock and write nothing.
 
 #include <cstddef>
 #include <deque>

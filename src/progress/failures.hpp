@@ -12,8 +12,8 @@ namespace combu {
 
 class FailureFeed {
  public:
-  // A failure to print: one line about the failure, and the last lines of the trial's log. Both are empty if
-  // two equal failures were already printed.
+  // A failure to print: one line about the failure, and the last lines of the trial's log. `line` and `tail`
+  // are empty if two equal failures were already printed.
   struct Shown {
     std::string line;
     std::string tail;
@@ -27,7 +27,7 @@ class FailureFeed {
  private:
   struct Kind {
     TrialState state;
-    std::string reason;  // includes the last line of the log if the log was read
+    std::string reason;  // reason of the failures, with the last line of the log if combu has read the log
     std::size_t count;
   };
 

@@ -32,7 +32,7 @@ struct Surroundings {
 [[nodiscard]] std::unique_ptr<Progress> make_json_progress(const Surroundings& surroundings);
 [[nodiscard]] std::unique_ptr<Progress> make_quiet_progress(Surroundings surroundings);
 
-// Returns the last lines of a trial's log, each with the trial's name: " solver-a-1 | no space left on
+// Returns the last lines of a trial's log, each with the trial's name: "  solver-a-1 | no space left on
 // device".
 [[nodiscard]] std::string tail_lines(const Run& run, TrialIndex trial, const std::vector<std::string>& lines);
 // Returns "run 0a1b2c3d4e5f: 103 trials"

@@ -136,7 +136,7 @@ class TtyProgress final : public Progress {
   }
 
   // Repaints the block, or leaves the repaint to the ticker thread if the last repaint was less than
-  // k_repaint ago. Without a ticker thread, always repaints.
+  // k_repaint ago. Without a ticker thread, repaint() always repaints.
   void repaint() {
     if (!ticker_.joinable() || around_.time() - painted_at_ >= k_repaint) {
       paint();
@@ -189,7 +189,7 @@ class TtyProgress final : public Progress {
   }
 
   Surroundings around_;
-  std::timed_mutex mutex_;  // guards all members that follow
+  std::timed_mutex mutex_;  // guards all members declared after it
   std::condition_variable_any ticked_;
   const Run* run_ = nullptr;
   FailureFeed failures_;

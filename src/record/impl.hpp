@@ -19,7 +19,7 @@
 
 namespace combu {
 
-// A newline can separate the paths, because git escapes newlines in the paths that git prints.
+// Separates paths in the table `working_trees`. git escapes newlines in the paths that it prints.
 inline constexpr std::string_view k_between_git_paths = "\n";
 inline constexpr std::string_view k_between_digests = "\n";
 inline constexpr std::string_view k_between_paths =
@@ -41,9 +41,10 @@ struct AttemptKey {
 // The prepared statements that write rows of the table `attempts`.
 struct AttemptStatements {
   SQLite::Database& database;
-  // If combu starts an attempt again after the combu process died, the row keeps the time of the first start.
-  // `ready_at` is not earlier than the run's `began_at`. For a retry, or a trial that was added or changed,
-  // `ready_at` is not earlier than `working_since`, when the run was reopened.
+  // Adds an attempt that combu starts. If combu starts an attempt again after the combu process died, the row
+  // keeps the time of the first start. `ready_at` is not earlier than the run's `began_at`. For a retry, or a
+  // trial that was added or changed, `ready_at` is not earlier than `working_since`, when the run was
+  // reopened.
   database::Sql add{
       database,
       "INSERT OR IGNORE INTO attempts (run, trial, attempt, nano_cpus, memory, gpus, ready_at, started_at) "
@@ -67,8 +68,8 @@ struct AttemptStatements {
       "UPDATE attempts SET created_in = ?, started_in = ? WHERE run = ? AND trial = ? AND attempt = ?"};
   database::Sql set_healthy{database,
                             "UPDATE attempts SET healthy_at = ? WHERE run = ? AND trial = ? AND attempt = ?"};
-  // A blocked trial may have no attempt, or only an attempt that has already ended. In this case the
-  // statement changes no row.
+  // Records the end of an attempt. Changes no row if a blocked trial has no attempt, or only an attempt that
+  // has already ended.
   database::Sql set_ended{
       database,
       "UPDATE attempts SET ended_at = max(?, started_at, coalesce(ran_at, 0)), exit_code = ?, "
@@ -180,11 +181,11 @@ struct Record::Impl {
   void write(std::int64_t run, const WorkingTree& tree);
   void write(std::int64_t run, const Digests& references);
   void write(std::int64_t run, const Anew& anew);
-  // Marks the run as not ended. If `only_if_ended` is true, a run that has not ended stays unchanged.
+  // Reopens the run at the time `at`. If `only_if_ended` is true, a run that has not ended stays unchanged.
   void open(std::int64_t run, Instant at, bool only_if_ended);
   // Returns the number of the newest version of the run's file.
   int newest_text(std::int64_t run);
-  // Changes the trials `taken` to what version `revision` of the experiment file says about them.
+  // Updates the trials `taken` to version `revision` of the experiment file.
   void take(std::int64_t run, int revision, std::span<const TrialIndex> taken, const Experiment& experiment,
             const Digests& digests);
 

@@ -99,9 +99,9 @@ EndDetails details_in(SQLite::Statement& query, int column) {
           .pause = seconds_in(query.getColumn(column + 3)).value_or(Seconds(0)),
           .next_why = text(4)};
 }
-// Returns an SQL expression that joins the columns of EndDetails into one text for details_of(). The text is
-// NULL if a row has no EndDetails, as most rows. Reading five separate columns instead takes SQLite a fifth
-// longer per row.
+// Returns an SQL expression that joins the columns of EndDetails into one text for details_of(). The joined
+// text is NULL if a row has no EndDetails; most rows have none. SQLite would take a fifth longer to read a
+// row with five separate columns.
 //
 // `condition`: an SQL expression that holds for each row with EndDetails, and is cheaper to evaluate than the
 // text.
@@ -298,8 +298,8 @@ void Record::trials(const RunId& run, const std::string& trial, Detail detail,
     Rows trials(impl_->database, "SELECT trial, name, over, first_attempt, reason, " +
                                      details_sql("NULL", "reason IS NOT NULL") + trial_details +
                                      " FROM trials" + chosen + " ORDER BY trial");
-    // Reads both tables side by side in the same order. A join would search the attempts of each trial
-    // separately, which takes twice as long.
+    // Reads the tables `trials` and `attempts` side by side in the same order. A join would search the
+    // attempts of each trial separately, which takes twice as long.
     Rows attempts(
         impl_->database,
         "SELECT trial, attempt, healthy_at, ran_at, ended_at, exit_code, cause, reason, collected_at, "
@@ -369,7 +369,7 @@ std::vector<AttemptEntry> Record::attempts(const RunId& run, const std::string& 
     const std::string chosen = trial.empty() ? "" : " AND trial = ?2";
     Rows trials(impl_->database, "SELECT trial, name, first_attempt, revision FROM trials WHERE run = ?1" +
                                      chosen + " ORDER BY trial");
-    // Reads both tables side by side in the same order, as in Record::trials().
+    // Reads the tables `trials` and `attempts` side by side in the same order, as in Record::trials().
     Rows attempts(impl_->database,
                   "SELECT trial, attempt, ready_at, started_at, ran_at, ended_at, created_in, started_in, "
                   "nullif(collected_at, 0), exit_code, reason, gpus, nano_cpus, memory, " +

@@ -180,8 +180,8 @@ constexpr std::array<std::string_view, 8> k_steps{R"sql(
                                                   // tree differed from the commit. The table `images` holds
                                                   // the exact reference of each image. The table
                                                   // `recollections` holds the cache keys of trials with
-                                                  // `cache`, and the run and name of the equal trial if the
-                                                  // cache lookup found one.
+                                                  // `cache`. The table also holds the run and name of the
+                                                  // equal trial that a cache lookup has found.
                                                   R"sql(
   ALTER TABLE runs ADD COLUMN results TEXT;
   ALTER TABLE trials ADD COLUMN anew INTEGER NOT NULL DEFAULT 0;

@@ -56,8 +56,8 @@ struct stat status_of(const Descriptor& file, const std::string& path) {
   return status;
 }
 
-// Changes the mode of an open file. set_mode() also works for a descriptor opened with O_PATH, which fchmod()
-// rejects (open(2)).
+// Changes the mode of an open file, also of a descriptor opened with O_PATH, which fchmod() rejects
+// (open(2)).
 bool set_mode(const Descriptor& file, mode_t mode) {
   return chmod(fmt::format("/proc/self/fd/{}", file.number()).c_str(), mode) == 0;
 }
@@ -80,7 +80,7 @@ bool set_up(const Descriptor& made, const Descriptor& above, mode_t mode) {
   return fchownat(made.number(), "", user.uid, user.gid, AT_EMPTY_PATH) == 0;
 }
 
-// True if the folder contains the record, and only files of combu.
+// Returns true if the folder contains the record, and only files of combu.
 bool is_state_folder(const Descriptor& folder) {
   constexpr std::string_view k_record = "record.sqlite";  // the names of the files that SQLite keeps beside
                                                           // the record begin with this name, too
@@ -101,7 +101,7 @@ enum class Mode { corrected, corrected_if_state };
 void check_folder(const Descriptor& folder, const std::string& path, Mode mode) {
   const struct stat status = status_of(folder, path);
   if (!is_trusted(status.st_uid)) throw foreign(path, status.st_uid);
-  // combu does not change the mode of a folder that all users share, such as /tmp.
+  // For a folder that all users share, such as /tmp, combu reports an error and does not change the mode.
   if ((status.st_mode & S_ISVTX) != 0 && (status.st_mode & k_others_write) != 0)
     throw Error(ErrorKind::invalid, path,
                 fmt::format("cannot hold combu's state: other users can write to it (mode {:o}); name "
@@ -116,7 +116,7 @@ void check_folder(const Descriptor& folder, const std::string& path, Mode mode) 
 }
 
 // Rejects a symbolic link of another user, because the link may lead to a folder that the calling user did
-// not choose. Links of root are accepted, because root can replace any folder anyway.
+// not choose. Symbolic links of root are accepted, because root can replace any folder anyway.
 void check_link(const Descriptor& above, const std::string& name, const std::string& path) {
   struct stat status {};
   if (fstatat(above.number(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(status.st_mode) &&
@@ -198,7 +198,8 @@ Descriptor open_private_file(const std::string& path, int flags) {
   }
   if (!file.is_open()) {
     const int code = errno;
-    (void)is_private_file(path);  // throws a more precise error for a link, a folder or a socket
+    (void)is_private_file(
+        path);  // is_private_file() throws a more precise error for a link, a folder or a socket
     errno = code;
     throw cannot_be_opened(path);
   }

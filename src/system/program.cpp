@@ -29,8 +29,8 @@ Error no_room(const char* call) {
   return {ErrorKind::unavailable, call, std::generic_category().message(errno)};
 }
 
-// A pair of connected sockets that serves as a pipe. A write to a real pipe would raise SIGPIPE after the
-// program has ended.
+// A pair of connected sockets that serves as a pipe. With a real pipe, a write after the end of the program
+// would raise SIGPIPE.
 struct Pipe {
   Pipe() {
     std::array<int, 2> ends{};
@@ -70,15 +70,15 @@ struct Child {
   const ProgramCall& call;
   Pipe input;
   Pipe output;
-  Pipe failure;  // closed by execvpe() on success; on failure, carries errno
+  Pipe failure;  // carries errno if execvpe() fails; closed if execvpe() succeeds
   Descriptor nothing{::open("/dev/null", O_WRONLY | O_CLOEXEC)};
   pid_t parent = ::getpid();
   std::vector<char*> arguments = pointers_to(call.arguments);
   std::vector<char*> environment = pointers_to(call.environment);
   std::vector<gid_t> groups = call.user ? groups_of(*call.user) : std::vector<gid_t>();
 
-  // Changes the user of the child process with direct system calls, because setuid() of the C library waits
-  // for threads that the child does not have.
+  // Changes the user of the child process with direct system calls. setuid() of the C library would wait for
+  // threads that the child does not have.
   [[nodiscard]] bool becomes_user() const {
     if (!call.user) return true;
     const auto [uid, gid] = *call.user;
@@ -180,7 +180,7 @@ void end_now(pid_t pid, int& status) {
   constexpr std::chrono::seconds k_wait_max{5};
   ::kill(-pid, SIGKILL);
   ::kill(pid,
-         SIGKILL);  // needed if the child has not called setsid() yet and has no process group of its own
+         SIGKILL);  // needed if the child has not called setsid() yet, and is in no process group of its own
   (void)wait_for_end(pid, {}, std::chrono::steady_clock::now() + k_wait_max, status);
 }
 

@@ -16,7 +16,7 @@ namespace combu::telemetry {
 // k_adopted.
 inline constexpr const char* k_packed_name = "it";
 
-// Maximum total size of all packs of a log, uncompressed. This limit bounds the time to decompress small
+// Maximum total size of all packs of a log, uncompressed. The limit bounds the time to decompress small
 // frames with large content. The result of packed() stays far below this limit, because each piece of a log
 // has a header.
 inline constexpr std::int64_t k_foreign_log_max = 4LL << 30U;
@@ -30,8 +30,8 @@ class ForeignAttempt {
 
   [[nodiscard]] const KeptLog& log() const { return log_; }
   // Copies the packs, series and points of the image to the attempt number `attempt` of the database `to`.
-  // The caller must have opened a transaction on `to`. Throws Error as the constructor does, and
-  // SQLite::Exception if `to` fails.
+  // The caller must have opened a transaction on `to`. Throws the same Errors as the constructor, and
+  // SQLite::Exception if writing to `to` fails.
   void copy_to(SQLite::Database& to, std::int64_t attempt);
 
  private:

@@ -21,13 +21,13 @@ using telemetry::MetricLines;
 
 constexpr std::size_t k_batch_size = 4U << 20U;
 // Maximum size in bytes of pieces that are read but not yet stored. Above k_held_max, LogIngester stores
-// pieces even if older pieces may follow. The limit is necessary because a line may have any size, and all
-// pieces of a line have the same time.
+// pieces even if older pieces may follow. The limit is necessary because the pieces of a line all have the
+// same time, and a line may have any size.
 constexpr std::size_t k_held_max = 2 * k_batch_size;
-// Size that is added for each piece, because a log may consist of many pieces of one byte.
+// Size in bytes that is added for each piece, because a log may consist of many pieces of one byte.
 constexpr std::size_t k_piece_overhead = 64;
-// Exception: another process has stored a part of the log since this process read the state of the log.
-// ingest_logs() then begins again, so that no piece is stored twice.
+// Exception: another process has stored a part of the log since this process read the state of the log. In
+// this case ingest_logs() begins again, so that no piece is stored twice.
 struct Overtaken {};
 
 class LogIngester {
@@ -108,9 +108,9 @@ class LogIngester {
     return texts_.size() - begin_of(index) + k_piece_overhead * (pieces_.size() - index);
   }
 
-  // Returns the number of leading pieces that are in chronological order: no piece that follows, or may still
-  // arrive, is older. The order of stored pieces matters, because the next reading begins at the time of the
-  // last stored piece.
+  // Returns the number of leading pieces that are older than all later pieces, including pieces that may
+  // still arrive. The order of stored pieces matters, because the next reading begins at the time of the last
+  // stored piece.
   [[nodiscard]] std::size_t settled() const {
     Instant least = std::max<Instant>(latest_ - k_log_disorder_max, settled_until_);
     std::vector<Instant> behind(pieces_.size());
@@ -213,10 +213,10 @@ class LogIngester {
   bool had_passed_over_ = false;
   bool had_gaps_ = false;
   bool had_all_points_ = true;
-  // True until the last stored piece has been read again. The engine sends the last stored piece first,
-  // unless log rotation has removed this piece.
+  // True until LogIngester has read the last stored piece again. The engine sends the last stored piece
+  // first, unless log rotation has removed this piece.
   bool expects_known_ = false;
-  std::size_t told_at_until_ = 0;  // number of stored pieces that the engine sends again
+  std::size_t told_at_until_ = 0;  // number of already stored pieces that the engine sends again
   std::vector<Piece> pieces_;      // pieces that are not stored yet
   std::string texts_;              // texts of pieces_, one after the other
   std::size_t next_batch_ = k_batch_size;

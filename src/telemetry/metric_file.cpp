@@ -21,7 +21,7 @@ namespace {
 // engine's thread calls write() for each piece and blocks until libarchive has read the piece.
 class Handover {
  public:
-  // Blocks until the piece has been read. Returns false if the reading thread has called leave().
+  // Blocks until read() has read the piece. Returns false if the reading thread has called leave().
   bool write(std::string_view piece) {
     std::unique_lock lock(mutex_);
     piece_ = piece;

@@ -26,8 +26,8 @@ constexpr std::string_view k_in_words =
     "0123456789+-.abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";  // characters of which unquoted
                                                                           // words and numbers consist
 
-// Parses a number. number_in() also accepts "nan", "-inf" and "Infinity" in upper or lower case. A number
-// beyond the range of double becomes infinite.
+// Parses a number, including "nan", "-inf" and "Infinity" in upper or lower case. A number beyond the range
+// of double becomes infinite.
 std::optional<double> number_in(std::string_view text) {
   text = trimmed(text);
   if (text.starts_with('+')) text.remove_prefix(1);
@@ -106,7 +106,7 @@ class NumbersIn : public nlohmann::json::json_sax_t {
 
   Numbers& numbers_;
   std::string name_;  // name of the next value
-  // For each open object outside of arrays, the length of name_ without the keys of that object.
+  // For each open object outside of arrays, the length that name_ had when the object began.
   std::vector<std::size_t> prefixes_;
   std::size_t depth_in_array_ = 0;  // number of open arrays, plus open objects within arrays
 };

@@ -41,18 +41,18 @@ class MetricLimits {
   std::size_t passed_over_ = 0;
 };
 
-// Extracts metrics from lines. take() must get the lines one by one, without line ends. Ignores lines without
-// numbers.
+// Extracts metrics from lines. The caller must pass the lines to take() one by one, without line ends.
+// Ignores lines without numbers.
 class MetricLines {
  public:
   enum class Form { json, csv, pattern };
 
-  // Form::pattern searches for the regular expression `metrics.pattern`. All forms use `metrics.step`, the
-  // name of the step.
+  // Form::pattern searches for the regular expression `metrics.pattern`. All forms take the step of a point
+  // from the number with the name `metrics.step`.
   MetricLines(Form form, MetricLimits& limits, const Metrics& metrics = {});
 
   void take(std::string_view line, Instant at);
-  // Returns the metrics found since the last call.
+  // Returns the metrics that take() has found since the last call of taken().
   [[nodiscard]] std::vector<LogBatch::Metric> taken();
 
  private:

@@ -21,7 +21,7 @@ constexpr int k_level = 3;
 constexpr int k_window_log_max = 24;  // frames compressed with k_level need a window log of at most 21
 constexpr std::size_t k_first_block = std::size_t{1} << 20U;
 
-// The header that precedes each text in a pack. Heads are stored in the byte order of this machine.
+// The header that precedes each text in a pack. A Head is stored in the byte order of this machine.
 struct Head {
   std::int64_t at = 0;  // nanoseconds since 1970
   std::uint32_t size = 0;
@@ -41,7 +41,7 @@ Error damage() {
   return {ErrorKind::corrupt, "", "the stored log is damaged"};
 }
 
-// Removes a head from `left`. Afterwards `left` begins with the text of this head.
+// Removes a Head from the front of `left`, which then begins with the text that belongs to the Head.
 Head next_head(std::string_view& left) {
   Head head;
   if (left.size() < sizeof head) throw damage();

@@ -135,9 +135,8 @@ void forget(SQLite::Database& database, std::int64_t attempt) {
   Sql(database, "DELETE FROM attempts WHERE number = ?")(attempt);
 }
 
-// Copies attempts from the attached database named `source`. adopt_from() copies all attempts with a few
-// statements. Separate statements for each attempt would double the time that combu needs for a skipped
-// trial.
+// Copies attempts from the attached database named `source`. Copies all attempts with a few statements,
+// because separate statements for each attempt would double the time that combu needs for a skipped trial.
 std::set<std::string> adopt_from(SQLite::Database& database, std::string_view source,
                                  std::span<const Adoption> wanted) {
   database.exec(
@@ -199,7 +198,7 @@ std::string image_of(SQLite::Database& database) {
   return {reinterpret_cast<const char*>(image.get()), static_cast<std::size_t>(size)};
 }
 
-// Returns false if the log, or one of its lines, is too large to be shared.
+// Returns false if the log, or a line of the log, is too large to be shared with other users.
 bool can_be_shared(SQLite::Database& database) {
   SQLite::Statement query(database, "SELECT coalesce(max(size), 0), coalesce(sum(size), 0) FROM packs");
   query.executeStep();
@@ -275,8 +274,8 @@ struct Telemetry::Impl {
     }
   }
 
-  // Deletes the oldest packs until at most `size_max` of the attempt's log is kept. If a pack is much larger
-  // than the excess, removes only a part of the pack. Returns the size of the removed texts.
+  // Deletes the oldest packs until at most `size_max` of the attempt's log is kept. Removes only a part of a
+  // pack if the pack is much larger than necessary. Returns the size of the removed texts.
   Bytes drop(std::int64_t attempt, Bytes kept, Bytes size_max) {
     Bytes dropped;
     if (kept <= size_max) return dropped;

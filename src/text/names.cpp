@@ -32,7 +32,7 @@ std::string_view without_zeros(std::string_view digits) {
 struct Pattern {
   std::string_view head;
   std::string_view tail;
-  std::size_t width = 0;  // number of digits if a number of this group has leading zeros, else 0
+  std::size_t width = 0;  // number of digits if a number with this pattern has leading zeros, else 0
   auto operator<=>(const Pattern&) const = default;
 };
 
@@ -42,8 +42,8 @@ struct Numbered {
   bool has_zeros = false;  // leading zeros
 };
 
-// Splits a name at its last number. Returns false if the name has no number, or if the last number has too
-// many digits. Sets `width` to the number of digits.
+// Splits a name into its last number and the text before and after this number. Returns false if the name has
+// no number, or if the last number has too many digits. Sets `width` to the number of digits.
 bool split(std::string_view name, Numbered& out) {
   const std::size_t last = name.find_last_of(k_digits);
   if (last == std::string_view::npos) return false;

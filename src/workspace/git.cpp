@@ -25,9 +25,9 @@ constexpr Seconds k_time_max{60};
 constexpr std::size_t k_output_max = std::size_t{64} << 20U;
 constexpr std::size_t k_index_max = std::size_t{512} << 20U;
 
-// Environment variables that git keeps: they name the location of git, the user's settings, and the limits of
-// the search for a repository. combu drops all other variables that begin with GIT_, which may name another
-// repository, programs, or files to write.
+// Environment variables that combu passes on to git. They name the location of git, the user's settings, and
+// the limits of the search for a repository. All other variables that begin with GIT_ are dropped, because
+// they may name another repository, programs, or files to write.
 constexpr std::array<std::string_view, 8> k_kept{
     "GIT_CEILING_DIRECTORIES=", "GIT_CONFIG_COUNT=",  "GIT_CONFIG_GLOBAL=", "GIT_CONFIG_KEY_",
     "GIT_CONFIG_NOSYSTEM=",     "GIT_CONFIG_SYSTEM=", "GIT_CONFIG_VALUE_",  "GIT_EXEC_PATH="};
@@ -52,7 +52,7 @@ std::vector<std::string> environment_for(const std::optional<User>& user) {
     const std::string home = home_of_user(user->uid);
     environment.push_back(fmt::format("HOME={}", home.empty() ? "/" : home));
   }
-  // Keeps git from fetching objects. Two variables are necessary because git before 2.44 ignores
+  // Keeps git from fetching objects. GIT_ALLOW_PROTOCOL is needed because git before 2.44 ignores
   // GIT_NO_LAZY_FETCH.
   for (const char* variable :
        {"GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0"})
@@ -107,8 +107,8 @@ bool has_entry(const fs::path& path) {
   return ::lstat(path.c_str(), &status) == 0;
 }
 
-// Returns the path of the nearest `.git` in `folder` or above it, within the limits of git's search; empty if
-// git would find none.
+// Returns the path of the nearest `.git` in `folder` or above it, within the limits of git's search. Returns
+// an empty path if git would find no `.git`.
 fs::path repository_above(const fs::path& folder) {
   const char* ceilings = std::getenv("GIT_CEILING_DIRECTORIES");  // NOLINT(concurrency-mt-unsafe)
   const std::vector<std::string> limits = split_at(':', ceilings == nullptr ? "" : ceilings);
@@ -292,7 +292,8 @@ ProgramEnd Git::run(std::vector<std::string> arguments, std::size_t size_max,
                                 .time_max = limit_ - std::chrono::steady_clock::now(),
                                 .user = user_,
                                 .stop = stop_});
-  // time_max was only the rest of k_time_max, which limits all calls together.
+  // The message names k_time_max, which limits all calls of git together, not the part that was left for this
+  // call.
   if (!end.problem.empty() && std::chrono::steady_clock::now() >= limit_)
     end.problem = fmt::format("did not end within {}", to_string(k_time_max));
   return end;

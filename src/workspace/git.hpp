@@ -21,14 +21,13 @@ namespace combu {
 // option -z.
 [[nodiscard]] std::vector<std::string> split_at(char separator, const std::string& text);
 
-// Class Git makes git run no program that the repository's settings name: no hook, filter, monitor, text
-// conversion, external diff, or transport.
+// A Git object keeps git from running programs that the repository's settings name: hooks, filters, monitors,
+// text conversions, external diffs, and transports.
 //
-// git reads the settings only in two kinds of calls, which start no program: `rev-parse` and `config --list`.
-// Only the constructor calls `rev-parse` and `config --list`. ask() replaces the repository's git folder by a
-// temporary git folder (GIT_DIR) without settings. The temporary folder has a copy of the index, and links to
-// files that contain only data. Hence ask() is not affected by settings that change after the constructor, or
-// by settings of another repository.
+// Only the constructor lets git read the settings, by `git rev-parse` and `git config --list`, which start no
+// program. For ask(), a temporary git folder (GIT_DIR) without settings replaces the repository's git folder.
+// The temporary git folder has a copy of the index, and links to files that contain only data. Hence settings
+// that change after the constructor, or settings of another repository, do not affect ask().
 //
 // Under sudo, git runs as the calling user, never as root. All calls of one Git object share one time limit.
 // No call changes the repository.
@@ -40,9 +39,9 @@ class Git {
   Git(const Git&) = delete;
   Git& operator=(const Git&) = delete;
 
-  // Return the commit of HEAD, and the top folder of the work tree. Both are empty if `folder` is in no work
-  // tree, or if the constructor failed, as problem() explains. If commit() is empty, ask() must not be
-  // called.
+  // Return the commit of HEAD, and the top folder of the work tree. The results are empty if `folder` is in
+  // no work tree, or if the constructor failed, as problem() explains. If commit() is empty, ask() must not
+  // be called.
   [[nodiscard]] const std::string& commit() const { return commit_; }
   [[nodiscard]] const std::string& top() const { return top_; }
 
@@ -58,10 +57,10 @@ class Git {
   [[nodiscard]] std::optional<Cut> ask_up_to(std::size_t size_max, const std::vector<std::string>& arguments,
                                              const std::string& input = "");
 
-  // Returns the names of the filters in all settings of git. git applies none of these filters.
+  // Returns the names of the filters in all settings of git. None of these filters is applied.
   [[nodiscard]] const std::set<std::string>& filters() const { return filters_; }
 
-  // Returns the reason for the first failure; empty if no call has failed.
+  // Returns why the first failed call of git has failed; empty if no call has failed.
   [[nodiscard]] const std::string& problem() const { return problem_; }
 
  private:

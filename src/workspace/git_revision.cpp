@@ -172,7 +172,7 @@ void add_diff(Git& git, std::initializer_list<std::string> options, const Names&
 bool compare(Git& git, const std::vector<std::string>& secret_patterns, WorkingTree& tree) {
   const Names names = changed(git, {"HEAD"});
   Names by_index = filtered(git, names);
-  // A file with a filter counts as unchanged if its size and time match the index.
+  // A file with a git filter counts as unchanged if its size and time match the index.
   if (!by_index.empty()) by_index = both(by_index, changed(git, {}));
   tree.by_index = first_quoted(by_index);
   const Names in_tree = without(names, by_index);

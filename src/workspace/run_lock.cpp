@@ -43,8 +43,8 @@ std::string machine() {
   return id;
 }
 
-// Returns a short file name for the text `of`, which may have any length. The name has only 16 digits of a
-// digest, because the system limits a socket's path to 108 bytes.
+// Returns a short file name for the text `of`, which may be long. The name has only 16 digits of a digest,
+// because the system limits a socket's path to 108 bytes.
 std::string name_on_machine(const std::string& of) {
   constexpr std::size_t k_letters = 16;
   return sha256_of(of + "\n" + machine()).substr(0, k_letters);
@@ -99,7 +99,7 @@ bool lock(int file, Seconds patience, const std::stop_token& stop) {
   return true;
 }
 
-// Returns true if a process holds the lock of `file`. is_held() tries a shared lock, so that processes that
+// Returns true if a process holds the lock of `file`. The test uses a shared lock, so that processes that
 // test at the same time do not mistake each other for the holder.
 bool is_held(const Descriptor& file) {
   if (file.number() < 0 || flock(file.number(), LOCK_SH | LOCK_NB) != 0) return file.number() >= 0;
