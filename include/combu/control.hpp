@@ -18,9 +18,9 @@
 
 namespace combu {
 
-// The owner's side of the channel. One thread of the server serves all clients. All methods may be called
-// from any thread. Only hand_over() waits for a client: the server disconnects a client that reads too
-// slowly.
+// The server of the channel, in the process that owns the run. One thread of the server serves all clients.
+// All methods may be called from any thread. Only hand_over() waits for a client: the server disconnects a
+// client that reads too slowly.
 class ControlServer {
  public:
   // A function that changes the settings of the run. Returns false if the run has ended or is about to end.
@@ -36,8 +36,8 @@ class ControlServer {
   ControlServer& operator=(const ControlServer&) = delete;
 
   // Starts to accept clients at the socket `path`. Only processes of this user may connect. The caller must
-  // hold the run's lock, because open() replaces an existing socket, which a dead process may have left. Must
-  // be called only once. Throws Error(refused) if the socket cannot be created.
+  // hold the run's lock, because open() replaces an existing socket, which a dead process may have left. The
+  // owner must call open() only once. Throws Error(refused) if the socket cannot be created.
   void open(const std::string& path, Adjusting adjusting, Departure departure);
 
   // Sends a whole line to all clients that follow the run. The server also keeps the lines of "phase",
@@ -79,8 +79,8 @@ class SharedProgress final : public Progress {
 
  private:
   // If a client follows the run, calls `line` to send the line of a fact. For a failure, always calls `line`,
-  // because the server keeps lines of failures for later clients. Without followers, makes no line for other
-  // facts, because a run with many trials has many facts.
+  // because the server keeps lines of failures for later clients. If no client follows the run, makes no
+  // lines for other facts, because a run with many trials has many facts.
   void tell(const Fact& fact, const std::function<void()>& line);
   [[nodiscard]] Progress& shown() const { return *shown_.load(); }
 
@@ -92,7 +92,7 @@ class SharedProgress final : public Progress {
   std::unique_ptr<Progress> told_;
 };
 
-// A client's side of the channel. Not thread-safe.
+// The client's side of the channel to a run's owner. Not thread-safe.
 class ControlClient {
  public:
   // Throws Error(not_found) if no process listens at `path`.

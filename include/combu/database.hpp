@@ -34,7 +34,7 @@ struct Schema {
 // An invalid file stays unchanged.
 [[nodiscard]] SQLite::Database open(const std::string& path, const Schema& schema);
 
-// Returns an empty database of the newest version that exists only in memory.
+// Returns an empty in-memory database with the newest schema version.
 [[nodiscard]] SQLite::Database in_memory(const Schema& schema);
 
 // Opens a database like open(), but creates no file: a missing file is read as an empty database. A file that
@@ -115,8 +115,8 @@ class Rows {
   [[nodiscard]] bool is_null(int column) const {
     return sqlite3_column_type(statement_, column) == SQLITE_NULL;
   }
-  // Returns the type of the value, not of the column: SQLITE_INTEGER, SQLITE_FLOAT, SQLITE_TEXT, SQLITE_BLOB
-  // or SQLITE_NULL.
+  // Returns the type of the value in this row, not the declared type of the column: SQLITE_INTEGER,
+  // SQLITE_FLOAT, SQLITE_TEXT, SQLITE_BLOB or SQLITE_NULL.
   [[nodiscard]] int type(int column) const { return sqlite3_column_type(statement_, column); }
   [[nodiscard]] std::int64_t number(int column) const { return sqlite3_column_int64(statement_, column); }
   [[nodiscard]] double real(int column) const { return sqlite3_column_double(statement_, column); }

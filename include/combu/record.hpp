@@ -190,7 +190,7 @@ struct FileVersion {
   FileText text;
   Digests digests;
   Digests references;
-  std::vector<TrialIndex> taken;                            // trials that use this version from now on
+  std::vector<TrialIndex> taken;                            // trials that use the new version from now on
   std::vector<Fact> facts;                                  // result of facts_of_edits()
   std::vector<std::pair<TrialIndex, Departure>> departure;  // trials whose attempts combu must stop
   Opens opens = Opens::no;
@@ -304,8 +304,8 @@ class Record {
   // only the attempts of the trial `trial`.
   [[nodiscard]] std::vector<AttemptEntry> attempts(const RunId& run, const std::string& trial);
   // Calls `tell` for each event of a run in chronological order, until `tell` returns false. If two events
-  // have the same time, the cause comes before its effect. If `trial` is not empty, reads only the events of
-  // the trial `trial`.
+  // have the same time, the event that causes the other event comes first. If `trial` is not empty, reads
+  // only the events of the trial `trial`.
   void events(const RunId& run, const std::string& trial, const std::function<bool(const EventEntry&)>& tell);
   // Returns the completed trials of all runs whose cache key is `hash`, newest first.
   [[nodiscard]] std::vector<DoneEntry> done(const std::string& hash, std::size_t count_max);
@@ -321,7 +321,7 @@ class Record {
   // experiment first, then trials named `trial`, then newer runs.
   [[nodiscard]] std::vector<KnownEntry> known_before(const RunId& run, const std::string& trial,
                                                      std::size_t count_max);
-  // Returns the state of each trial from which the Planner continues the run.
+  // Returns for each trial the state with which the Planner continues the run.
   [[nodiscard]] std::vector<RestoredTrial> restored_trials(const RunId& run);
 
  private:

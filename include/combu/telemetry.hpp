@@ -60,7 +60,7 @@ struct MetricSummary {
 struct KeptLog {
   bool complete = false;        // the attempt has ended, and its whole log was ingested
   Bytes size;                   // size of all ingested pieces of the log, including dropped ones
-  Bytes dropped;                // size of the beginning of the log that combu has dropped
+  Bytes dropped;                // size of the dropped beginning of the log
   Instant until{};              // time of the latest ingested piece; the epoch if no piece was ingested
   std::size_t at_until = 0;     // number of ingested pieces with exactly the time `until`
   std::size_t passed_over = 0;  // number of ignored points of metrics beyond k_metrics_max

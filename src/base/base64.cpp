@@ -40,7 +40,7 @@ std::string decode_base64(std::string_view text) {
       plain += standard;
   }
   if (plain.size() % 4 == 1)
-    plain.pop_back();  // a last single Base64 character has only six bits, less than a byte
+    plain.pop_back();  // a single Base64 character at the end has only six bits, less than a byte
   const std::size_t size = plain.size() * 3 / 4;
   plain.resize((plain.size() + 3) / 4 * 4, '=');
   std::string bytes(plain.size() / 4 * 3, '\0');

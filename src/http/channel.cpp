@@ -103,22 +103,22 @@ class Meter {
   enum class Excess { none, framing, time };
   [[nodiscard]] Excess excess() const { return excess_; }
 
-  // Stream calls arrive() when bytes have arrived from the socket. Returns false if the response takes too
-  // long.
+  // The class Stream calls arrive() when bytes have arrived from the socket. Returns false if the response
+  // takes too long.
   bool arrive() {
     const auto now = SteadyClock::now();
     if (!began_) began_ = now;
     if (answer_max_ && now - *began_ > *answer_max_) excess_ = Excess::time;
     return excess_ == Excess::none;
   }
-  // Stream calls read() when cpp-httplib reads bytes. Returns false if too many bytes have come without any
-  // byte of the body.
+  // The class Stream calls read() when cpp-httplib reads bytes. Returns false if too many bytes have come
+  // without any byte of the body.
   bool read(std::size_t bytes) {
     unseen_ += bytes;
     if (unseen_ > k_framing_max) excess_ = Excess::framing;
     return excess_ == Excess::none;
   }
-  // Call calls body() when a part of the response's body has been read.
+  // The struct Call calls body() when a part of the response's body has been read.
   void body() { unseen_ = 0; }
 
  private:
@@ -128,8 +128,9 @@ class Meter {
   Excess excess_ = Excess::none;
 };
 
-// The byte stream of one connection. It replaces cpp-httplib's own stream, which makes two system calls for
-// each 4 KiB. The system calls of cpp-httplib's stream would take most of the time of a large response.
+// The byte stream of one connection. The class replaces cpp-httplib's own stream, which makes two system
+// calls for each 4 KiB. The system calls of cpp-httplib's stream would take most of the time of a large
+// response.
 class Stream final : public httplib::Stream {
  public:
   Stream(socket_t socket, timespec read_patience, timespec write_patience, std::span<char> buffer,

@@ -59,8 +59,8 @@ class Packer {
       self.is_unwanted_ = true;
       self.fault_ = std::current_exception();  // exceptions must not pass through libarchive
     }
-    // Returns success even after an error, because libarchive would leak its buffer otherwise; check()
-    // reports the error.
+    // pass_on() returns success even after an error, because libarchive would leak its buffer otherwise.
+    // check() reports the error.
     return static_cast<la_ssize_t>(size);
   }
 

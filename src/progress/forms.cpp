@@ -23,7 +23,8 @@ constexpr std::array<std::pair<std::string_view, ProgressForm>, 5> k_forms{{
     {"quiet", ProgressForm::quiet},
 }};
 
-// Reads an environment variable. The environment must be read only while the program has one thread.
+// Returns the value of an environment variable. environment() must be called only while the program has one
+// thread.
 std::string_view environment(const char* name) {
   const char* value =
       std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing here changes the environment

@@ -86,8 +86,8 @@ struct Child {
            ::syscall(SYS_setresgid, gid, gid, gid) == 0 && ::syscall(SYS_setresuid, uid, uid, uid) == 0;
   }
 
-  // Requests that the system kills the child when the parent ends. Must be called after becomes_user(),
-  // because a change of the user resets the parent-death signal (prctl(2)).
+  // Requests that the system kills the child when the parent ends. ends_with_parent() must be called after
+  // becomes_user(), because a change of the user resets the parent-death signal (prctl(2)).
   [[nodiscard]] bool ends_with_parent() const {
     if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return false;
     if (::getppid() != parent) ::_exit(1);  // the parent ended before the call of prctl()

@@ -19,7 +19,8 @@ std::string shell_word(std::string_view text) {
     const auto character = first_character(text);
     const std::string_view letter = text.substr(0, character ? character->bytes : 1);
     text.remove_prefix(letter.size());
-    // POSIX shells have no quotes with escapes, so printf writes each hidden byte as an octal number.
+    // POSIX shells have no quoted escape sequences. Hence the word contains a call of printf that writes each
+    // hidden byte from its octal number.
     const bool is_hidden = letter != "\n" && escape_controls(letter) != letter;
     if (!is_hidden) {
       end_octal();

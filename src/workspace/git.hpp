@@ -60,7 +60,7 @@ class Git {
   // Returns the names of the filters in all settings of git. None of these filters is applied.
   [[nodiscard]] const std::set<std::string>& filters() const { return filters_; }
 
-  // Returns why the first failed call of git has failed; empty if no call has failed.
+  // Returns the reason of the first failure of git; empty if git has not failed.
   [[nodiscard]] const std::string& problem() const { return problem_; }
 
  private:
