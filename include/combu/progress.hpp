@@ -32,7 +32,7 @@ class Progress : public ProgressListener {
   // replaces the previous phase.
   virtual void phase(std::string_view text) = 0;
   virtual void preparation(const Preparation& preparation) = 0;
-  // Shows the progress of `combu kill` and `combu stop`: `count` of `total` trials are done.
+  // Shows how far a command such as `combu kill` is, for example "removed 12 of 200" for the verb "removed".
   virtual void counted(std::string_view verb, std::size_t count, std::size_t total) = 0;
   // Prints a permanent line, for example that combu has made a folder or that the engine is unreachable.
   virtual void note(std::string_view line) = 0;

@@ -179,7 +179,7 @@ struct CollectedOutputs {
 // succeeded.
 using Anew = std::vector<std::pair<TrialIndex, bool>>;
 
-// A new version of a run's experiment file. `combu apply` changes the run to this version.
+// A new version of a run's experiment file. Record::apply_file() changes the run to this version.
 struct FileVersion {
   // The cases in which apply_file() reopens the run. A reopened run counts as not ended, and its deadline
   // counts from `at`.

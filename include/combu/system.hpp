@@ -39,7 +39,7 @@ struct ProgramCall {
   std::size_t output_max =
       SIZE_MAX;              // maximum size of the output in bytes; combu kills a program that writes more
   Seconds time_max{};        // maximum run time; combu kills a program that runs longer
-  std::optional<User> user;  // user as whom the program runs, with the groups of this user; requires root
+  std::optional<User> user;  // user and groups under whose ids the program runs; requires root
   std::stop_token stop;      // combu kills the program when this token requests a stop
 };
 

@@ -108,7 +108,7 @@ class LogIngester {
     return texts_.size() - begin_of(index) + k_piece_overhead * (pieces_.size() - index);
   }
 
-  // Returns the number of leading pieces that are older than all later pieces, including pieces that may
+  // Returns the number of leading pieces that are not newer than any later piece, including pieces that may
   // still arrive. The order of stored pieces matters, because the next reading begins at the time of the last
   // stored piece.
   [[nodiscard]] std::size_t settled() const {
