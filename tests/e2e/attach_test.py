@@ -262,7 +262,7 @@ def test_retry_runs_failed_trials_in_the_background(combu, lab, background):
     assert combu("retry", "-d", "--wait").stdout == "r1\n"
     background.run = "r1"
     assert background.process
-    assert "owns it; end that process first" in combu("retry", "-d", code=1).stderr
+    assert "owns the run; end that process first" in combu("retry", "-d", code=1).stderr
     lab.let_go("bad")
     combu("attach", "r1")
     background.wait_for_end()
