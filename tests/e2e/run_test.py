@@ -133,7 +133,7 @@ def test_a_run_that_is_starting_trials_is_not_replaced(combu, engine):
     try:
         wait_until(lambda: len(engine.names()) >= 3, "the first trials")
         refused = combu("run", "--replace", code=1)
-        assert f"another combu (process {first.pid}) still starts" in refused.stderr and "kill" in refused.stderr
+        assert f"another combu (process {first.pid}) is still starting the trials" in refused.stderr and "kill" in refused.stderr
     finally:
         first.send_signal(signal.SIGINT)
         first.communicate(timeout=60)
