@@ -10,9 +10,9 @@
 
 namespace {
 
-// Raises the limit of open files to the hard limit, at most 65,536. Each start, each log and each output
-// needs descriptors. The maximum exists for child processes: some close, or keep a table of, all possible
-// descriptors.
+// Raises the limit of open files to the hard limit, but to at most 65,536. Each start, each log and each
+// output needs file descriptors. A higher limit would burden child processes: some of them close all possible
+// descriptors, or keep a table of them.
 void raise_limit_of_descriptors() {
   constexpr rlim_t k_enough = 65536;
   rlimit limit{};
@@ -24,8 +24,9 @@ void raise_limit_of_descriptors() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // Large blocks are returned to the system when they are freed. By default glibc raises this threshold and
-  // would keep ever larger blocks of memory in which an experiment was evaluated.
+  // With a fixed threshold, glibc returns every freed block of at least 128 KiB to the system. By default
+  // glibc raises the threshold while a program runs. combu would then keep the large blocks in which an
+  // experiment was evaluated.
   constexpr int k_large = 128 * 1024;
   (void)mallopt(M_MMAP_THRESHOLD, k_large);  // NOLINT(concurrency-mt-unsafe): no thread has been started
   raise_limit_of_descriptors();

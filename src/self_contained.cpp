@@ -8,8 +8,8 @@
 namespace combu {
 
 void stay_self_contained() {
-  // Other services of nsswitch.conf are libraries of the machine's own libc, which this program's cannot
-  // load.
+  // Use only services that are part of libc. All other services that nsswitch.conf can name are shared
+  // libraries for the machine's libc, which a statically linked libc cannot load.
   struct Lookup {
     const char* database;
     const char* services;
@@ -17,7 +17,7 @@ void stay_self_contained() {
   constexpr std::array<Lookup, 4> k_lookups = {
       {{"hosts", "files dns"}, {"passwd", "files"}, {"group", "files"}, {"services", "files"}}};
   for (const Lookup& lookup : k_lookups) (void)__nss_configure_lookup(lookup.database, lookup.services);
-  // As little can the machine's openssl.cnf have libraries loaded.
+  // Ignore the machine's openssl.cnf, which can make OpenSSL load shared libraries.
   (void)OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG, nullptr);
 }
 

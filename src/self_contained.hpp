@@ -2,8 +2,8 @@
 
 namespace combu {
 
-// Keeps a program that is linked statically from loading libraries of the machine that it runs on. To be
-// called before anything else, with no other thread about.
+// Prevents a statically linked program from loading shared libraries of the machine on which it runs. Call
+// this function first in main(), while the process has only one thread.
 void stay_self_contained();
 
 }  // namespace combu

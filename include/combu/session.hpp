@@ -1,6 +1,6 @@
 #pragma once
-// The invocation, the session with an engine, and the selection of runs and trials. Every use case starts
-// from these.
+// Types and functions that every use case needs: the options of the command line (Invocation), the connection
+// to an engine (Session), and the selection of runs and trials.
 
 #include <cstdint>
 #include <functional>
@@ -24,7 +24,7 @@ namespace combu {
 
 // ---- The result of a use case
 
-// From the best to the worst.
+// The results are ordered from the best to the worst.
 enum class Result {
   succeeded,
   failed,       // a trial was unsuccessful, or an operation was refused or failed
@@ -34,7 +34,7 @@ enum class Result {
 };
 
 [[nodiscard]] Result result_of(ErrorKind kind);
-// Returns the worst result of all errors; succeeded if there are none.
+// Returns the worst result_of() of all errors; Result::succeeded if `errors` is empty.
 [[nodiscard]] Result result_of(const std::vector<Error>& errors);
 
 // ---- The invocation: the options that all commands share
@@ -43,14 +43,14 @@ enum class Result {
 enum class NamedEngine {
   none,
   real,           // a real engine, by its address
-  simulated,      // a simulated engine, with its options
-  any_simulated,  // the simulated engine without options: means a recorded run's, whatever its options are
+  simulated,      // the simulated engine with the given options: "simulated:OPTIONS"
+  any_simulated,  // "simulated:"; also matches recorded runs on a simulated engine with options
 };
 
 struct Invocation {
-  std::vector<std::string> arguments;  // the command line; the first one is the program's name
-  std::string file;                    // as given; "-": standard input; empty: none
-  bool must_be_regular = false;        // the file must be a regular file, since the caller did not name it
+  std::vector<std::string> arguments;  // the command line, beginning with the program's name
+  std::string file;              // the experiment file as given; "-": standard input; empty: no file is given
+  bool must_be_regular = false;  // true for a file that the user did not name: it must be a regular file
   std::vector<std::string> ext_str;
   std::vector<std::string> ext_code;
   std::vector<std::string> tla_str;
@@ -59,51 +59,54 @@ struct Invocation {
   std::string evaluate_memory = "4GiB";
   std::string evaluate_time = "10m";
   std::string progress = "auto";
-  std::string engine;  // empty: DOCKER_HOST, else Docker's context, else its default socket
-  NamedEngine named_engine = NamedEngine::none;  // the kind that `engine` names
-  std::string trace;                             // the path of a file; empty: no trace
-  // Returns the errors in the sections of an experiment that are meant for one kind of engine. Checks the
-  // sections of all kinds that the program knows.
+  // The value of --engine. If empty, combu uses the engine of DOCKER_HOST, else of Docker's context, else of
+  // Docker's default socket.
+  std::string engine;
+  NamedEngine named_engine = NamedEngine::none;  // the kind of engine that `engine` names
+  std::string trace;                             // path of the trace file; empty: no trace
+  // Returns the errors in the engine-specific sections of an experiment. Checks the sections for every kind
+  // of engine that the program supports.
   std::function<std::vector<Error>(const Experiment&)> check_sections;
 };
 
-// Parse an option's value. Throw Error(invalid) with the option as subject.
+// These functions parse the value of an option. If the value is malformed, they throw Error(invalid) with the
+// option as subject.
 [[nodiscard]] Seconds duration_option(std::string_view option, const std::string& text);
 [[nodiscard]] Cpus cpus_option(std::string_view option, const std::string& text);
 [[nodiscard]] Bytes bytes_option(std::string_view option, const std::string& text);
 
-// Returns `invocation` with an experiment's file. If it has none, uses experiment.jsonnet, else
-// docker/experiment.jsonnet, of the current folder. If neither exists, the file stays empty.
+// If `invocation` names no file, sets its file to experiment.jsonnet, or else to docker/experiment.jsonnet,
+// in the current folder. If neither of these two files exists, the file stays empty. Returns the invocation.
 [[nodiscard]] Invocation with_default_file(Invocation invocation);
-// Returns `invocation` with the file that a command's argument names; an empty argument names none. Throws
-// Error(invalid) if the invocation already has a file.
+// Returns `invocation` with `file`, the argument of a command. If `file` is empty, returns `invocation`
+// unchanged. Throws Error(invalid) if the invocation already has a file.
 [[nodiscard]] Invocation with_file(Invocation invocation, const std::string& file);
 
 // ---- The session with an engine
 
-// The names of an engine's address.
+// An engine's address, and where the user gave the address.
 struct EngineName {
-  std::string address;      // canonical, as in the record
-  std::string given = {};   // the value of --engine; empty if it was not given
-  std::string source = {};  // the option or variable that named the address: "--engine", "DOCKER_HOST"; empty
+  std::string address;      // the canonical form of the address, as in the record
+  std::string given = {};   // the value of --engine; empty if --engine was not given
+  std::string source = {};  // the option or variable that named the address (--engine or DOCKER_HOST); empty
                             // for the simulated engine
 };
 
 class Session {
  public:
-  // `progress` and `engine` must outlive the session. `stop`: set by a signal.
+  // `progress` and `engine` must outlive the session. A signal requests the stop of `stop`.
   Session(Progress& progress, Engine& engine, EngineName name, std::stop_token stop)
       : progress_(progress), engine_(engine), name_(std::move(name)), stop_(std::move(stop)) {}
 
-  // The objects that the constructor got.
+  // These functions return the arguments of the constructor.
   [[nodiscard]] Progress& progress() { return progress_; }
   [[nodiscard]] Engine& engine() { return engine_; }
   [[nodiscard]] std::stop_token stop() const { return stop_; }
   [[nodiscard]] const std::string& engine_source() const { return name_.source; }
   [[nodiscard]] const std::string& given_engine() const { return name_.given; }
   [[nodiscard]] const std::string& engine_address() const { return name_.address; }
-  // Returns the engine with retries, for use cases that have already reached it. Notes at most one retry in
-  // five seconds.
+  // Returns the engine in a decorator that repeats calls while the engine does not answer. For use cases that
+  // have already reached the engine. Prints at most one note about repeated calls in five seconds.
   [[nodiscard]] std::unique_ptr<Engine> patient_engine();
 
  private:
@@ -113,15 +116,15 @@ class Session {
   std::stop_token stop_;
 };
 
-// Opens a session with the invocation's engine; at most one session is open at a time. `cli` passes this
-// function to the use cases, since `cli` knows the kinds of engines. Throws Error if --engine or --trace is
-// wrong.
+// Opens a session with the invocation's engine; at most one session is open at a time. The room `cli` passes
+// this function to the use cases, since only `cli` knows how to create each kind of engine. Throws Error if
+// --engine or --trace is wrong.
 using OpenSession = std::function<std::shared_ptr<Session>(const Invocation& invocation)>;
 
 // ---- Calls that may get no answer
 
-// A stop token for calls to an engine that may not answer. The token is set when `stop` is set, or when
-// `patience` has passed.
+// Makes a stop token for calls to an engine that may not answer. The token requests a stop when `stop` does,
+// or when the time `patience` has passed.
 class Patience {
  public:
   Patience(const std::stop_token& stop, Seconds patience)
@@ -140,55 +143,57 @@ class Patience {
 
 // ---- Runs on record
 
-// Returns the caller (folder, user), also if the invocation names no file.
+// Returns the user and the folder of the caller. The invocation need not name a file.
 [[nodiscard]] Caller caller_for(const Invocation& invocation);
 
 // Opens the invocation's record. Throws Error.
 [[nodiscard]] Record open_record(const Invocation& invocation, Record::Use use = Record::Use::all);
-// Prints a note on `progress` each time a call of the record waits for another process that writes.
-// `progress` must outlive the record.
+// Makes `record` print a note on `progress` each time a call waits because another process writes to the
+// record. `progress` must outlive the record.
 void note_waits(Record& record, Progress& progress);
 
-// Returns the run of this id. If the id is empty, returns the last run of the invocation's file, or of the
+// Returns the run with this id. If `id` is empty, returns the last run of the invocation's file, or of the
 // default file. Throws Error(not_found).
 [[nodiscard]] RunEntry find_run(Record& record, const Invocation& invocation, const std::string& id);
 
-// Like find_run(). If the id is empty, prefers the newest run of the file that has an owner.
+// Like find_run(), but if `id` is empty, prefers the file's newest run that has an owner.
 [[nodiscard]] RunEntry find_owned_run(Record& record, const Invocation& given, const std::string& id);
 
-// Returns the error (not_found) that no process drives the run. `engine`: as for command_line().
+// Returns Error(not_found) for a command that needs an owner of the run. Its message says that the run has
+// ended, or how to resume the run. `engine`: the address given by --engine; empty if not given.
 [[nodiscard]] Error no_owner(const RunEntry& entry, std::string_view engine);
 
-// The advice if every run that a command could mean is on the simulated engine.
+// The message of a command that finds only runs on the simulated engine.
 inline constexpr std::string_view k_only_simulated =
     "the record has only runs on the simulated engine; `--engine simulated:` selects the last one";
 
-// True if --engine names the simulated engine. Only then does "the last run" mean a run on the simulated
-// engine.
+// True if --engine names the simulated engine. Otherwise combu ignores runs on the simulated engine when it
+// looks for "the last run".
 [[nodiscard]] bool means_simulated(const Invocation& invocation);
 
-// Returns `invocation` with the engine on which the run began, unless --engine names another one.
+// If --engine was not given, or was given as "simulated:" for a run on a simulated engine, sets the
+// invocation's engine to the run's engine. Returns the invocation.
 [[nodiscard]] Invocation on_its_engine(Invocation invocation, const RunEntry& entry);
 
-// Calls `ask` with a session on the run's engine. If `ask` throws Error(cancelled), ask_engine() returns
-// normally, so that the caller continues without the answer after a signal.
+// Calls `ask` with a session on the run's engine. If a signal cancels `ask`, which then throws
+// Error(cancelled), ask_engine() returns normally. The caller continues without the engine's answer.
 void ask_engine(const OpenSession& open_session, const Invocation& invocation, const RunEntry& entry,
                 const std::function<void(Session&)>& ask);
 
-// Throws Error(conflict) if the session's engine is not the run's: the run's containers would seem to be
-// gone.
+// Throws Error(conflict) if the session's engine is not the engine of the run. On another engine, the run's
+// containers would seem to be gone.
 void expect_its_engine(const Session& session, const RunEntry& entry);
 
-// True if the end of any trial makes the run fail. Then `run --wait` exits with 1.
+// True if any trial ended in a way that makes the run fail. For such a run, `run --wait` exits with 1.
 [[nodiscard]] bool any_unsuccessful(const Experiment& experiment, const std::vector<RestoredTrial>& restored);
 
-// True if any trial is neither over nor running, so that a process has to drive the run.
+// True if any trial has neither ended nor is running: a process must drive the run to finish such trials.
 [[nodiscard]] bool any_left(const TrialCounts& counts);
 
-// Returns the number of trials in each state: "3 waiting, 12 succeeded".
+// Returns the number of trials in each state as text, such as "3 waiting, 12 succeeded".
 [[nodiscard]] std::string counts_of(const std::vector<RestoredTrial>& restored);
 
-// Returns the trial of this name. Throws Error(not_found).
+// Returns the index of the trial with this name. Throws Error(not_found).
 [[nodiscard]] TrialIndex find_trial(const Experiment& experiment, const std::string& name);
 
 // ---- Trials by name: a name, or a pattern of names as in fnmatch(3) (`solver-a-*`)
@@ -199,14 +204,15 @@ void expect_its_engine(const Session& session, const RunEntry& entry);
 // True if `name` is the trial's name, or a pattern that matches it.
 [[nodiscard]] bool names_trial(const std::string& name, const std::string& trial);
 
-// True if any of `names` names the trial, or if `names` is empty.
+// True if any of `names` is the trial's name or matches it, or if `names` is empty.
 [[nodiscard]] bool is_chosen(const std::vector<std::string>& names, const std::string& trial);
 
-// Removes the names that name the trial. If the caller does this for every trial, the names that match no
-// trial remain.
+// Removes from `names` every name and pattern that matches `trial`. After a call for each trial, `names`
+// holds the names and patterns that match no trial.
 void drop_matching(std::vector<std::string>& names, const std::string& trial);
 
-// Throws Error(not_found) that lists `unmatched`, unless it is empty. `whose`: "run r1".
+// If `unmatched` is not empty, throws Error(not_found) with the message that these names are not trials of
+// `whose`, for example of "run r1".
 void expect_all_matched(const std::vector<std::string>& unmatched, const std::string& whose);
 
 // ---- Runs and trials on an engine, found by labels: combu does not evaluate the file, which may be missing
@@ -214,41 +220,42 @@ void expect_all_matched(const std::vector<std::string>& unmatched, const std::st
 struct SelectionOptions {
   std::string experiment;
   std::string run;
-  std::vector<std::string> trials;  // names and patterns of names, see "Trials by name" above
+  std::vector<std::string> trials;  // names of trials, and patterns of such names
 };
-// Returns `invocation` with the default file if it names no file and the options name neither an experiment
-// nor a trial.
+// If the options name neither an experiment nor a trial, returns with_default_file(invocation). Otherwise
+// returns `invocation` unchanged.
 [[nodiscard]] Invocation for_selection(const Invocation& invocation, const SelectionOptions& options);
 
-// Returns a filter for the runs that the options mean: the run of --run, else the runs of --experiment or of
-// the file. Runs on the simulated engine match only if --engine names that engine. Where one run is needed,
-// the newest match is meant.
+// Returns a filter for the runs that the options choose: the run of --run, else the runs of --experiment,
+// else the runs of the file. Without --run, runs on the simulated engine match only if --engine names that
+// engine. A command that needs a single run uses the newest run that matches.
 [[nodiscard]] RunFilter filter_of(const Invocation& invocation, const SelectionOptions& options);
 
-// True if `name` names trials of the last run that the options mean, and that run skipped all of them.
-// Skipped trials have no container.
+// True if `name` matches at least one trial of the last run that the options choose, and all trials that
+// `name` matches were skipped. Skipped trials have no container.
 [[nodiscard]] bool was_skipped(const std::string& name, const Invocation& invocation,
                                const SelectionOptions& options);
 
-// Call it if the trials that `name` names have no container on the engine. Returns an error with their states
-// in the last run that the options mean, or nullopt if that run has no such trial.
+// Returns the error for a `name` that matches no container on the engine. The error names the states of the
+// matching trials in the last run that the options choose. Returns nullopt if that run has no matching trial.
 [[nodiscard]] std::optional<Error> without_container(const std::string& name, const Invocation& invocation,
                                                      const SelectionOptions& options);
 
-// Returns Error(invalid): several experiments have a trial of the name `trial`.
+// Returns Error(invalid) with the message that several experiments have a trial with this name.
 [[nodiscard]] Error of_several_experiments(const std::string& trial,
                                            const std::set<std::string>& experiments);
 
-// For a selection without containers: throws Error(not_found) if --run names a run that is not on record
-// either. Also throws Error if the record cannot be read.
+// Call this function if the selection matches no container on the engine. Throws Error(not_found) if --run
+// names a run that is not on record. Also throws Error if the record cannot be read.
 void expect_run(const Invocation& invocation, const SelectionOptions& options);
 
-// Returns a selector for all containers that were started from the file.
+// Returns a selector for all containers that were started from the experiment file.
 [[nodiscard]] Selector selector_of_file(const Invocation& invocation, const SelectionOptions& options);
 
-// Returns one selector for each experiment that is meant: that of --experiment, else the experiments that
-// were run from the file. If there are none, returns one selector for the file. Without an experiment and a
-// file, returns one selector that matches everything.
+// Returns a selector for the experiment of --experiment. Without --experiment, returns one selector for each
+// experiment that has containers started from the file. If the file has no containers, returns one selector
+// for the file. If neither --experiment nor a file is given, returns one selector that matches every
+// container, or every container of --run.
 [[nodiscard]] std::vector<Selector> selectors_of(Session& session, const Invocation& invocation,
                                                  const SelectionOptions& options);
 
@@ -256,48 +263,50 @@ void expect_run(const Invocation& invocation, const SelectionOptions& options);
 [[nodiscard]] std::vector<Observation> list_all(Session& session, const std::vector<Selector>& selectors,
                                                 ListDetail detail);
 
-// Returns the runs of the attempts.
+// Returns the ids of the runs to which the attempts belong.
 [[nodiscard]] std::set<RunId> runs_of(const std::vector<Observation>& attempts);
 
 // Returns one line that names other runs or experiments on the engine, as a hint that -f or --run may be
-// wrong. Empty if there are none.
+// wrong. Returns an empty text if the engine has none.
 [[nodiscard]] std::string others_text(Session& session, const Invocation& invocation,
                                       const SelectionOptions& options);
 
-// Returns `text`, followed by others_text() if that is not empty.
+// Returns `text`. If others_text() is not empty, appends it to `text`.
 [[nodiscard]] std::string with_others(const std::string& text, Session& session, const Invocation& invocation,
                                       const SelectionOptions& options);
 
 struct Chosen {
   std::vector<Observation> attempts;
-  std::vector<Error> missing;  // not_found: one for each name without a container
+  std::vector<Error> missing;  // one Error(not_found) for each name that matches no container
 };
-// Returns the attempts of the trials that the options name, or of a whole experiment. Throws Error(invalid)
-// if the options name neither, or if the trials belong to several experiments.
+// Returns the attempts of the trials that the options name; if they name no trial, the attempts of all trials
+// of the experiment. Throws Error(invalid) if the options name neither trials nor an experiment, or if the
+// trials belong to several experiments.
 [[nodiscard]] Chosen choose_attempts(Session& session, const Invocation& invocation,
                                      const SelectionOptions& options);
 
-// Like choose_attempts(), but throws the first error of `missing`.
+// Like choose_attempts(), but throws the first error of Chosen::missing.
 [[nodiscard]] std::vector<Observation> chosen_attempts(Session& session, const Invocation& invocation,
                                                        const SelectionOptions& options);
 
 // ---- Trials of an experiment
 
-// Returns a param's value as text, for comparison in conditions. `params`: the text of a JSON object, or
-// empty. `name` may be `params.NAME`, for a param whose name is also that of another field.
+// Returns the value of the param `name` as text, which a condition can compare. `params`: the text of a JSON
+// object, or empty. If a param has the same name as a field of a trial, conditions name the param
+// `params.NAME`; `name` may have this form.
 [[nodiscard]] std::optional<std::string> param_of(const std::string& params, std::string_view name);
 
-// A pattern of names may contain this word for the run's id, as in an experiment file.
+// In a pattern of trial names, combu replaces this word by the run's id, as in an experiment file.
 inline constexpr std::string_view k_run_id_word = "UUID";
 
-// Returns the trials that one argument means. The argument is a pattern of names (`solver-a-*`,
-// `solver-UUID`) or a condition on params (`lr<0.01 && mode=fast`). Throws Error(invalid) if it matches no
-// trial; `subject` is the option or command.
+// Returns the trials that `wanted`, an argument of a command, chooses. `wanted` is a pattern of names
+// (`solver-a-*`, `solver-UUID`) or a condition on params (`lr<0.01 && mode=fast`). If `wanted` matches no
+// trial, throws Error(invalid), whose subject begins with `subject`: the option or the command.
 [[nodiscard]] std::vector<TrialIndex> trials_meant(const Experiment& experiment, const RunId& run,
                                                    const std::string& wanted, std::string_view subject);
 
-// Returns the part of an experiment that `run --only` chooses: the trials that `wanted` means and all that
-// they depend on, in the file's order. Throws like trials_meant().
+// Returns the part of an experiment that `run --only` runs: the trials that `wanted` chooses and all trials
+// that these depend on, in the file's order. Throws like trials_meant().
 [[nodiscard]] Experiment only(Experiment experiment, const RunId& run, const Plan& plan,
                               const std::vector<std::string>& wanted);
 

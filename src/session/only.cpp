@@ -29,7 +29,7 @@ std::string put_id(std::string pattern, const RunId& run) {
   return pattern;
 }
 
-// Returns a name in the condition for which no trial has a value.
+// Returns a name that `filter` uses although no trial has a value for it; nullopt if there is no such name.
 std::optional<std::string> unknown_name(const Experiment& experiment, const Filter& filter) {
   std::map<std::string, bool> is_known;
   for (const Trial& trial : experiment.trials)
@@ -66,7 +66,7 @@ Error nothing_meant(const Experiment& experiment, const std::string& wanted,
 std::optional<std::string> param_of(const std::string& params, std::string_view name) {
   constexpr std::string_view k_prefix = "params.";
   if (name.starts_with(k_prefix)) name.remove_prefix(k_prefix.size());
-  // A cheap check that avoids parsing: most trials have no such param, or no params at all.
+  // This search avoids parsing in most cases: most trials do not have the param, or have no params at all.
   if (params.find(name) == std::string::npos) return std::nullopt;
   const auto object = parse_json(params);
   const auto found = object.find(name);
@@ -76,8 +76,8 @@ std::optional<std::string> param_of(const std::string& params, std::string_view 
 
 std::vector<TrialIndex> trials_meant(const Experiment& experiment, const RunId& run,
                                      const std::string& wanted, std::string_view subject) {
-  // Neither the name of a trial nor a pattern of names contains any of these characters. A pattern may
-  // contain `!`, so `!` is no sign of a condition.
+  // A text with `=`, `<` or `>` is a condition: names and patterns of names never contain these characters.
+  // `!` does not mark a condition, since a pattern may contain `!`.
   const bool is_condition = wanted.find_first_of("=<>") != std::string::npos;
   const std::optional<Filter> filter = is_condition ? std::optional(Filter(wanted)) : std::nullopt;
   const std::string with_id = put_id(wanted, run);

@@ -10,7 +10,7 @@ Result result_of(ErrorKind kind) {
       return Result::invalid;
     case ErrorKind::unavailable:
     case ErrorKind::timeout:
-    case ErrorKind::corrupt:  // the server that answers is not an engine
+    case ErrorKind::corrupt:  // the server that answered is not an engine
       return Result::no_engine;
     default:
       return Result::failed;

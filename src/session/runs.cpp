@@ -16,7 +16,7 @@ Record open_record(const Invocation& invocation, Record::Use use) {
 
 void note_waits(Record& record, Progress& progress) {
   record.on_wait([&progress] {
-    progress.note("another process is writing to the record: waiting for it, 20 s at most");
+    progress.note("another process is writing to the record; combu waits for at most 20 s");
   });
 }
 
@@ -111,9 +111,9 @@ TrialIndex find_trial(const Experiment& experiment, const std::string& name) {
     names.emplace_back(experiment.trials[trial].name);
   }
   const auto near = nearest(name, names);
-  throw Error(
-      ErrorKind::not_found, name,
-      near ? fmt::format("is no trial of the run; did you mean `{}`?", *near) : "is no trial of the run");
+  throw Error(ErrorKind::not_found, name,
+              near ? fmt::format("is not a trial of the run; did you mean `{}`?", *near)
+                   : "is not a trial of the run");
 }
 
 }  // namespace combu

@@ -21,13 +21,13 @@ std::set<std::string> experiments_of(const std::vector<Observation>& observation
   return names;
 }
 
-// The trials that a name or a pattern names in the last run that the options mean.
+// The trials that a name or a pattern matches in the last run that the options choose.
 struct OnRecord {
   RunId run;
   std::vector<TrialEntry> trials;  // at least one
 };
 
-// Returns nullopt if there are none, or if the record cannot be read.
+// Returns nullopt if no trial matches `name`, or if the record cannot be read.
 std::optional<OnRecord> on_record(const std::string& name, const Invocation& invocation,
                                   const SelectionOptions& options) {
   const std::string folder = state_folder(caller_for(invocation));
@@ -55,13 +55,11 @@ Error unknown_trial(const std::string& name, const std::vector<Observation>& obs
   known.reserve(observations.size());
   for (const Observation& observation : observations) known.emplace_back(observation.key.trial);
   const auto near = nearest(name, known);
-  return {
-      ErrorKind::not_found, name,
-      near
-          ? fmt::format(
-                "has no container: it was not started, or its container has been removed; did you mean `{}`?",
-                *near)
-          : "has no container: it was not started, or its container has been removed; " + ps};
+  return {ErrorKind::not_found, name,
+          near ? fmt::format("has no container: the trial was not started, or its container has been "
+                             "removed; did you mean `{}`?",
+                             *near)
+               : "has no container: the trial was not started, or its container has been removed; " + ps};
 }
 
 }  // namespace
@@ -89,19 +87,19 @@ std::optional<Error> without_container(const std::string& name, const Invocation
   if (trials.size() > 1)
     return Error(
         ErrorKind::not_found, name,
-        fmt::format("the {} trials that it matches have no containers; `combu ps --run {} {}` shows their "
-                    "states",
+        fmt::format("matches {} trials that have no containers; `combu ps --run {} {}` shows their states",
                     trials.size(), run.text(), shell_word(name)));
   const TrialEntry& entry = trials.front();
   if (!is_over(entry.state))
-    return Error(ErrorKind::not_found, entry.name,
-                 fmt::format("has no container yet: it is {} in run {}; `combu why {} --run {}` explains "
-                             "why",
-                             to_string(entry.state), run.text(), shell_word(entry.name), run.text()));
+    return Error(
+        ErrorKind::not_found, entry.name,
+        fmt::format("has no container yet: the trial is {} in run {}; `combu why {} --run {}` explains "
+                    "why",
+                    to_string(entry.state), run.text(), shell_word(entry.name), run.text()));
   return Error(
       ErrorKind::not_found, entry.name,
-      fmt::format("has no container: it is {} in run {}{}", to_string(entry.state), run.text(),
-                  entry.ran_at ? ", and its container has been removed" : ": " + reason_text(entry)));
+      fmt::format("has no container: the trial is {} in run {}{}", to_string(entry.state), run.text(),
+                  entry.ran_at ? ", and the container has been removed" : ": " + reason_text(entry)));
 }
 
 bool was_skipped(const std::string& name, const Invocation& invocation, const SelectionOptions& options) {

@@ -11,7 +11,7 @@ namespace {
 
 constexpr Seconds k_repeats_told_pause{5};
 
-// Prints at most one note every k_repeats_told_pause, since many calls fail in the same outage.
+// Prints at most one note in k_repeats_told_pause, since many calls fail while an engine is unreachable.
 class RepeatTeller {
  public:
   explicit RepeatTeller(Progress& progress) : progress_(progress) {}

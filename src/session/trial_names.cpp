@@ -29,7 +29,7 @@ void drop_matching(std::vector<std::string>& names, const std::string& trial) {
 void expect_all_matched(const std::vector<std::string>& unmatched, const std::string& whose) {
   if (unmatched.empty()) return;
   throw Error(ErrorKind::not_found, fmt::format("{}", fmt::join(unmatched, ", ")),
-              fmt::format("{} of {}", unmatched.size() == 1 ? "is no trial" : "are no trials", whose));
+              fmt::format("{} of {}", unmatched.size() == 1 ? "is not a trial" : "are not trials", whose));
 }
 
 }  // namespace combu

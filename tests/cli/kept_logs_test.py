@@ -59,8 +59,8 @@ def test_logs_of_several_trials_stand_behind_their_names(combu, talking_logs):
 def test_the_log_of_one_trial_is_raw_also_by_a_pattern(talking_logs):
     assert talking_logs("talk-3") == talking_logs("talk-3*") == talking_logs("talk-[3-9]", "talk-3") == (0, "out 3\n", "err 3\n")
     assert talking_logs("talk-3", "nosuch", "neither-*") == (
-        1, "out 3\n", "err 3\ncombu: nosuch, neither-*: are no trials of run mine\n")
-    assert talking_logs("no-*") == (1, "", "combu: no-*: is no trial of run mine\n")
+        1, "out 3\n", "err 3\ncombu: nosuch, neither-*: are not trials of run mine\n")
+    assert talking_logs("no-*") == (1, "", "combu: no-*: is not a trial of run mine\n")
 
 
 def test_stop_names_each_pattern_that_matches_no_container(combu, write):
@@ -70,8 +70,8 @@ def test_stop_names_each_pattern_that_matches_no_container(combu, write):
     told = run(combu, file, "stop", "talk-*", "other*", "no-*")
     assert (told.returncode, told.stdout) == (1, "")
     assert told.stderr.splitlines() == [
-        "combu: talk-*: the 3 trials that it matches have no containers; `combu ps --run mine 'talk-*'` shows their states",
-        "combu: other: has no container: it is succeeded in run mine, and its container has been removed",
+        "combu: talk-*: matches 3 trials that have no containers; `combu ps --run mine 'talk-*'` shows their states",
+        "combu: other: has no container: the trial is succeeded in run mine, and the container has been removed",
         "combu: no-*: this engine has no container of the experiment"]
 
 

@@ -153,7 +153,7 @@ def test_a_wait_for_another_writer_is_told(combu, failing, tmp_path):
         database.execute("BEGIN IMMEDIATE")
         process = subprocess.Popen(waiting, env={**os.environ, "HOME": str(tmp_path)}, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
         try:
-            assert any("another process is writing to the record: waiting for it" in line for line in process.stderr)
+            assert any("another process is writing to the record; combu waits" in line for line in process.stderr)
             database.execute("COMMIT")
             process.communicate(timeout=60)
             assert process.returncode == 1
@@ -206,7 +206,7 @@ def test_what_does_not_exist_is_told(combu, failing, record):
         nothing = combu("--engine", SIMULATED, "ps", *arguments)
         assert nothing.returncode == 1 and nothing.stderr.startswith(words)
     some = combu("-f", failing, "ps", "good", "nosuch", "neither-*")
-    assert (some.returncode, some.stderr) == (1, "combu: nosuch, neither-*: are no trials of run mine\n")
+    assert (some.returncode, some.stderr) == (1, "combu: nosuch, neither-*: are not trials of run mine\n")
     assert "good " in some.stdout
     none = combu("-f", failing, "ps", "good", "--where", "state=failed")
     assert (none.returncode, none.stderr) == (0, "")

@@ -70,7 +70,7 @@ def test_a_pattern_that_matches_no_trial_is_named_behind_the_pages(combu, write)
     file = write(GRID)
     run(combu, file, "run", "--wait", "--run-id", "aaaaaaaaaaaa")
     some = combu("-f", file, "show", "last", "no-*", "nosuch")
-    assert (some.returncode, some.stderr) == (1, "combu: no-*, nosuch: are no trials of run aaaaaaaaaaaa\n")
+    assert (some.returncode, some.stderr) == (1, "combu: no-*, nosuch: are not trials of run aaaaaaaaaaaa\n")
     assert page(some.stdout)["trial"] == "last"
 
 

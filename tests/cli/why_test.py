@@ -19,7 +19,7 @@ def test_why_tells_the_cause(combu, failing):
     assert why("last").stdout == (
         "last is blocked: depends on `after`, which is blocked by `bad`; bad failed: exit code 3\n")
     unknown = why("goad")
-    assert (unknown.returncode, unknown.stderr) == (1, "combu: goad: is no trial of the run; did you mean `good`?\n")
+    assert (unknown.returncode, unknown.stderr) == (1, "combu: goad: is not a trial of the run; did you mean `good`?\n")
 
 
 def test_why_tells_what_a_trial_waits_for(combu, write, tmp_path):
@@ -95,9 +95,9 @@ def test_a_trial_that_waits_is_told_as_such(combu, failing, write, record):
     for verb in ("logs", "stop", "wait"):
         told = run(combu, failing, verb, waiting)
         assert told.returncode == 1
-        assert f"has no container yet: it is waiting in run mine; `combu why {waiting} --run mine` explains why" in told.stderr
+        assert f"has no container yet: the trial is waiting in run mine; `combu why {waiting} --run mine` explains why" in told.stderr
     [over, *_] = [name for name, in record("SELECT name FROM states WHERE state = 'failed'")]
-    assert "it is failed in run mine, and its container has been removed" in run(combu, failing, "stop", over).stderr
+    assert "the trial is failed in run mine, and the container has been removed" in run(combu, failing, "stop", over).stderr
 
 
 def test_the_pause_before_a_retry_is_told(combu, write):

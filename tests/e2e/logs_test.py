@@ -52,7 +52,7 @@ def test_complete_logs_are_printed_without_the_engine(combu, engine):
             assert sorted(whole.stdout.splitlines()) == ["bad | first", "good | second"]
         assert sorted(whole.stdout.splitlines()) == sorted(live.stdout.splitlines())
         blocked = combu("logs", "after", code=1)
-        assert blocked.stderr.startswith("combu: after: has no container: it is blocked in run ")
+        assert blocked.stderr.startswith("combu: after: has no container: the trial is blocked in run ")
     finally:
         engine.start()
 

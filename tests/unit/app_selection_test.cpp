@@ -82,16 +82,17 @@ TEST_F(SelectionTest, AnErrorShowsTheStateOfATrialWithoutAContainer) {
   EXPECT_THAT(chosen({.trials = {"done", "next-1", "next-*"}}), IsEmpty());
   EXPECT_THAT(
       missing,
-      ElementsAre("done: has no container: it is succeeded in run r1, and its container has been removed",
-                  HasSubstr("next-1: has no container: it is blocked in run r1: "),
-                  HasSubstr("the 2 trials that it matches have no containers")));
+      ElementsAre(
+          "done: has no container: the trial is succeeded in run r1, and the container has been removed",
+          HasSubstr("next-1: has no container: the trial is blocked in run r1: "),
+          HasSubstr("matches 2 trials that have no containers")));
   RunEntry waiting = entry("r1");
   waiting.id = RunId("r2");
   Experiment experiment;
   experiment.trials.emplace_back().name = "done";
   record().begin(waiting, experiment);
   EXPECT_THAT(chosen({.run = "r2", .trials = {"done"}}), IsEmpty());
-  EXPECT_THAT(missing, ElementsAre("done: has no container yet: it is waiting in run r2; `combu "
+  EXPECT_THAT(missing, ElementsAre("done: has no container yet: the trial is waiting in run r2; `combu "
                                    "why done --run r2` explains why"));
 }
 

@@ -348,7 +348,7 @@ TEST_F(WhyTest, AnUnknownTrialOrRunIsAnError) {
   EXPECT_EQ(start(file_text(trial_text("good")), waiting_run("r1")), Result::succeeded);
   const Error trial = error_in([&] { (void)why("goad"); });
   EXPECT_EQ(trial.kind(), ErrorKind::not_found);
-  EXPECT_EQ(trial.message(), "is no trial of the run; did you mean `good`?");
+  EXPECT_EQ(trial.message(), "is not a trial of the run; did you mean `good`?");
   EXPECT_EQ(error_in([&] { (void)why("good", "r2"); }).kind(), ErrorKind::not_found);
   EXPECT_EQ(error_in([&] { (void)why_of_run("r2"); }).kind(), ErrorKind::not_found);
 }

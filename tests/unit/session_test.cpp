@@ -84,8 +84,8 @@ TEST(TrialNames, TheErrorListsNamesThatMatchNoTrial) {
   const auto message = [](const std::vector<std::string>& unmatched) {
     return std::string(error_in([&] { expect_all_matched(unmatched, "run r1"); }).what());
   };
-  EXPECT_EQ(message(names), "a, b*: are no trials of run r1");
-  EXPECT_EQ(message({"a"}), "a: is no trial of run r1");
+  EXPECT_EQ(message(names), "a, b*: are not trials of run r1");
+  EXPECT_EQ(message({"a"}), "a: is not a trial of run r1");
   EXPECT_NO_THROW(expect_all_matched({}, "run r1"));
 }
 
@@ -95,8 +95,8 @@ TEST(FindTrial, AnErrorSuggestsASimilarName) {
   experiment.trials.emplace_back().name = "report";
   EXPECT_EQ(find_trial(experiment, "report"), 1U);
   EXPECT_EQ(error_in([&] { (void)find_trial(experiment, "reprot"); }).message(),
-            "is no trial of the run; did you mean `report`?");
-  EXPECT_EQ(error_in([&] { (void)find_trial(experiment, "zzzzzz"); }).message(), "is no trial of the run");
+            "is not a trial of the run; did you mean `report`?");
+  EXPECT_EQ(error_in([&] { (void)find_trial(experiment, "zzzzzz"); }).message(), "is not a trial of the run");
 }
 
 TEST(TrialsLeft, RunningTrialsAreNotLeftButRetryingOnesAre) {
