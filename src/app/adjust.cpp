@@ -8,7 +8,8 @@
 namespace combu {
 namespace {
 
-// Records the limits, so that they also hold for a process that resumes the run.
+// Records the new limits of parallel trials and of starts in flight, so that a process that resumes the run
+// uses them.
 void keep_settings(Record& record, const RunId& run, const Adjust& adjust) {
   change_options(record, run, [&](RunOptions& options) {
     if (adjust.parallel_max) options.parallel = adjust.parallel_max;

@@ -10,11 +10,11 @@ namespace combu {
 
 struct Adjusted {
   RunId run;
-  Settings settings;  // in force after the change
+  Settings settings;  // the run's settings after the change
 };
-// Changes the settings of the run of this id. If `run` is empty, find_owned_run() chooses the run. Also
-// records the limits, so that they hold for a process that resumes the run. Throws Error: not_found if the
-// run has no owner.
+// Changes the settings of the run with the id `run`. If `run` is empty, find_owned_run() chooses the run.
+// Also records the limits, so that a process that resumes the run uses them. Throws Error, with the kind
+// not_found if the run has no owner.
 [[nodiscard]] Adjusted adjust_run(const Invocation& invocation, const std::string& run, const Adjust& adjust);
 
 }  // namespace combu

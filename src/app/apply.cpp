@@ -24,11 +24,11 @@
 namespace combu {
 namespace {
 
-// Time to wait for a run while another process changes the run, or is about to become its owner.
+// Maximum time to wait for a run that another process is changing, or that is about to get an owner.
 constexpr std::chrono::seconds k_hand_over_patience{30};
 constexpr Seconds k_hand_over_poll{0.1};
 
-// Returns the part of the experiment that the engine has not checked yet: new and changed trials.
+// Returns the experiment with only its new and changed trials, which the engine has not checked yet.
 Experiment only_new(const Changes& changes) {
   Experiment part = changes.experiment;
   const std::size_t known = part.trials.size() - changes.joined;
@@ -68,10 +68,10 @@ class Apply {
     return changes;
   }
 
-  // True if the file is equal to the run's newest text.
+  // True if the evaluated file is equal to the run's newest text on record.
   [[nodiscard]] bool is_newest() const { return file_.text.evaluated == entry_.text.evaluated; }
 
-  // Checks the new and changed trials, and makes images and networks ready. Returns the errors.
+  // Checks the new and changed trials, and prepares their images and networks. Returns the errors.
   [[nodiscard]] std::vector<Error> make_ready(const Changes& changes) {
     if (!changes.errors.empty()) return changes.errors;
     Loaded part = file_;
@@ -80,9 +80,9 @@ class Apply {
     return combu::make_ready(session_, part, run_options_of(entry_.options), prepared_);
   }
 
-  // Records the new version of the file; the record changes completely or not at all. Running trials that
-  // must stop are only recorded as such: the process that continues the run stops them. Call it while no
-  // other process drives the run. `may` throws Error if another process drives the run.
+  // Records the new version of the file in one transaction. For a running trial that must stop, only records
+  // this fact: the process that continues the run stops the trial. Call this function while no other process
+  // drives the run. `may` throws Error, which cancels the transaction, if another process drives the run.
   void apply_file(const Changes& changes, const std::function<void()>& may) {
     const std::vector<RestoredTrial> restored = record_.restored_trials(entry_.id);
     const auto if_joined = changes.joined > 0 ? FileVersion::Opens::if_ended : FileVersion::Opens::no;
@@ -111,11 +111,11 @@ class Apply {
     }
     file_version.facts = facts_of_edits(entry_.id, restored, std::move(edits), file_version.at);
     record_.apply_file(entry_.id, file_version, changes.experiment, may);
-    // An edited `parallel` replaces the value that `set` recorded.
+    // If `parallel` was edited in the file, discard the value that the command `set` recorded.
     if (is_parallel_edited_) keep_parallel(record_, entry_.id, std::nullopt);
   }
 
-  // Records the file's bytes if they changed although the evaluated text did not.
+  // For a file whose evaluated text did not change: records the source text and the imports if these changed.
   void renew() {
     const FileText& text = file_.text;
     if (text.source != entry_.text.source || text.imports != entry_.text.imports)
@@ -158,9 +158,9 @@ Result go_on(Session& session, Record& record, const RunId& run, const AdjustOpt
                  resume_point);
 }
 
-// Makes this process the only one that drives the run. If another process owns the run, waits until the owner
-// has handed over the run, and returns the connection: the owner continues when the connection is destroyed.
-// If there is no other owner, begins to own the run and returns nullptr.
+// Ensures that no other process drives the run. If another process owns the run, waits until that owner has
+// handed over the run, and returns the connection to the owner. When the connection is destroyed, that owner
+// continues the run. If no other process owns the run, makes this process its owner and returns nullptr.
 std::unique_ptr<ControlClient> take_over(Session& session, const RunEntry& entry, const Loaded& file,
                                          RunOwner& owner) {
   if (owner_pid(entry.id, file.caller)) session.progress().phase("waiting for the starts in flight");
@@ -177,7 +177,7 @@ std::unique_ptr<ControlClient> take_over(Session& session, const RunEntry& entry
       owner.begin(session, file, run_options_of(entry.options));
       return nullptr;
     } catch (const Error& error) {
-      // Another process may be changing the run, or an owner may be about to begin or to end.
+      // Try again: another process may be changing the run, or an owner may be starting or ending.
       const bool may_pass = is_others || error.kind() == ErrorKind::conflict;
       if (error.kind() == ErrorKind::cancelled || !may_pass || real_clock().now() >= end) throw;
     }
@@ -185,14 +185,15 @@ std::unique_ptr<ControlClient> take_over(Session& session, const RunEntry& entry
   }
 }
 
-// Prints that nothing is left to do.
+// Prints that the file has not changed.
 Result print_unchanged(Session& session, const RunId& run, const Wishes& wishes) {
   session.progress().note(fmt::format("run {}: the file has not changed{}", run.text(),
                                       wishes.failed ? ", and none of its trials has failed" : ""));
   return Result::succeeded;
 }
 
-// Returns `failed` if the other owner has died before the end of the run. A live owner holds the run's lock.
+// Leaves the run to the other process that owns it. Returns `failed` if that process has died before the end
+// of the run. A live owner holds the run's lock.
 Result leave_to_other(Session& session, Record& record, const RunId& run, const Caller& caller) {
   const RunEntry entry = record.run(run);
   if (entry.ended_at || owner_pid(run, caller)) return Result::succeeded;
@@ -223,7 +224,7 @@ Result apply_file(Session& session, Record& record, const RunEntry& entry, const
     if (is_done()) return print_unchanged(session, entry.id, wishes);
     is_ready = has_all(ready, only_new(changes).trials);
     if (is_ready) continue;
-    // Making images ready may take long, so the owner continues the run meanwhile.
+    // Preparing images may take long, so let the owner continue the run meanwhile.
     is_ready = !std::exchange(other, nullptr);
     if (const auto errors = apply.make_ready(changes); !errors.empty()) return refuse(session, errors);
   }

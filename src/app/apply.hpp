@@ -11,14 +11,14 @@
 
 namespace combu {
 
-// Gives the run the text of `file`, and starts the trials that `wishes` names again. If the run has an owner,
-// the owner continues the run. Otherwise this process does, with the run's options as changed by `adjust`.
-// Throws Error.
+// Makes the text of `file` the newest text of the run, and restarts the trials that `wishes` names. If the
+// run has an owner, the owner continues the run. Otherwise this process continues the run, with the run's
+// options as `adjust` changes them. Throws Error.
 [[nodiscard]] Result apply_file(Session& session, Record& record, const RunEntry& entry, const Loaded& file,
                                 const Wishes& wishes, const AdjustOptions& adjust, RunOwner& owner);
 
-// Applies the invocation's file to the run of this id. If `run` is empty, find_owned_run() chooses the run.
-// Forks: call it before starting threads.
+// Applies the invocation's file to the run with the id `run`. If `run` is empty, find_owned_run() chooses the
+// run. Forks a process, so call this function before starting threads.
 [[nodiscard]] Result apply(const Invocation& invocation, const std::string& run, const Wishes& wishes,
                            Progress& progress, const OpenSession& open_session, RunOwner& owner);
 

@@ -13,7 +13,7 @@
 namespace combu {
 namespace {
 
-constexpr Seconds k_attach_patience{5};  // time to wait for an owner that does not listen yet
+constexpr Seconds k_attach_patience{5};  // maximum time to wait for the owner's channel
 constexpr Seconds k_attach_poll{0.05};
 
 // Follows the run. Returns the owner's exit code; nullopt if the run has no owner, or if `stop` is set.
@@ -65,7 +65,7 @@ Attached attach(const Invocation& invocation, const std::string& run, Progress& 
   if (!stop.stop_requested())
     return {.result = show_recorded(record, invocation, entry.id, progress), .owner_exit_code = std::nullopt};
   progress.note(
-      fmt::format("detached; the run continues: `combu attach {}` follows it again", entry.id.text()));
+      fmt::format("detached; the run continues: `combu attach {}` follows the run again", entry.id.text()));
   return {.result = Result::interrupted, .owner_exit_code = std::nullopt};
 }
 

@@ -13,13 +13,13 @@ namespace combu {
 
 struct Attached {
   Result result = Result::succeeded;
-  // The exit code that the owner reported when it ended; nullopt if the owner reported none.
+  // The exit code that the owner reported at its end; nullopt if the owner reported no exit code.
   std::optional<int> owner_exit_code;
 };
 // Shows a run's progress until its owner ends. `run`: the run's id; empty: find_owned_run() chooses the run.
-// If the run has no owner, or the owner ends without a report, shows the recorded state. The result is then
-// `failed` if trials are left or were unsuccessful. If `stop` is set, only the display ends, with the result
-// `interrupted`. Throws Error.
+// If the run has no owner, or the owner ends without reporting an exit code, shows the recorded state of the
+// run. In this case, the result is `failed` if any trial is unfinished or was unsuccessful. If `stop`
+// requests a stop, returns the result `interrupted`; the run itself continues. Throws Error.
 [[nodiscard]] Attached attach(const Invocation& invocation, const std::string& run, Progress& progress,
                               const std::stop_token& stop);
 

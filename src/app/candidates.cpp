@@ -19,8 +19,8 @@
 namespace combu {
 namespace {
 
-// True if reading the file neither blocks nor consumes another process's input, as with standard input or a
-// pipe.
+// True for a regular file. Reading standard input or a pipe could block, or consume the input of another
+// process.
 bool may_be_read(const std::string& file) {
   std::error_code unreadable;
   return file != "-" && std::filesystem::is_regular_file(file, unreadable);
@@ -32,7 +32,7 @@ constexpr std::array k_fields{"trial", "attempt",     "state",       "seconds", 
                               "cause", "reason",      "image",       "digest",  "id",
                               "gpus",  "memory_peak", "cpu_seconds", "version"};
 
-// Adds `name`. If the name is taken, adds it with the prefix `apart`.
+// Adds `name` to `names`. If `names` already contains `name`, adds `apart` followed by `name`.
 void add(std::vector<std::string>& names, const std::string& name, std::string_view apart) {
   const bool is_taken = std::ranges::find(names, name) != names.end();
   names.push_back(is_taken ? std::string(apart) + name : name);
@@ -110,7 +110,7 @@ std::vector<std::string> Candidates::names_before() {
   return names;
 }
 
-// Returns no trials if the evaluation takes long.
+// Returns no trials if the evaluation takes longer than one second.
 const std::vector<Trial>& Candidates::trials_of_file() {
   if (of_file_) return *of_file_;
   of_file_.emplace();

@@ -1,6 +1,6 @@
 #pragma once
-// Candidates for the completion of a command line: names of trials, runs, experiments and fields. They come
-// from the record, or from a file that has never been run.
+// Candidates for the completion of a command line: names of trials, runs, experiments and fields. The
+// candidates come from the record or, if the file has never been run, from the file.
 
 #include <cstddef>
 #include <memory>
@@ -15,23 +15,23 @@
 
 namespace combu {
 
-// All methods throw Error if the record cannot be read. The methods read the run of --run, else the newest
-// run of the file, else the newest run.
+// All methods throw Error if the record cannot be read. The methods read the run of --run. Without --run,
+// they read the newest run of the file. Without a file, they read the newest run on record.
 class Candidates {
  public:
   // `run`: the value of --run. `progress` shows the errors in the file. `invocation` and `progress` must
   // outlive this object.
   Candidates(const Invocation& invocation, std::string run, Progress& progress);
 
-  // Returns the trials of the run; without a run, the trials of the file.
+  // Returns the names of the run's trials; if no run is on record, the names of the file's trials.
   [[nodiscard]] std::vector<std::string> trials();
-  // Returns the ids of the file's runs, the newest first; without a file, of all runs.
+  // Returns the ids of the file's runs, the newest first. Without a file, returns the ids of all runs.
   [[nodiscard]] std::vector<std::string> runs();
   // Returns the names of all experiments on record.
   [[nodiscard]] std::vector<std::string> experiments();
   // Returns the names that a condition on recorded trials may use: fields, params and metrics.
   [[nodiscard]] std::vector<std::string> names();
-  // Returns the names that a condition may use before the trials have run, as in trials_meant().
+  // Returns the names that a condition for trials_meant() may use: `trial`, `image` and the params.
   [[nodiscard]] std::vector<std::string> names_before();
 
  private:

@@ -16,11 +16,11 @@ Error bad_reserve(const std::string& why) {
   return {ErrorKind::invalid, "--reserve", why};
 }
 
-// Adds one of the comma-separated parts of --reserve.
+// Adds `part`, one of the comma-separated parts of the value of --reserve, to `reserve`.
 void add_reserved(Slots& reserve, const std::string& part) {
   if (part.starts_with("gpu=")) {
     const std::string id = part.substr(4);
-    if (id.empty()) throw bad_reserve("gpu= must name a GPU: gpu=0");
+    if (id.empty()) throw bad_reserve("gpu= must name a GPU, for example gpu=0");
     if (std::ranges::find(reserve.gpus, id) != reserve.gpus.end())
       throw bad_reserve(fmt::format("the GPU {} is given twice", shortened(id)));
     reserve.gpus.push_back(id);
@@ -37,7 +37,7 @@ void add_reserved(Slots& reserve, const std::string& part) {
   }
 }
 
-// Parses "2,4GiB,gpu=0": CPUs, memory and GPUs, each of them optional.
+// Parses the value of --reserve, such as "2,4GiB,gpu=0". CPUs, memory and GPUs are each optional.
 Slots reserve_option(const std::string& text) {
   Slots reserve;
   for (std::size_t at = 0; at <= text.size() && !text.empty();) {
@@ -48,7 +48,7 @@ Slots reserve_option(const std::string& text) {
   return reserve;
 }
 
-// Returns `capacity` without `reserve`. Throws Error(invalid) if `capacity` is less than `reserve`.
+// Returns `capacity` minus `reserve`. Throws Error(invalid) if `capacity` is less than `reserve`.
 Slots without_reserved(const Slots& capacity, const Slots& reserve, const std::string& option) {
   const auto refuse = [&](const std::string& there) {
     return Error(ErrorKind::invalid, "--reserve " + option, fmt::format("the engine has only {}", there));

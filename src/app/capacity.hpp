@@ -1,5 +1,5 @@
 #pragma once
-// The slots that a run may use: the engine's slots without those that --reserve keeps free.
+// The slots that a run may use: the engine's slots minus the slots that --reserve keeps free.
 
 #include <optional>
 #include <vector>
@@ -17,8 +17,9 @@ struct Capacity {
   std::vector<Gpu> gpus;
 };
 
-// Returns nullopt if no trial requests slots. `facts`: the facts of the session's engine. Throws
-// Error(invalid) if --reserve is malformed, or if the engine cannot satisfy it.
+// Returns the slots that the run may use; nullopt if no trial requests slots. `facts`: the result of
+// Engine::facts() for the session's engine. Throws Error(invalid) if --reserve is malformed, or if the engine
+// cannot satisfy it.
 [[nodiscard]] std::optional<Capacity> capacity_for(Session& session, const Facts& facts,
                                                    const Experiment& experiment, const RunOptions& options);
 

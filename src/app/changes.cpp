@@ -27,7 +27,8 @@ TrialNameSet trial_names_in(const std::string& evaluated, const Caller& caller) 
   return names;
 }
 
-// Compares two trials and ignores `pull: always`, since an image on record is not pulled again.
+// True if two trials are equal. Treats `pull: always` as `pull: missing`, as load() does for trials on
+// record.
 bool is_same_but_for_pull(Trial one, Trial other) {
   for (Trial* trial : {&one, &other})
     if (trial->pull == Pull::always) trial->pull = Pull::missing;
@@ -52,7 +53,7 @@ class Comparison {
       compare(trial);
     }
     name_wished();
-    // A trial that the run left out from its beginning (--only) stays out.
+    // Add no trial that `run --only` left out: such a trial is in the file's texts, but not on record.
     for (const Trial& trial : file.trials) {
       if (on_record.contains(trial.name) || named_.ever.contains(trial.name)) continue;
       changes_.experiment.trials.push_back(trial);
@@ -87,7 +88,8 @@ class Comparison {
     const bool returns = was_removed && !named_.latest.contains(it.name);
     const bool is_collecting = restored.state == TrialState::collecting;
     if ((!returns || is_collecting) && is_same_but_for_pull(it, *found->second)) return;
-    // The attempt has ended: its outputs are collected as the text said when the attempt began.
+    // The attempt has ended, and its outputs are being collected as the recorded text says. So the trial
+    // keeps this text.
     if (is_collecting) return changes_.running.push_back(trial);
     const bool has_begun = combu::has_begun(restored.state) && restored.departure != Departure::replaced;
     if (returns || !has_begun || is_replaced_[trial]) {
@@ -109,17 +111,18 @@ class Comparison {
       for (const TrialIndex trial : trials_meant(changes_.experiment, run_, wanted, "retry")) {
         const std::string& name = changes_.experiment.trials[trial].name;
         if (restored_[trial].state == TrialState::collecting)
-          throw Error(ErrorKind::conflict, name,
-                      "has ended, but its outputs are not collected yet; `run --resume` collects them");
+          throw Error(
+              ErrorKind::conflict, name,
+              "has ended, but its outputs are not collected yet; `run --resume` collects the outputs");
         if (is_alive(restored_[trial].state))
-          throw Error(ErrorKind::conflict, name, "still runs; stop it first");
+          throw Error(ErrorKind::conflict, name, "still runs; stop the trial first");
         changes_.named.push_back(trial);
       }
     }
   }
 
-  // Adds services that are over and needed again, and trials that were blocked by a trial that is started
-  // again.
+  // Chooses the trials that are started again. Adds ended services that these trials need, and trials that
+  // were blocked by one of these trials.
   void bring_along() {
     Planning planning = make_plan(changes_.experiment);
     changes_.plan = std::move(planning.plan);
@@ -153,8 +156,8 @@ class Comparison {
     return in_file_.contains(changes_.experiment.trials[trial].name);
   }
 
-  // Gives the file's text to the changed trials that are started again. Returns true if there were any: with
-  // their new text, they may need further trials.
+  // Gives the file's text to the changed trials that are started again. Returns true if there are such
+  // trials: with their new text, they may depend on other trials.
   bool take_texts_of_started() {
     const std::unordered_set<TrialIndex> again(changes_.again.begin(), changes_.again.end());
     std::size_t count = 0;
@@ -175,7 +178,7 @@ class Comparison {
   const Wishes& wishes_;
   std::vector<bool> is_replaced_;
   std::unordered_map<std::string, const Trial*> in_file_;
-  std::vector<TrialIndex> started_;  // trials that are started again because their text changed
+  std::vector<TrialIndex> started_;  // trials that are started again since their text changed
   Changes changes_;
 };
 
@@ -194,11 +197,15 @@ void name_kept(Progress& progress, const RunId& run, const Changes& changes, con
       progress.note(fmt::format("run {}: {}: {}", run.text(), what, names_of(changes.experiment, trials)));
   };
   keep(changes.running,
-       "changed, but still running with the earlier definition; `apply --replace` runs them again");
+       "these trials changed, but still run with the earlier definition; `apply --replace` restarts these "
+       "trials");
   keep(changes.succeeded,
-       "changed, but succeeded with the earlier definition; `apply --replace` runs them again");
+       "these trials changed, but succeeded with the earlier definition; `apply --replace` runs these trials "
+       "again");
   if (!wishes.failed)
-    keep(changes.unsuccessful, "changed, but failed or stopped before; `apply --failed` starts them again");
+    keep(changes.unsuccessful,
+         "these trials changed, but had failed or been stopped before; `apply --failed` starts these trials "
+         "again");
 }
 
 }  // namespace

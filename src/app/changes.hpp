@@ -14,47 +14,49 @@
 
 namespace combu {
 
-// The requests that a person makes in addition to the edited text. trials_meant() parses each name or
+// The restarts that the user requests in addition to the edited text. trials_meant() parses each name or
 // condition.
 struct Wishes {
-  std::vector<std::string> again;    // start these trials again, however they ended
-  bool failed = false;               // start trials that failed, were stopped or were blocked again
-  std::vector<std::string> replace;  // of these trials, run the changed ones again
+  std::vector<std::string> again;    // start these trials again, even if they succeeded
+  bool failed = false;               // start all trials again that failed, were stopped or were blocked
+  std::vector<std::string> replace;  // start these trials again if their text changed
 };
 
-// An index of a trial refers to `experiment`.
+// Each TrialIndex is an index into `experiment.trials`.
 struct Changes {
   Experiment experiment;      // the run's experiment after the change; new trials follow the trials on record
   Plan plan;                  // of `experiment`
-  std::vector<Error> errors;  // why no plan can be made; empty if there is a plan
+  std::vector<Error> errors;  // reasons why `experiment` has no plan; empty if there is a plan
 
   std::size_t joined = 0;           // number of new trials
-  std::size_t gone = 0;             // number of trials in the run's newest text that the file lacks
+  std::size_t gone = 0;             // number of trials that the run's newest text has, but the file lacks
   std::vector<TrialIndex> removed;  // trials that the file lacks and that have not ended
-  std::vector<TrialIndex> taken;    // trials that get the file's text
-  std::vector<TrialIndex> again;    // wait for a new attempt; if an attempt runs, until it has ended
-  std::vector<TrialIndex> named;    // trials of `again` that Wishes::again names
-  std::size_t tried_again = 0;      // number of trials of `again` that failed or were requested
+  std::vector<TrialIndex> taken;    // trials whose text on record is replaced by the file's text
+  std::vector<TrialIndex> again;    // trials that are started again; a running attempt is stopped first
+  std::vector<TrialIndex> named;    // the trials in `again` that Wishes::again names
+  std::size_t tried_again = 0;      // number of trials in `again` that had failed or that the user named
 
-  // Changed trials that keep their earlier text on record, by their state. `unsuccessful` trials already have
-  // the file's text in `experiment`; the record gets that text when they are started again.
+  // Changed trials that keep their earlier text on record, in three lists by their state. In `experiment`,
+  // the trials in `unsuccessful` already have the file's text. The record gets that text when these trials
+  // are started again.
   std::vector<TrialIndex> running;
   std::vector<TrialIndex> succeeded;
   std::vector<TrialIndex> unsuccessful;
 
   [[nodiscard]] bool none() const { return joined == 0 && removed.empty() && taken.empty() && again.empty(); }
-  // Returns the number of trials on record whose text differs in the file.
+  // Returns the number of trials on record whose text differs from the file.
   [[nodiscard]] std::size_t changed() const {
     return taken.size() + running.size() + succeeded.size() + unsuccessful.size();
   }
 };
 
-// Returns a flag for each trial that a person starts again: true if the trial must run even if the cache has
-// a result. The flag is false for blocked trials: they have not run yet, so an equal trial's success counts.
+// Returns a flag for each of `trials`, which the user starts again. The flag is true if the trial must run
+// even if the cache has a result. The flag of a blocked trial is false: the trial has not run yet, so combu
+// may use the result of an equal trial.
 [[nodiscard]] Anew anew_of(const std::vector<TrialIndex>& trials, const std::vector<RestoredTrial>& restored);
 
 using TrialNameSet = std::unordered_set<std::string>;
-// The names of the trials in the texts of a run.
+// The names of the trials in the recorded texts of a run.
 struct Named {
   TrialNameSet latest;  // in the run's newest text
   TrialNameSet ever;    // in any text of the run

@@ -11,22 +11,21 @@
 namespace combu {
 
 struct CompareOptions {
-  std::vector<std::string> runs;          // ids; empty: the last run of the file
+  std::vector<std::string> runs;          // ids of runs; empty: the last run of the file
   std::string where;                      // a condition; empty: all trials
-  std::vector<std::string> metrics;       // lists of columns, as names_in() parses them
-  std::vector<std::string> over{"seed"};  // lists of params in which repeats differ
-  bool is_over_given = false;             // false: params of `over` may be missing
+  std::vector<std::string> metrics;       // lists of columns, in the form that names_in() parses
+  std::vector<std::string> over{"seed"};  // lists of params in which repeats of a trial differ
+  bool is_over_given = false;             // false: `over` is the default, and its param may be missing
 };
 
 struct ComparedRuns {
-  std::vector<Results> runs;  // only the trials that match the condition
+  std::vector<Results> runs;  // results of the trials that match the condition
   CompareForm form;
 };
 
-// Prints notes about names in the condition for which no trial has a value. Throws Error:
-// - the errors of read_run_results()
-// - invalid, if a list of names is malformed, or if no trial has a param
-// - not_found, if there is no metric to compare
+// Prints a note for each name in the condition for which no trial has a value. Throws the errors of
+// read_run_results(). Throws Error(invalid) if a list of names is malformed, or if no trial has a param that
+// CompareOptions::over names. Throws Error(not_found) if no column is named and no trial reported a metric.
 [[nodiscard]] ComparedRuns read_compared(const Invocation& invocation, const CompareOptions& options,
                                          const OpenSession& open_session, Progress& progress);
 

@@ -28,8 +28,8 @@ std::set<RunId> runs_that_live(const std::vector<Observation>& earlier) {
   return runs;
 }
 
-// True if any of these attempts still runs. Lists each attempt again consistently, since a listing may be a
-// moment late.
+// True if any attempt in `earlier` still runs. Lists each attempt again with ListDetail::consistent, since
+// the listing in `earlier` may be a moment late.
 bool any_lives(Session& session, const std::vector<Observation>& earlier) {
   return std::ranges::any_of(earlier, [&](const Observation& seen) {
     if (seen.phase != Phase::running) return false;
@@ -39,7 +39,7 @@ bool any_lives(Session& session, const std::vector<Observation>& earlier) {
   });
 }
 
-// Returns the containers of the experiment's other runs.
+// Returns the containers of all runs of the experiment except `run`.
 std::vector<Observation> list_others(Session& session, const Run& run) {
   std::vector<Observation> others =
       session.engine().list({.experiment = run.experiment.name}, ListDetail::basic, session.stop());
@@ -57,8 +57,9 @@ Error still_lives(const Experiment& experiment, const std::vector<Observation>& 
                       command_line(experiment, "kill", engine))};
 }
 
-// Removes containers of earlier runs: all containers of replaced runs, and of other runs the ended ones whose
-// names are needed again. If any of these is `uncollected`, removes nothing and returns the reasons.
+// Removes all containers of the `replaced` runs. Of other earlier runs, removes the ended containers whose
+// names the new run needs. If any of these containers is in `uncollected`, removes nothing and returns the
+// reasons.
 std::vector<Error> remove_containers(Session& session, const Experiment& experiment,
                                      const std::vector<Observation>& earlier, const std::set<RunId>& replaced,
                                      const Uncollected& uncollected) {
@@ -72,14 +73,14 @@ std::vector<Error> remove_containers(Session& session, const Experiment& experim
       errors.emplace_back(
           ErrorKind::conflict, observation.key.trial,
           fmt::format(
-              "its container of run {} was not removed: {}; `{}` removes it", observation.key.run.text(),
-              why->second,
+              "the container of run {} was not removed: {}; `{}` removes the container",
+              observation.key.run.text(), why->second,
               command_line(experiment, fmt::format("kill --run {} --discard", observation.key.run.text()),
                            session.given_engine())));
     Selector& selector = selectors[observation.key.run];
     selector.experiment = experiment.name;
     selector.run = observation.key.run;
-    // Select trials by their names: the networks of a replaced run stay, since the next run uses them.
+    // Select the trials by their names, so that the networks of a replaced run stay: the new run uses them.
     selector.trials.push_back(observation.key.trial);
   }
   if (!errors.empty()) return errors;
@@ -98,8 +99,8 @@ std::vector<Error> remove_containers(Session& session, const Experiment& experim
   return errors;
 }
 
-// Interrupts the owners of the replaced runs. Otherwise, an owner would see its trials end and try them
-// again.
+// Interrupts the owners of the replaced runs. An owner that is not interrupted would see its trials end and
+// would retry them.
 void interrupt_replaced(Session& session, const Loaded& loaded, const std::set<RunId>& replaced) {
   for (const RunId& run : replaced)
     interrupt_processes(session, {.run = run}, "combu run --replace", loaded.caller);
@@ -122,9 +123,10 @@ Uncollected take_in_earlier(Session& session, Record& record, const Loaded& load
   return uncollected;
 }
 
-// Lists the containers of the experiment's other runs again, since other processes may have started some
-// meanwhile. Adds an error if a container of a run that is not replaced still runs. Another user's run is not
-// on the caller's record and may be between two trials, so the listing is then repeated once.
+// Lists the containers of the experiment's other runs again, since other processes may have started
+// containers meanwhile. If a container of a run that is not in `replaced` still runs, adds an error. A run
+// that is not on the caller's record belongs to another user and may be between two trials. If there is such
+// a run, lists the containers once more after k_second_look.
 std::vector<Observation> look_again(Session& session, Record& record, const Loaded& loaded,
                                     const std::set<RunId>& replaced, std::vector<Error>& errors) {
   std::vector<Observation> others;

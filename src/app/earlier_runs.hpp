@@ -1,6 +1,7 @@
 #pragma once
-// Containers of an experiment's earlier runs. A new run refuses to begin while such containers run, or
-// replaces them. The new run removes ended containers whose names it needs.
+// Handles the containers of an experiment's earlier runs. While such containers run, combu refuses to begin a
+// new run, unless the new run replaces the earlier runs. combu removes ended containers whose names the new
+// run needs.
 
 #include <optional>
 #include <set>
@@ -18,12 +19,11 @@ namespace combu {
 // Returns the experiment's other runs that have running containers. Throws Error.
 [[nodiscard]] std::set<RunId> runs_to_replace(Session& session, const Run& run);
 
-// Makes room for a run that is on record as begun:
-// - interrupts the owners of the `replaced` runs
-// - collects the outputs and logs of other runs' ended containers
-// - removes all containers of the `replaced` runs, and other containers whose names the run needs.
-// Removes nothing and returns the reasons if another run has started meanwhile, or if outputs or logs could
-// not be collected. Throws Error.
+// Frees the container names that a new run needs. The beginning of the new run must be on record. First
+// interrupts the owners of the `replaced` runs. Then collects the outputs and logs of other runs' ended
+// containers. Finally removes all containers of the `replaced` runs, and other containers whose names the new
+// run needs. Removes nothing and returns the reasons if another run has started meanwhile, or if outputs or
+// logs could not be collected. Throws Error.
 [[nodiscard]] std::vector<Error> make_room(Session& session, Record& record, const Loaded& loaded,
                                            const std::set<RunId>& replaced);
 

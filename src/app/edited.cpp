@@ -17,7 +17,7 @@
 namespace combu {
 namespace {
 
-// The time limit of an evaluation that only produces a note.
+// The time limit of an evaluation that serves only for a note to the user.
 constexpr const char* k_note_time = "10s";
 
 std::vector<Import> imports_of(const RunEntry& entry) {

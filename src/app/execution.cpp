@@ -23,8 +23,8 @@
 namespace combu {
 namespace {
 
-// Shows the run. Releases the run's `starts` lock when no trial is left to start: from then on, other runs
-// detect the run by its containers.
+// Forwards the run's facts and snapshots to the progress display. When no trial is left to start, releases
+// the run's `starts` lock. From then on, other runs detect this run by its containers.
 class UnlockWhenStarted final : public ProgressListener {
  public:
   UnlockWhenStarted(Progress& progress, std::unique_ptr<RunLock>& lock) : progress_(progress), lock_(lock) {}
@@ -43,8 +43,8 @@ class UnlockWhenStarted final : public ProgressListener {
   std::unique_ptr<RunLock>& lock_;
 };
 
-// True if the run failed. Without --wait, the process ends when all trials have started; later failures of
-// trials that are not monitored do not count. A stopped service is no failure of the run.
+// True if the run failed. Without --wait, a failure of an unmonitored trial after its start does not count,
+// since the process ends when all trials have started. A stopped service does not make the run fail.
 bool has_failed(const Experiment& experiment, const Outcome& outcome, Until until) {
   return std::ranges::any_of(outcome.unsuccessful, [&](const Fact& fact) {
     if (!fails_run(experiment.trials[fact.trial], fact.state, fact.cause)) return false;
@@ -65,7 +65,8 @@ bool is_over(const Outcome& outcome, Until until) {
 // True if the owner must stay while trials of the run are running.
 bool is_monitored(const Experiment& experiment, Until until) {
   return until == Until::ended || std::ranges::any_of(experiment.trials, [&](const Trial& trial) {
-           // A service that ends is tried again only while the owner stays for another reason.
+           // The owner does not stay for the retries of a service: it retries an ended service only while it
+           // stays for another reason.
            return trial.service ? trial.timeout > Seconds(0) || experiment.deadline > Seconds(0)
                                 : is_monitored(experiment, trial);
          });
@@ -73,8 +74,8 @@ bool is_monitored(const Experiment& experiment, Until until) {
 
 enum class Presence { needless, needed };
 
-// Records whether the run needs an owner. If a run that needs an owner has none, other commands show it as
-// interrupted. Ignores errors of the record, which Recorder reports.
+// Records whether the run needs an owner. Other commands show a run as interrupted if the run needs an owner
+// and has none. Ignores errors of the record, since Recorder reports these errors.
 void note_presence(Record& record, const RunId& run, Presence presence) {
   try {
     change_options(record, run,
@@ -83,8 +84,9 @@ void note_presence(Record& record, const RunId& run, Presence presence) {
   }
 }
 
-// Records what the run's paths on this machine resolve to, so that a resumed run uses the same files. If a
-// recorded path resolves to something else, prints a note and keeps the recorded target.
+// Resolves the links in the run's host paths and records the targets, so that a resumed run uses the same
+// files. If a recorded path resolves to another target than the recorded one, prints a note and keeps the
+// recorded target.
 void keep_host_paths(Session& session, Record& record, Run& run) {
   HostPaths now = resolved_host_paths(run.experiment);
   for (const auto& [path, known] : run.host_paths) {
@@ -93,7 +95,7 @@ void keep_host_paths(Session& session, Record& record, Run& run) {
     if (found->second != known)
       session.progress().note(
           fmt::format("{} resolves to {}, but resolved to {} when run {} began; the run keeps using the "
-                      "earlier target; `run` starts a new run with the current one",
+                      "earlier target; `run` starts a new run with the current target",
                       path, found->second, known, run.id.text()));
     now.erase(found);
   }
@@ -101,8 +103,8 @@ void keep_host_paths(Session& session, Record& record, Run& run) {
   run.host_paths.merge(now);
 }
 
-// Drives the run. `loaded`: the run with its newest text. Returns nullopt if another process asked for the
-// run, to change its file.
+// Drives the run. `loaded`: the run with its newest text. Returns nullopt if another process asked this
+// process to hand over the run, in order to apply an edited file.
 std::optional<Result> drive_run(const DrivenRun& run, Loaded& loaded, const PlannerOptions& planner,
                                 const Digests& digests, std::unique_ptr<RunLock>& lock) {
   Session& session = run.session;
@@ -148,7 +150,7 @@ std::optional<Result> drive_run(const DrivenRun& run, Loaded& loaded, const Plan
     if (monitored && telemetry != nullptr) tell_silent(session, loaded.run.experiment, outcome, *telemetry);
     if (output_store->holds_any()) session.progress().note(fmt::format("outputs are in {}", results));
     if (is_over(outcome, planner.until)) recorder.end();
-    // Trials that still run need no owner.
+    // The trials that still run are not monitored, so the run needs no owner.
     if (!outcome.interrupted && !is_outcome_collecting(outcome))
       note_presence(record, loaded.run.id, Presence::needless);
     if (outcome.interrupted && session.stop().stop_requested()) return Result::interrupted;
@@ -158,11 +160,12 @@ std::optional<Result> drive_run(const DrivenRun& run, Loaded& loaded, const Plan
   } catch (const Error& error) {
     session.progress().end();
     session.progress().error(error.what());
-    session.progress().note(fmt::format(
-        "started trials are not removed: `{}` lists them, `{}` resumes the run, `{}` removes them",
-        command_line(loaded.run.experiment, "ps", session.given_engine()),
-        resume_line(loaded.run.id, session.given_engine()),
-        command_line(loaded.run.experiment, "kill", session.given_engine())));
+    session.progress().note(
+        fmt::format("started trials are not removed: `{}` lists the trials, `{}` resumes the run, `{}` "
+                    "removes the containers",
+                    command_line(loaded.run.experiment, "ps", session.given_engine()),
+                    resume_line(loaded.run.id, session.given_engine()),
+                    command_line(loaded.run.experiment, "kill", session.given_engine())));
     return session.stop().stop_requested() ? Result::interrupted : result_of(error.kind());
   }
 }
@@ -183,7 +186,7 @@ PlannerOptions planner_options(const Facts& facts, const RunOptions& options,
   return planner;
 }
 
-// Waits until processes that have begun to write the run's record have finished.
+// Waits until other processes have finished writing to the run's record.
 void await_writers(Session& session, Record& record, const RunId& run) {
   while (!session.stop().stop_requested()) {
     try {
@@ -195,8 +198,8 @@ void await_writers(Session& session, Record& record, const RunId& run) {
   }
 }
 
-// Makes room for the run. If that fails, shows the errors and returns their result. A new run, which is on
-// record as begun, then counts as killed.
+// Calls make_room() for the run. If this fails, shows the errors and returns their result. If the run is new,
+// also records the run as killed, since its beginning is already on record.
 std::optional<Result> clear_earlier_runs(const DrivenRun& run, const std::set<RunId>& replaced,
                                          bool is_resumed) {
   const auto give_up = [&] {
@@ -238,10 +241,10 @@ Result execute(const DrivenRun& run, Readiness ready, const std::optional<Resume
     if (std::exchange(parallel_max, now.parallel_max) != now.parallel_max)
       (void)owner.steering().post({.parallel_max = now.parallel_max}, [](const Settings&) {});
     if (!starts) starts = take_lock(LockScope::starts, session, newest);
-    session.progress().note(
-        fmt::format("run {}: {}", loaded.run.id.text(),
-                    was_given_back ? "its file has been applied"
-                                   : "an `apply` did not finish in time; the run continues without it"));
+    session.progress().note(fmt::format(
+        "run {}: {}", loaded.run.id.text(),
+        was_given_back ? "the edited file has been applied"
+                       : "an `apply` did not finish in time; the run continues without the edited file"));
     const Facts facts = session.engine().facts(session.stop());
     const auto capacity = capacity_for(session, facts, now, options);
     result = drive_run(run, newest, planner_options(facts, options, capacity, here), {}, starts);

@@ -1,6 +1,6 @@
 #pragma once
-// Drives a run that is on record as begun: starts, observes and records the trials until the run is over or
-// interrupted. `run`, `run --resume`, `retry` and `apply` use it.
+// Drives a run whose beginning is on record: starts, observes and records the trials until the run has ended
+// or is interrupted. The commands `run`, `run --resume`, `retry` and `apply` call execute().
 
 #include <optional>
 
@@ -17,9 +17,9 @@ namespace combu {
 struct DrivenRun {
   Session& session;
   Record& record;
-  Loaded& loaded;  // execute() fills in its host paths
+  Loaded& loaded;  // execute() sets `loaded.run.host_paths`
   const RunOptions& options;
-  RunOwner& owner;  // begin() has been called
+  RunOwner& owner;  // RunOwner::begin() must have been called
 };
 // Drives the run and returns its result. `resume_point`: nullopt for a new run. Throws Error.
 [[nodiscard]] Result execute(const DrivenRun& run, Readiness ready,

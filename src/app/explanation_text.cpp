@@ -44,7 +44,7 @@ std::string_view condition_text(Condition condition) {
   return "";
 }
 
-// Returns the slots in `held` of the kinds that `wanted` and `gpus` request.
+// Returns only those slots in `held` (CPUs, memory, GPUs) whose kind `wanted` or `gpus` requests.
 Slots of_kinds(const Slots& wanted, const GpuWish& gpus, const Slots& held) {
   Slots some;
   if (wanted.cpus.nano != 0) some.cpus = held.cpus;
@@ -112,14 +112,15 @@ class ExplanationText {
     return stopper == Stopper::person || stopper == Stopper::outside;
   }
 
-  // Returns why the last attempt ended, without the step that follows.
+  // Returns why the last attempt ended. The text leaves out the next step, such as a retry.
   static std::string attempt_end_text(const RestoredTrial& restored) {
     EndDetails details = restored.details;
     details.next = Next::none;
     return reason_text(restored.reason, details, restored.attempt);
   }
 
-  // Returns the reason, in words that fit after the state, and the last line of the log.
+  // Returns the reason of the failure, phrased so that it can follow the trial's state, and the last line of
+  // the log.
   [[nodiscard]] std::string failure_text(TrialIndex trial) const {
     const RestoredTrial& it = restored_[trial];
     return with_last_line(reason_text_beside_state(it), it.exit_code,
@@ -143,7 +144,8 @@ class ExplanationText {
     return fmt::format("; it reported no metric: {}", words_of_none(*experiment_.trials[trial].metrics));
   }
 
-  // Returns how a started trial with `cache` differs from the most similar earlier trial.
+  // Returns why a trial with `cache` was not skipped: how the trial differs from the most similar earlier
+  // trial.
   [[nodiscard]] std::string why_not_skipped(TrialIndex trial) const {
     if (!experiment_.trials[trial].cache.on) return "";
     const auto known = run_.record.known(id_, name(trial));
@@ -165,7 +167,7 @@ class ExplanationText {
   }
 
   // Returns why a service was stopped: its work was done, or the deadline had passed. The record does not
-  // contain the reason, so the time of the end decides.
+  // contain the reason, so the function compares the time of the end with the deadline.
   [[nodiscard]] std::string stopped_text(TrialIndex trial) const {
     constexpr std::string_view k_done = "was stopped because its work was done";
     if (experiment_.deadline == Seconds(0)) return std::string(k_done);
@@ -205,7 +207,7 @@ class ExplanationText {
         return fmt::format("waits, so that `{}` gets {}", name(*why.first),
                            joined(wanted(*why.first), *experiment_.trials[*why.first].gpus));
       case Kind::room:
-        return "waits, because it would leave too few slots for the trials that depend on services";
+        return "waits, because its start would leave too few slots for the trials that depend on services";
       case Kind::starts:
         return "waits for its turn among the starts in flight";
       case Kind::none:
@@ -232,7 +234,7 @@ class ExplanationText {
                    trial);
   }
 
-  // Returns the slots that the next attempt requests.
+  // Returns the slots that the next attempt of the trial requests.
   [[nodiscard]] Slots wanted(TrialIndex trial) const {
     Slots slots = experiment_.trials[trial].slots;
     if (restored_[trial].state == TrialState::ready)
@@ -245,7 +247,7 @@ class ExplanationText {
                        holders(trial));
   }
 
-  // Services do not count against the limit.
+  // Services are not counted, since the limit `parallel` does not apply to services.
   [[nodiscard]] std::string place_text() const {
     std::size_t alive = 0;
     for (TrialIndex trial = 0; trial < restored_.size(); ++trial)
@@ -263,8 +265,8 @@ class ExplanationText {
     return list_of(std::move(texts));
   }
 
-  // Returns the attempts of this run and of others that hold slots which the trial waits for. Holders of GPUs
-  // come first, since GPUs are the scarcest.
+  // Lists the attempts of this run and of other runs that hold slots for which the trial waits. Attempts with
+  // GPUs come first, since GPUs are the scarcest slots.
   [[nodiscard]] std::string holders(TrialIndex waiting) const {
     const Slots wanted = this->wanted(waiting);
     const GpuWish& wanted_gpus = *experiment_.trials[waiting].gpus;

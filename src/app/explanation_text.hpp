@@ -16,7 +16,7 @@ namespace combu {
 // A run, and the data that explain the states of its trials.
 struct ExplainedRun {
   const Loaded& loaded;
-  const std::vector<RestoredTrial>& restored;  // one for each trial of `loaded`
+  const std::vector<RestoredTrial>& restored;  // the state of each trial of `loaded`
   // The settings of the run's owner; nullopt: use the settings in the file.
   const std::optional<Settings>& settings;
   // The owner's snapshot, with the capacity and the slots that other runs hold; nullopt: unknown.
@@ -28,8 +28,9 @@ struct ExplainedRun {
   Record& record;
 };
 
-// Returns one line to be printed after the trial's name: "waits for 2 CPUs; held by `long` (2 CPUs)".
-// explain() finds out why a trial does not start. Throws Error if the record cannot be read.
+// Returns one line to print after the trial's name, such as "waits for 2 CPUs; held by `long` (2 CPUs)". The
+// function explain() of the planner determines why a trial does not start. Throws Error if the record cannot
+// be read.
 [[nodiscard]] std::string explanation_text(const ExplainedRun& run, TrialIndex trial);
 
 }  // namespace combu

@@ -15,7 +15,7 @@
 namespace combu {
 namespace {
 
-// Throws Error(conflict) if the run has an owner or is not over.
+// Throws Error(conflict) if the run has an owner or has not ended.
 void expect_over(const RunEntry& entry, const Caller& caller) {
   if (const auto process = owner_pid(entry.id, caller))
     throw Error(ErrorKind::conflict, "run " + entry.id.text(),
@@ -23,11 +23,12 @@ void expect_over(const RunEntry& entry, const Caller& caller) {
   if (!entry.ended_at)
     throw Error(
         ErrorKind::conflict, "run " + entry.id.text(),
-        fmt::format("cannot be removed: it has not ended; `combu kill --experiment {} --run {}` ends it",
+        fmt::format("cannot be removed: it has not ended; `combu kill --experiment {} --run {}` ends the run",
                     shell_word(entry.experiment), entry.id.text()));
 }
 
-// Reconciles the run and returns its new entry. If the engine cannot be asked, prints a note.
+// Reconciles the run and returns the run's updated entry in the record. If the engine is unreachable, prints
+// a note.
 RunEntry taken_in(const Invocation& invocation, const OpenSession& open_session, Record& record,
                   const RunEntry& entry) {
   const std::shared_ptr<Session> session = open_session(on_its_engine(invocation, entry));

@@ -1,5 +1,5 @@
 #pragma once
-// Removes runs that are over from the record, with their logs.
+// Removes ended runs from the record, and their logs from the state folder.
 
 #include <cstddef>
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace combu {
 
-// Removes the runs of these ids and returns their number. If a run is not over on record and has no owner,
-// asks the engine first whether the run has ended. Throws Error(conflict) and removes nothing if any run is
-// not over.
+// Removes the runs with these ids and returns the number of removed runs. If a run has not ended on record
+// and has no owner, first reconciles the run with the engine. If any run has not ended, throws
+// Error(conflict) and removes nothing.
 [[nodiscard]] std::size_t remove_runs(const Invocation& invocation, const std::vector<std::string>& ids,
                                       const OpenSession& open_session);
-// Removes the runs of the invocation's file that ended before this instant; without a file, the runs of all
-// files. Returns their number.
+// Removes the runs of the invocation's file that ended before the instant `before`. Without a file, removes
+// such runs of all files. Returns the number of removed runs.
 [[nodiscard]] std::size_t remove_runs_before(const Invocation& invocation, Instant before);
 
 }  // namespace combu

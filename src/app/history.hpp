@@ -1,5 +1,6 @@
 #pragma once
-// Reads the history of a run from the record: its events, and where its attempts spent their time.
+// Reads the history of a run from the record: the events of the run, and how long each phase of its attempts
+// took.
 
 #include <functional>
 #include <string>

@@ -1,5 +1,5 @@
 #pragma once
-// Logs and metrics in the telemetry database. They outlive their containers.
+// Stores logs and metrics in the telemetry database, where they outlive their containers.
 
 #include <memory>
 #include <string>
@@ -19,8 +19,8 @@ namespace combu {
 [[nodiscard]] std::unique_ptr<Telemetry> open_telemetry(Session& session, const std::string& folder,
                                                         const RunId& run);
 
-// Returns the attempt that has the log and the metrics of a trial. For a skipped trial, this is the
-// pseudo-attempt k_adopted with the data of the equal trial.
+// Returns the number of the attempt that has the trial's log and metrics. For a skipped trial, returns the
+// pseudo-attempt k_adopted, which has the log and metrics of the equal trial.
 [[nodiscard]] int told_attempt(const TrialEntry& entry);
 
 // Opens the telemetry database of a run for reading. `folder`: the result of state_folder(). Returns nullptr
@@ -28,26 +28,25 @@ namespace combu {
 [[nodiscard]] std::unique_ptr<Telemetry> kept_logs_of(const RunId& run, const std::string& folder);
 
 // Returns a function that reads the last line of an attempt's log from `telemetry`, which must outlive the
-// function. If `telemetry` is nullptr, returns an empty function. The function answers only the first 20,000
-// calls, which take a second.
+// function. If `telemetry` is nullptr, returns an empty function. After 20,000 calls, which take about a
+// second, the returned function returns only empty texts.
 [[nodiscard]] LastLine last_lines_in(Telemetry* telemetry);
 
 // Prints one note if trials with `metrics` have reported no metric and have not failed.
 void tell_silent(Session& session, const Experiment& experiment, const Outcome& outcome,
                  Telemetry& telemetry);
 
-// Ingests the missing logs and metrics of these attempts of a recorded run. Returns the attempts whose logs
-// could not be ingested. Throws Error: cancelled; also if the run cannot be read, or if no log of the run can
-// be kept.
-// `containers`:
-// - stay: the logs of running attempts stay open; a later call continues them
-// - about_to_go: all logs are completed, since nothing can be read later
+// Ingests the logs and metrics of `attempts` that the telemetry database of the recorded run lacks. Returns
+// the attempts whose logs could not be ingested. Throws Error(cancelled). Also throws Error if the run cannot
+// be read from the record, or if no log of the run can be stored. With Containers::stay, the logs of running
+// attempts stay open, so that a later call continues them. With Containers::about_to_go, every log is marked
+// complete, since the containers are about to be removed.
 enum class Containers { stay, about_to_go };
 [[nodiscard]] Uncollected keep_logs(Session& session, Record& record, const std::string& folder,
                                     const RunId& run, const std::vector<Observation>& attempts,
                                     Containers containers);
-// Prints one line about attempts whose logs could not be kept and whose containers stay. Prints nothing if
-// there are none.
+// Prints one line about the attempts in `unkept`: their logs could not be stored, and their containers stay.
+// If `unkept` is empty, prints nothing.
 void note_unkept_logs(Session& session, const Uncollected& unkept);
 
 }  // namespace combu

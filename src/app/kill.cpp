@@ -28,7 +28,8 @@ constexpr int k_repeats_max = 5;
 constexpr std::size_t k_kept_told_max = 20;
 constexpr std::size_t k_kept_stops_in_flight = 8;
 
-// Adds the errors whose subject `errors` lacks, since two selectors may report the same error.
+// Appends the errors in `more` to `errors`, except errors whose subject `errors` already contains: two
+// selectors may report the same error.
 void append_new(std::vector<Error>& errors, const std::vector<Error>& more) {
   for (const Error& error : more) {
     const bool known =
@@ -40,11 +41,12 @@ void append_new(std::vector<Error>& errors, const std::vector<Error>& more) {
 void add(Released& sum, const Released& more) {
   sum.attempts += more.attempts;
   sum.networks += more.networks;
-  sum.left = more.left;  // the latest result is the most accurate
+  sum.left = more.left;  // the latest list of errors is the most accurate
   sum.in_use = more.in_use;
 }
 
-// True if there are new containers after the old ones were removed: a run still starts trials.
+// True if containers other than `kept` exist after the removal, so that some run must still be starting
+// trials.
 bool starts_go_on(Session& session, const std::vector<Selector>& selectors, const Released& released,
                   const std::set<Key>& kept) {
   if (released.attempts == 0 || !released.left.empty()) return false;
@@ -52,7 +54,7 @@ bool starts_go_on(Session& session, const std::vector<Selector>& selectors, cons
                              [&](const Observation& seen) { return !kept.contains(seen.key); });
 }
 
-// Called with the attempts that were found. Returns the attempts to keep.
+// A function that gets the attempts that were found, and returns the attempts whose containers must stay.
 using Found = std::function<std::set<Key>(const Selector&, const std::vector<Observation>&)>;
 
 Released release_all(Session& session, const std::vector<Selector>& selectors, const Found& found) {
@@ -72,15 +74,17 @@ Released release_all(Session& session, const std::vector<Selector>& selectors, c
   return sum;
 }
 
-// Interrupts the owners first: an owner that still starts trials would start removed ones again. An engine
-// may also lose count of its networks' users.
+// Interrupts the owners of the selected runs before the removal. An owner that still starts trials would
+// start removed trials again. While containers start, an engine may also lose count of the containers that
+// use a network.
 void interrupt_all(Session& session, const Invocation& invocation, const std::vector<Selector>& selectors) {
   const Caller caller = caller_for(invocation);
   for (const Selector& selector : selectors) interrupt_processes(session, selector, "combu kill", caller);
 }
 
-// Calls `body` with each run on this engine that is on record, has not ended and has no owner. If the record
-// cannot be used, prints a note: kill still removes containers that have nothing to collect.
+// Calls `body` for each selected run on this engine that is on record, has not ended and has no owner. If the
+// record cannot be used, prints a note and returns: `kill` can still remove containers without outputs or
+// logs to collect.
 void for_each_on_record(Session& session, const Invocation& invocation,
                         const std::vector<Selector>& selectors,
                         const std::function<void(Record&, const RunId&)>& body) {
@@ -103,9 +107,9 @@ void for_each_on_record(Session& session, const Invocation& invocation,
 }
 
 struct Known {
-  std::set<RunId> runs;                 // runs that have been checked; their containers may be gone
-  std::map<RunId, std::string> untold;  // those of `runs` whose ends are not on record, with the reason
-  std::set<Key> pending;  // attempts whose outputs are collected when all other containers are gone
+  std::set<RunId> runs;                 // runs that have been reconciled; their containers may be gone
+  std::map<RunId, std::string> untold;  // runs whose ends could not be recorded, with the reason
+  std::set<Key> pending;  // attempts whose outputs are collected after all other containers have been removed
   Uncollected kept;
 };
 
@@ -122,8 +126,8 @@ std::vector<Observation> of_run(const std::vector<Observation>& attempts, const 
   return of;
 }
 
-// Reconciles the runs that are new to `known`, and returns them. Without this, the record would say that
-// trials that ended unmonitored were killed.
+// Reconciles the selected runs that `known.runs` does not contain yet, and returns these runs. Otherwise
+// combu would record trials as killed that had ended by themselves while the run had no owner.
 std::vector<RunId> take_in_once(Session& session, const Invocation& invocation, const Selector& selector,
                                 const std::vector<Observation>& attempts, Known& known) {
   std::vector<RunId> looked_at;
@@ -134,7 +138,7 @@ std::vector<RunId> take_in_once(Session& session, const Invocation& invocation, 
       reconcile_run(session, record, run, Outlook::ended, {}, of_run(attempts, run));
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::cancelled) throw;
-      known.untold.emplace(run, fmt::format("combu could not record how it ended: {}", error.what()));
+      known.untold.emplace(run, fmt::format("combu could not record how the trial ended: {}", error.what()));
       session.progress().note(
           fmt::format("combu could not record how the trials of run {} ended: {}", run.text(), error.what()));
     }
@@ -142,14 +146,14 @@ std::vector<RunId> take_in_once(Session& session, const Invocation& invocation, 
   return looked_at;
 }
 
-// Marks as kept, for the reason `why`, those of `attempts` that can have outputs or logs.
+// Adds all attempts that can have outputs or logs to `known.kept`, with the reason `why`.
 void keep_all(Known& known, const std::vector<Observation>& attempts, const std::string& why) {
   for (const Observation& seen : attempts)
     if (seen.phase != Phase::created) known.kept.try_emplace(seen.key, why);
 }
 
-// Marks as kept the ended attempts of a run whose ends could not be recorded: collect_remaining() does not
-// find such attempts.
+// If the ends of the run's trials could not be recorded, adds the run's ended attempts to `known.kept`:
+// collect_remaining() does not find such attempts.
 void keep_untold(Record& record, const RunId& run, const std::vector<Observation>& attempts, Known& known) {
   const auto why = known.untold.find(run);
   if (why == known.untold.end()) return;
@@ -163,8 +167,8 @@ void keep_untold(Record& record, const RunId& run, const std::vector<Observation
   keep_all(known, ended, why->second);
 }
 
-// Collects the missing logs of `attempts`. If that fails for an attempt, marks the attempt as kept. `runs`:
-// the runs that may have outputs to collect.
+// Ingests the logs of `attempts` that are not stored yet. If this fails for an attempt, adds the attempt to
+// `known.kept`. `runs`: the runs that may have outputs to collect.
 void collect_logs(Session& session, const Invocation& invocation, const std::vector<RunId>& runs,
                   std::vector<Observation> attempts, Known& known) {
   std::erase_if(attempts, [&](const Observation& seen) { return known.kept.contains(seen.key); });
@@ -194,7 +198,7 @@ void collect_logs(Session& session, const Invocation& invocation, const std::vec
   });
 }
 
-// Stops the containers that are kept, since nothing of the experiment may run after a kill.
+// Stops the containers that are not removed, since no container of the experiment may run after `kill`.
 void stop_kept(Session& session, const Invocation& invocation, const std::vector<Observation>& attempts,
                Known& known) {
   std::vector<const Observation*> running;
@@ -206,7 +210,7 @@ void stop_kept(Session& session, const Invocation& invocation, const std::vector
     const Key& key = running[i]->key;
     std::string failure;
     try {
-      session.engine().stop(key, Seconds(0), session.stop());  // without grace, as for a removal
+      session.engine().stop(key, Seconds(0), session.stop());  // without a grace period, as in a removal
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::refused && error.kind() != ErrorKind::conflict) throw;
       failure = error.what();
@@ -221,8 +225,8 @@ void stop_kept(Session& session, const Invocation& invocation, const std::vector
   if (!stopped.empty()) reconcile_runs_or_note(session, invocation, stopped);
 }
 
-// Returns selectors of the experiments that were found by their file. Kill removes all of an experiment,
-// whatever file it was run from.
+// Returns selectors of the experiments that were found by their file. `kill` removes all containers of such
+// an experiment, also containers that were started from another file.
 std::vector<Selector> more_selectors(const std::vector<Selector>& known, const Released& released) {
   std::vector<Selector> selectors;
   for (const std::string& experiment : released.experiments) {
@@ -232,7 +236,8 @@ std::vector<Selector> more_selectors(const std::vector<Selector>& known, const R
   return selectors;
 }
 
-// Returns false if a run keeps starting trials.
+// Removes the selected containers, repeatedly if new containers appear. Returns false if a run keeps starting
+// trials.
 bool release_until_none(Session& session, const Invocation& invocation, std::vector<Selector>& selectors,
                         Released& released, Known& known, bool discard) {
   interrupt_all(session, invocation, selectors);
@@ -249,7 +254,8 @@ bool release_until_none(Session& session, const Invocation& invocation, std::vec
     const std::vector<Selector> found = more_selectors(selectors, more);
     interrupt_all(session, invocation, found);
     selectors.insert(selectors.end(), found.begin(), found.end());
-    // A network that served the containers of two selectors is free once the containers of both are gone.
+    // If two selectors have containers in the same network, the network can be removed only after the
+    // containers of both selectors.
     const bool look_again = selectors.size() > 1 && more.attempts > 0 && !more.in_use.empty();
     if (!look_again && found.empty() && !starts_go_on(session, selectors, more, keys_to_keep(known)))
       return true;
@@ -271,8 +277,9 @@ void put_on_record(Session& session, const Invocation& invocation, const Selecto
   });
 }
 
-// Collects the outputs of one attempt after the other, and removes each container after its collection.
-// Outputs may have any size: if a user interrupts the collection, only uncollected containers stay.
+// Collects the outputs of one attempt after the other, and removes each container after its collection. The
+// collection may take long. If the user interrupts the collection, only containers with uncollected outputs
+// stay.
 void collect_pending(Session& session, const Invocation& invocation, Released& released, Known& known) {
   std::map<RunId, std::set<Key>> of_runs;
   for (const Key& key : std::exchange(known.pending, {})) of_runs[key.run].insert(key);
@@ -324,7 +331,7 @@ Result remove_all(Session& session, const Invocation& invocation, const KillOpti
   };
   session.progress().end();
   if (!known.pending.empty()) {
-    record_removed();  // before the collection, which may be interrupted
+    record_removed();  // record the removal first, since the user may interrupt the collection
     const std::set<Key> pending = known.pending;
     collect_pending(session, invocation, released, known);
     const Found keep = [&](const Selector&, const std::vector<Observation>& attempts) {

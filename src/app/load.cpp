@@ -19,7 +19,8 @@
 namespace combu {
 namespace {
 
-// Parses "k=v", or "k" for the value of the environment variable k, as jsonnet does.
+// Parses option values of the form NAME=VALUE. For the form NAME, uses the value of the environment variable
+// NAME, as jsonnet does.
 Evaluation::Pairs pairs(const std::vector<std::string>& given, std::string_view option,
                         const Caller& caller) {
   Evaluation::Pairs pairs;
@@ -55,8 +56,8 @@ Evaluation evaluation_of(const Invocation& invocation, const RunId& run, const C
           .time_max = duration_option("--evaluate-time", invocation.evaluate_time)};
 }
 
-// Returns the index of the trial in an error's path: "[17].image", "trials[17].image". Returns -1 for an
-// error of the whole file, so that such errors come first.
+// Returns the trial's index in the path of an error, for example 17 for the path [17].image or
+// trials[17].image. Returns -1 for an error of the whole file, so that such errors are sorted first.
 std::ptrdiff_t trial_index(const Error& error) {
   std::string_view path = error.subject();
   constexpr std::string_view k_before[] = {"trials", "["};
@@ -67,7 +68,7 @@ std::ptrdiff_t trial_index(const Error& error) {
   return index;
 }
 
-// Several rooms check the file one after another. Returns their errors as one list, in the file's order.
+// Returns the errors of all rooms that check the file as one list, in the file's order.
 std::vector<Error> in_file_order(std::vector<Error> of_spec, std::vector<Error> of_plan,
                                  std::vector<Error> of_sections) {
   std::vector<Error> errors = std::move(of_spec);
@@ -98,8 +99,8 @@ ByName by_name(std::vector<Trial> trials) {
   return names;
 }
 
-// Reads a recorded experiment. The experiment had no errors when it was recorded, so an error concerns a file
-// that the experiment names.
+// Reads a recorded experiment. The recorded text is valid, so an error can only concern a file that the
+// experiment names.
 Experiment read_again(const std::string& evaluated, const RunId& run, const Caller& caller) {
   Reading reading = read_experiment(evaluated, caller);
   if (reading.errors.empty()) return std::move(reading.experiment);
@@ -126,7 +127,7 @@ std::string imports_text(const std::vector<Import>& imports) {
 
 struct FileReading {
   Loaded loaded;
-  std::vector<Error> errors;  // in the file's order
+  std::vector<Error> errors;  // sorted by their place in the file
   std::vector<std::string> warnings;
 };
 
@@ -193,9 +194,11 @@ Loaded load_or_throw(const Invocation& invocation, const RunId& run, const std::
 
 void expect_its_experiment(const Loaded& file, const RunEntry& entry, const std::string& name) {
   if (file.run.experiment.name == entry.experiment) return;
-  throw Error(ErrorKind::invalid, name,
-              fmt::format("describes the experiment {}, but the run is of {}; `run` starts a new run",
-                          file.run.experiment.name, entry.experiment));
+  throw Error(
+      ErrorKind::invalid, name,
+      fmt::format(
+          "describes the experiment {}, but the run belongs to the experiment {}; `run` starts a new run",
+          file.run.experiment.name, entry.experiment));
 }
 
 Loaded load(Record& record, const RunId& run, Texts texts) {
@@ -225,7 +228,7 @@ Loaded load(Record& record, const RunId& run, Texts texts) {
     if (is_changed && texts == Texts::newest && ended_unsuccessfully(trial, on_record.state))
       trial = std::move(newest->second);
     if (trial.pull == Pull::always) trial.pull = Pull::missing;
-    // A trial that is missing in the newest file is over, or about to be. Its dependencies and ports must not
+    // A trial that the newest file lacks has ended or will be stopped. Its dependencies and ports must not
     // affect other trials.
     const bool is_left_out =
         std::cmp_less(on_record.revision, revisions.size()) && !revisions.back().contains(trial.name);

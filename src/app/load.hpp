@@ -18,48 +18,49 @@ struct Loaded {
   Run run;
   Plan plan;
   Caller caller;
-  FileText text;  // for the record, like the next two; empty if loaded from the record
+  FileText text;  // for the record, as are `arguments` and `revision`; empty if loaded from the record
   std::vector<std::string> arguments;
   GitRevision revision;
   Seconds evaluated_in{0};  // time to evaluate, read and plan the file
 };
 
 // Evaluates, reads and plans the invocation's file, or the default file. If the file has errors, prints each
-// error on `progress` as "FILE: PATH: MESSAGE" and returns nullopt. Otherwise prints each warning as a note.
-// Throws Error(invalid) for wrong options. Forks: call it before starting threads.
+// error with its file and path on `progress`, and returns nullopt. Otherwise prints each warning as a note.
+// Throws Error(invalid) for malformed options. Forks a process, so call this function before starting
+// threads.
 [[nodiscard]] std::optional<Loaded> load(const Invocation& given, const RunId& run, Progress& progress);
 
-// Like load(), but throws the first error in the file instead of printing. Calls `slow` once if the
-// evaluation takes more than a second.
+// Like load(), but throws the first error in the file instead of printing the errors. Calls `slow` once if
+// the evaluation takes more than a second.
 [[nodiscard]] Loaded load_or_throw(const Invocation& invocation, const RunId& run,
                                    const std::function<void()>& slow);
 
-// Loads a run with its trials from the record, without evaluating a file. An image that the engine has is not
-// pulled again. An `env_file` may be missing, see expect_env_files(). `texts`: the text of an unsuccessful
-// trial that was changed later: as it ran, or the newest text.
+// Loads a run with its trials from the record, without evaluating a file. An image that the engine already
+// has is not pulled again. An `env_file` may be missing, see expect_env_files(). `texts` chooses the text of
+// an unsuccessful trial that was changed later: the text with which the trial ran, or the newest text.
 enum class Texts { as_ran, newest };
 [[nodiscard]] Loaded load(Record& record, const RunId& run, Texts texts = Texts::as_ran);
 
-// For processes that start trials. Throws Error(invalid) if a trial that may start lacks its `env_file`. A
-// trial may start if it is in `again`, or if its restored state allows a start.
+// Call this function in a process that starts trials. Throws Error(invalid) if a trial that may start lacks
+// its `env_file`. A trial may start if it is in `again`, or if its restored state allows a start.
 void expect_env_files(const Experiment& experiment, std::span<const RestoredTrial> restored,
                       std::span<const TrialIndex> again = {});
 
-// Clears the inputs of trials that will not start, since their files may be missing. Trials in `again` keep
-// their inputs.
+// Clears the inputs of trials that will not start, since the input files may be missing. Trials in `again`
+// keep their inputs.
 void forget_inputs(Experiment& experiment, std::span<const RestoredTrial> restored,
                    std::span<const TrialIndex> again = {});
 
-// Throws Error(invalid) if the file belongs to another experiment than the run. `name`: the file's name in
-// the message.
+// Throws Error(invalid) if the file belongs to another experiment than the run. `name`: the name of the file
+// that the message shows.
 void expect_its_experiment(const Loaded& file, const RunEntry& entry, const std::string& name);
 
-// Raises the limit of failures by the failures that happened before the run was reopened, so that they do not
-// count.
+// Adds the number of failures before the run was reopened to the limit `failures_max`, so that these failures
+// do not count.
 void forgive(Experiment& experiment, const RunEntry& entry);
 
-// Removes dependencies and ports of a trial that is missing in the run's file. Only the name and the restored
-// state of such a trial count.
+// Removes the dependencies and ports of a trial that the run's file lacks. combu uses only the name and the
+// restored state of such a trial.
 void leave_out(Trial& trial);
 
 }  // namespace combu

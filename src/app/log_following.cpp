@@ -20,11 +20,11 @@ namespace {
 
 constexpr std::size_t k_follow_width = 8;
 
-// Follows the logs of all attempts of a run. Polls each log for new pieces, since one connection for each
-// running attempt would be too many.
+// Follows the logs of all attempts of a run. Polls each log for new pieces, since a permanent connection for
+// each running attempt would need too many connections.
 class Following {
  public:
-  // `read`: attempts whose logs have been passed on completely.
+  // `read`: attempts whose logs have been completely passed to their sinks.
   Following(Session& session, std::string folder, const LogOptions& wanted, OpenLogSink open_sink,
             const std::set<Key>& read)
       : session_(session), folder_(std::move(folder)), wanted_(wanted), open_sink_(std::move(open_sink)) {
@@ -32,8 +32,8 @@ class Following {
     for (const Key& key : read) log_of(key).complete = true;
   }
 
-  // Passes on the new pieces of all logs. Returns false if the reader has closed its end. If it throws, the
-  // next call continues.
+  // Passes the new pieces of all logs to their sinks. Returns false if nothing reads the output any longer.
+  // After an exception, the next call continues at the same pieces.
   bool look(const std::vector<Observation>& attempts) {
     std::vector<const Observation*> open;
     std::set<Key> listed;
@@ -67,13 +67,13 @@ class Following {
     return log;
   }
 
-  // Attempts may begin and end between two calls of look(): opens the logs of such attempts. In the first
-  // call, earlier attempts were over before, so their logs count as complete.
+  // Opens the logs of earlier attempts, which may have begun and ended between two calls of look(). During
+  // the first call of look(), marks these logs as complete, so that they are not shown.
   void note_earlier(Key key) {
     while (--key.attempt > 0 && !logs_.contains(key)) log_of(key).complete = is_first_;
   }
 
-  // Called when the container is gone. Passes on the rest of the stored log.
+  // Passes the rest of the stored log to the sink, after the container has been removed.
   void end(const Key& key, Log& log) {
     log.complete = true;
     std::optional<Telemetry> telemetry;
@@ -95,7 +95,7 @@ class Following {
           session_.stop());
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::not_found) throw;
-      return;  // the next listing lacks the attempt
+      return;  // the container is gone; the next listing will lack the attempt
     }
     if (seen.phase != Phase::ended) return;
     log.complete = true;
@@ -113,8 +113,8 @@ class Following {
   std::atomic<bool> reader_has_gone_ = false;
 };
 
-// True if a named trial may still begin an attempt, since the trial is not over on record. True if there are
-// no names.
+// True if `names` is empty, or if a trial that `names` chooses has not ended on record and may therefore
+// begin another attempt.
 bool may_begin(const RunId& run, const std::vector<std::string>& names, const Caller& caller) {
   if (names.empty()) return true;
   bool any = false;
@@ -132,8 +132,8 @@ void follow_logs(Session& session, const Invocation& invocation, const Selection
   Following following(session, state_folder(caller), wanted, open_sink, read);
   std::optional<std::vector<Selector>> selectors;
   for (int cuts = 0;;) {
-    // Check for the owner before listing: if the owner ends in between, the listing still shows its last
-    // starts.
+    // Check for the owner before listing. If the owner ends between these two steps, the listing still shows
+    // the attempts that the owner started last.
     const bool goes_on = !selection.run.empty() && owner_pid(RunId(selection.run), caller) &&
                          may_begin(RunId(selection.run), selection.trials, caller);
     const bool is_first = !selectors;

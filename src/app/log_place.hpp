@@ -9,11 +9,12 @@
 
 namespace combu {
 
-// The position in an attempt's log up to which the log has been passed on. The next reading continues there.
+// The position up to which an attempt's log has been passed to its sink. The next reading continues at this
+// position.
 class LogPlace {
  public:
-  // Returns the options of the next reading. The reading repeats the last k_log_disorder_max of the log,
-  // since the pieces of two streams may be stored in a different order.
+  // Returns the options of the next reading. The reading begins k_log_disorder_max before the position, since
+  // pieces of the two streams may be stored in another order than their times.
   [[nodiscard]] LogOptions next(const LogOptions& wanted) {
     known_ = recent_;
     LogOptions options = wanted;
@@ -26,7 +27,7 @@ class LogPlace {
 
   [[nodiscard]] bool has_begun() const { return begin_.has_value(); }
 
-  // Returns true if the piece has not been passed on yet, and counts it as passed on.
+  // If the piece has not been passed to the sink yet, counts the piece as passed and returns true.
   [[nodiscard]] bool is_new(const LogPiece& piece) {
     const std::pair timestamp(piece.at, piece.stream);
     const auto known = known_.find(timestamp);
@@ -43,10 +44,10 @@ class LogPlace {
 
  private:
   using Counts = std::map<std::pair<Instant, LogStream>, std::size_t>;
-  std::optional<Instant> begin_;  // time of the first piece that was passed on; nullopt: none
+  std::optional<Instant> begin_;  // time of the first piece that was passed to the sink; nullopt: no piece
   Instant until_{};
-  Counts recent_;  // number of pieces that were passed on, by time and stream
-  Counts known_;   // pieces of `recent_` that this reading has yet to meet
+  Counts recent_;  // number of recent pieces that were passed to the sink, by time and stream
+  Counts known_;   // pieces in `recent_` that the present reading has not repeated yet
 };
 
 }  // namespace combu

@@ -19,8 +19,8 @@ std::optional<KeptLog> find_kept(std::optional<Telemetry>& telemetry, const std:
   return telemetry->log(key.trial, key.attempt);
 }
 
-// Passes on the log of one attempt from the engine; if the log is followed, from `place` on. Returns false if
-// the reader has closed its end.
+// Reads the log of one attempt from the engine and passes it to the sink. If the log is followed, begins at
+// `place`. Returns false if nothing reads the output any longer.
 bool read_live(Session& session, const Key& key, const LogOptions& wanted, LogPlace& place, LogSink& sink) {
   std::stop_source enough;
   const std::stop_callback on_stop(session.stop(), [&enough] { enough.request_stop(); });
@@ -39,7 +39,8 @@ bool read_live(Session& session, const Key& key, const LogOptions& wanted, LogPl
   return !reader_has_gone;
 }
 
-// Follows the log until the attempt has ended. If the engine is unreachable, prints a note and waits.
+// Follows the log until the attempt has ended. If the engine is unreachable, prints a note and waits. Returns
+// false if nothing reads the output any longer.
 bool follow_live(Session& session, const Caller& caller, const Key& key, const LogOptions& wanted,
                  LogPlace& place, LogSink& sink) {
   const auto patient = session.patient_engine();
@@ -126,7 +127,7 @@ bool read_attempt(Session& session, const Caller& caller, const Key& key, const 
   }
   const bool is_read = read_kept(*telemetry, key, *kept, wanted, place, sink);
   if (!kept->complete)
-    (void)sink.note("its last output is missing: its container was removed before combu read it");
+    (void)sink.note("the end of the log is missing: the container was removed before combu read it");
   return is_read;
 }
 

@@ -17,27 +17,29 @@ namespace combu {
 [[nodiscard]] std::optional<KeptLog> find_readable(std::optional<Telemetry>& telemetry,
                                                    const std::string& folder, const Key& key);
 
-// Prints a note about gaps in the log if the log is wanted from its beginning.
+// If the log is read from its beginning and has gaps, prints a note about the gaps.
 void note_gaps(const KeptLog& log, const LogOptions& wanted, LogSink& sink);
 
-// Passes on the stored log from `place` on. Returns false if the reader has closed its end.
+// Passes the stored log to the sink, beginning at `place`. Returns false if nothing reads the output any
+// longer.
 [[nodiscard]] bool read_kept(Telemetry& telemetry, const Key& key, const KeptLog& log,
                              const LogOptions& wanted, LogPlace& place, LogSink& sink);
 
-// Orders attempts by age. If a trial has several runs and attempts, a command means the newest.
+// True if `left` is older than `right`. If a trial has attempts in several runs, or several attempts,
+// commands use the newest attempt.
 [[nodiscard]] bool is_older(const Observation& left, const Observation& right);
 
-// True if the error means that the engine is unreachable, or was so for a moment.
+// True if the error means that the engine is unreachable, or was unreachable for a moment.
 [[nodiscard]] bool is_absence(const Error& error);
 
-// Maximum number of readings that may fail in a row if an engine is repeatedly unreachable.
+// Maximum number of readings in a row that may fail because the engine is unreachable.
 inline constexpr int k_log_cuts_max = 60;
-// Pause between two readings.
+// Pause between two readings of a log that grows.
 inline constexpr Seconds k_follow_pause{1};
 
-// Passes on the log of an attempt, and follows it to its end if `wanted` says so. Reads the stored log if
-// that is complete, or if the container is gone; otherwise reads from the engine. Returns false if the reader
-// has closed its end. Throws Error.
+// Passes the log of an attempt to the sink. If `wanted.follow` is set, continues until the log ends. Reads
+// the stored log if the stored log is complete or the container is gone. Otherwise reads the log from the
+// engine. Returns false if nothing reads the output any longer. Throws Error.
 [[nodiscard]] bool read_attempt(Session& session, const Caller& caller, const Key& key,
                                 const LogOptions& wanted, LogSink& sink);
 

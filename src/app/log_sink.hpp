@@ -18,17 +18,17 @@ class LogSink {
   LogSink& operator=(const LogSink&) = delete;
   virtual ~LogSink() = default;
 
-  // Receives a piece of a stream. The piece continues the stream's previous piece. Returns false if the
-  // reader has closed its end.
+  // Receives a piece of a stream. The piece continues the stream's previous piece. Returns false if nothing
+  // reads the output any longer.
   [[nodiscard]] virtual bool put(LogStream stream, std::string_view piece) = 0;
-  // Called at the end of an attempt's log. Passes on a last line that has no newline.
+  // Ends the log of an attempt: outputs a last line that has no newline.
   virtual void flush() = 0;
-  // Shows a remark about the log to a person. Returns false if the reader has closed its end.
+  // Shows a remark about the log. Returns false if nothing reads the output any longer.
   [[nodiscard]] virtual bool note(const std::string& text) = 0;
 };
 
 enum class LogsOf { one_trial, several_trials };
-// Opens the sink of a trial's log. several_trials: lines of other trials appear between the trial's lines.
+// Opens the sink of a trial's log. With LogsOf::several_trials, the output mixes the lines of several trials.
 using OpenLogSink = std::function<std::unique_ptr<LogSink>(const std::string& trial, LogsOf of)>;
 
 }  // namespace combu

@@ -22,7 +22,7 @@
 namespace combu {
 namespace {
 
-// Returns the trial's attempt that the options mean. Throws Error(not_found) if the trial has no log.
+// Returns the trial's attempt that the options choose. Throws Error(not_found) if the trial has no log.
 Key meant_attempt(Session& session, const Invocation& invocation, const LogsOptions& options,
                   const std::string& trial) {
   SelectionOptions selection = options.selection;
@@ -59,12 +59,12 @@ Key meant_attempt(Session& session, const Invocation& invocation, const LogsOpti
   }
 }
 
-// Waits until the attempt after this one has begun. Returns false if there will be none.
+// Waits until the trial's next attempt has begun. Returns false if the trial will have no further attempt.
 bool await_next_attempt(const Key& key, const Caller& caller, const std::stop_token& stop) {
   const std::string folder = state_folder(caller);
   while (Record::exists(folder)) {
-    // Check for the owner before reading the record: if the owner ends in between, the record has all its
-    // facts.
+    // Check for the owner before reading the record. If the owner ends between these two steps, the record
+    // already has all facts of the run.
     const bool goes_on = owner_pid(key.run, caller).has_value();
     const auto entries = Record(folder, Record::Use::reading).trials(key.run, key.trial);
     if (entries.empty()) return false;
@@ -87,7 +87,7 @@ Result logs_of_one(Session& session, const Invocation& invocation, const LogsOpt
   Key key = meant_attempt(session, invocation, options, trial);
   bool is_read = read_attempt(session, caller, key, wanted, *sink);
   if (!options.wanted.follow || options.attempt > 0 || key.attempt == k_adopted) return Result::succeeded;
-  wanted.tail.reset();  // pass on the whole log of further attempts
+  wanted.tail.reset();  // show the whole log of each later attempt
   while (is_read && await_next_attempt(key, caller, session.stop())) {
     ++key.attempt;
     is_read = sink->note(fmt::format("attempt {} begins", key.attempt)) &&
@@ -96,8 +96,8 @@ Result logs_of_one(Session& session, const Invocation& invocation, const LogsOpt
   return Result::succeeded;
 }
 
-// Returns the attempts that have a log: first in the order of the experiment's trials, then those that only
-// the engine knows, the oldest first.
+// Returns the attempts that have a log. Attempts of recorded trials come first, in the experiment's order.
+// Then come the attempts that are only on the engine, the oldest first.
 std::vector<Key> attempts_in_order(RecordedLogs& kept, std::vector<Observation> listed) {
   std::erase_if(listed, [](const Observation& seen) { return seen.phase == Phase::created; });
   std::ranges::sort(listed, is_older);
@@ -119,8 +119,8 @@ std::vector<Key> attempts_in_order(RecordedLogs& kept, std::vector<Observation> 
   return keys;
 }
 
-// Passes on one log after the other. If the engine is unreachable, still passes on the logs that are stored
-// completely.
+// Passes one log after the other to its sink. If the engine is unreachable, passes only the completely stored
+// logs, and then throws Error.
 void read_all(Session& session, const Invocation& invocation, const SelectionOptions& selection,
               RecordedLogs& kept, const LogsOptions& options, bool is_whole) {
   std::vector<Observation> listed;
@@ -155,7 +155,7 @@ void logs_of_several(Session& session, const Invocation& invocation, const LogsO
   if (kept.run()) selection.run = kept.run()->text();
   const bool is_whole = kept.are_whole();
   const Caller caller = caller_for(invocation);
-  // While the run has an owner, a trial whose attempt is over may be tried again and write more.
+  // While the run has an owner, a trial whose attempt has ended may be retried and write more output.
   if (!options.wanted.follow || (is_whole && !owner_pid(*kept.run(), caller)))
     return read_all(session, invocation, selection, kept, options, is_whole);
   std::set<Key> read;
@@ -208,7 +208,7 @@ Invocation for_logs(const Invocation& invocation, const SelectionOptions& select
 Result logs(Session& session, const Invocation& invocation, const LogsOptions& options) {
   const SelectionOptions& selection = options.selection;
   if (names_one(selection)) return logs_of_one(session, invocation, options, selection.trials.front());
-  if (options.attempt > 0) throw Error(ErrorKind::invalid, "--attempt", "needs a trial; name one");
+  if (options.attempt > 0) throw Error(ErrorKind::invalid, "--attempt", "needs the name of one trial");
   if (invocation.file.empty() && selection.experiment.empty() && selection.run.empty())
     throw Error(ErrorKind::invalid, "logs",
                 "no trials are chosen; give the name of a trial, -f FILE or --run ID");

@@ -14,13 +14,13 @@ struct LogsOptions {
   OpenLogSink open_sink;
 };
 
-// Returns `invocation` with the default file if it names no file and the selection names neither an
-// experiment, a run nor a single trial.
+// If the selection names an experiment, a run or a single trial, returns `invocation` unchanged. Otherwise
+// returns with_default_file(invocation).
 [[nodiscard]] Invocation for_logs(const Invocation& invocation, const SelectionOptions& selection);
 
-// Passes on the logs that the options choose. With `wanted.follow`, continues until the trials are over.
-// Throws Error: invalid if the options do not say which logs are meant; not_found if a named trial has no
-// log.
+// Passes the logs that the options choose to their sinks. With `wanted.follow`, continues until the trials
+// have ended. Throws Error(invalid) if the options choose no logs. Throws Error(not_found) if a named trial
+// has no log.
 [[nodiscard]] Result logs(Session& session, const Invocation& invocation, const LogsOptions& options);
 
 }  // namespace combu

@@ -11,9 +11,9 @@
 
 namespace combu {
 
-// Sends the results and shows how many trials have been sent. `server`: its URL; empty: the URL in
-// MLFLOW_TRACKING_URI. Throws Error: invalid if no server is named; cancelled; the errors of
-// export_to_mlflow().
+// Sends the results of `runs`, and shows how many trials have been sent. `server`: the server's URL; empty:
+// the URL in MLFLOW_TRACKING_URI. Throws Error(invalid) if no server is given. Also throws the errors of
+// export_to_mlflow(), such as Error(cancelled).
 void send_to_mlflow(const Invocation& invocation, std::span<const Results> runs, const std::string& server,
                     Progress& progress, const std::stop_token& stop);
 

@@ -19,7 +19,7 @@
 namespace combu {
 namespace {
 
-// Returns the attempts of a run whose outputs are to be collected, by trial.
+// Returns the attempts of a run whose outputs still have to be collected, by the index of their trial.
 std::map<TrialIndex, Key> collecting_attempts(Record& record, const RunId& run,
                                               const std::vector<RestoredTrial>& restored) {
   std::map<TrialIndex, Key> attempts;
@@ -33,7 +33,8 @@ std::map<TrialIndex, Key> collecting_attempts(Record& record, const RunId& run,
   return attempts;
 }
 
-// Calls `body` and returns its error as text; empty if there was none. Throws Error(cancelled).
+// Calls `body`. Returns the text of the error that `body` throws; empty if `body` throws no error. Throws
+// Error(cancelled).
 template <class Body>
 std::string failure_of(const Body& body) {
   try {
@@ -52,7 +53,7 @@ struct Route {
 };
 
 // Collects the outputs of one attempt and records the result. Returns why the outputs could not be collected.
-// Returns an empty text if they are collected, or if the attempt has failed because of them.
+// Returns an empty text if the outputs were collected, or if a fault of the outputs made the attempt fail.
 std::string collect_one(Session& session, Record& record, const Loaded& loaded, const Route& route,
                         LastCollection& collection, const CollectCommand& command) {
   const auto [collected, taken] =
@@ -88,7 +89,7 @@ OutputsAt outputs_at(const std::string& results, const TrialEntry& trial) {
     return std::filesystem::exists(fmt::format("{}/{}", place, k_manifest_name), unreadable);
   };
   const bool is_home = is_folder ? is_there(at.place) : has_succeeded(trial.state) || trial.taken;
-  // If the trial is not over, these outputs belong to an earlier attempt.
+  // If the trial has not ended, outputs in this place belong to an earlier attempt.
   if (!is_over(trial.state) || !is_home) at.place.clear();
   if (!is_folder || !is_there(at.so_far)) at.so_far.clear();
   return at;

@@ -1,5 +1,5 @@
 #pragma once
-// Where outputs are stored, and the collection of outputs from runs without an owner.
+// Finds the places where outputs are stored, and collects the outputs of runs without an owner.
 
 #include <functional>
 #include <memory>
@@ -17,21 +17,21 @@
 
 namespace combu {
 
-// Opens results_folder() of the run as an output store. The files belong to the caller's user.
+// Opens results_folder() of the run as an output store. The files in the store belong to the caller's user.
 [[nodiscard]] std::unique_ptr<OutputStore> open_results(const Loaded& loaded);
 
-// The places of a trial's outputs. Empty: nothing is there.
+// The places of a trial's outputs. A place is empty if it has no outputs.
 struct OutputsAt {
-  std::string place;   // outputs that were collected at the trial's end
-  std::string so_far;  // outputs that were collected while an attempt ran (partial_place)
+  std::string place;   // place of the outputs that were collected at the trial's end
+  std::string so_far;  // place of the outputs that were collected while an attempt ran
 };
-// Returns the places of a trial's outputs. `results`: the run's results_folder(). In a folder, checks which
-// files exist. A bucket is not asked; the record decides.
+// Returns the places of a trial's outputs. `results`: the run's results_folder(). If `results` is a folder,
+// checks which files exist. If `results` is a bucket, sends no request and uses only the record.
 [[nodiscard]] OutputsAt outputs_at(const std::string& results, const TrialEntry& trial);
 
-// Returns a function that returns the place of a trial's outputs. The place is empty if the trial of this run
-// has no outputs, or if none are there. If this combu cannot read the recorded file, prints a note on
-// `progress`; then every place is empty. The function may be called from several threads.
+// Returns a function that returns the place of a trial's outputs. The place is empty if the trial has no
+// outputs, or if its outputs are not available. If this version of combu cannot read the recorded experiment,
+// prints a note on `progress`, and every place is empty. Several threads may call the returned function.
 [[nodiscard]] std::function<std::string(const TrialEntry&)> output_places(Record& record, const RunId& run,
                                                                           Progress& progress);
 
@@ -39,9 +39,9 @@ struct OutputsAt {
 [[nodiscard]] std::vector<Error> check_results(const Loaded& loaded, const std::stop_token& stop);
 
 // Collects the outputs of the attempts that are `collecting` on record, and records the results. The run must
-// have no owner, and its containers are about to be removed. Calls `collected`, unless it is empty, after
-// each attempt that did not fail. Returns the attempts that failed. Throws Error: cancelled; also if the
-// record cannot be read.
+// have no owner, and its containers are about to be removed. If `collected` is not empty, calls it after each
+// attempt whose outputs were collected. Returns the attempts whose outputs could not be collected. Throws
+// Error(cancelled). Also throws Error if the record cannot be read.
 [[nodiscard]] Uncollected collect_remaining(Session& session, Record& record, const RunId& run,
                                             const std::function<void(const Key&)>& collected = {});
 // Returns the attempts that collect_remaining() would collect.

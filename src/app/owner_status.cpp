@@ -11,7 +11,7 @@ namespace {
 
 constexpr Seconds k_snapshot_patience{2};
 
-// Stores the first snapshot that is shown.
+// Stores the first snapshot of a run.
 class FirstSnapshot final : public Progress {
  public:
   void phase(std::string_view /*text*/) override {}

@@ -1,5 +1,6 @@
 #pragma once
-// Asks the owner of a run, over the run's channel. An answer takes at most about ten seconds.
+// Requests the settings or a snapshot of a run from the run's owner, over the run's channel. An answer takes
+// at most about ten seconds.
 
 #include <optional>
 

@@ -17,7 +17,8 @@
 namespace combu {
 namespace {
 
-// Returns all errors that the engine or the caller's folders would cause. Changes nothing.
+// Returns all errors that the run would cause on the engine, in its host paths or in its results bucket.
+// Changes nothing.
 std::vector<Error> look_ahead(Session& session, const Facts& facts, const Loaded& loaded,
                               const std::optional<Capacity>& capacity, const RunOptions& options) {
   session.progress().phase("checking");
@@ -31,7 +32,7 @@ std::vector<Error> look_ahead(Session& session, const Facts& facts, const Loaded
   return errors;
 }
 
-// Makes images and networks ready, then creates the missing folders of volumes.
+// Prepares images and networks, then creates the missing folders of volumes.
 std::vector<Error> prepare(Session& session, const Loaded& loaded, Prepared& prepared) {
   session.progress().phase("preparing images and networks");
   const auto began = std::chrono::steady_clock::now();

@@ -1,6 +1,5 @@
 #pragma once
-// Prepares a run before its beginning is recorded: checks the run, and makes images, networks and folders
-// ready.
+// Checks a run, and prepares its images, networks and folders, before the beginning of the run is recorded.
 
 #include <memory>
 #include <optional>
@@ -22,8 +21,8 @@ struct Prepared {
   Digests references;
 };
 
-// Checks the run and returns the errors of all checks. If there are none, makes images, networks and folders
-// ready, and returns the errors of that. Fills `prepared`.
+// Runs all checks. If a check finds errors, returns all these errors. Otherwise prepares images, networks and
+// folders, sets `prepared`, and returns the errors of the preparation.
 [[nodiscard]] std::vector<Error> make_ready(Session& session, const Loaded& loaded, const RunOptions& options,
                                             Prepared& prepared);
 
@@ -32,14 +31,14 @@ enum class Earlier { refuse, replace };
 
 // A run that is ready to begin.
 struct Readiness {
-  std::unique_ptr<RunLock> starts;  // held until no trial is left to start; nullptr if it could not be taken
+  std::unique_ptr<RunLock> starts;  // lock held until no trial is left to start; nullptr: no lock
   Facts facts;                      // the engine's facts, requested once
   std::optional<Capacity> capacity;
   std::set<RunId> replaced;
   Prepared prepared;
 };
-// Checks and prepares a run. If the run must not begin, shows the errors and returns their result. Changes
-// neither the record nor a container. Throws Error.
+// Checks and prepares a run. If the run must not begin, shows the errors and returns the Result of the
+// errors. Changes neither the record nor a container. Throws Error.
 [[nodiscard]] std::variant<Readiness, Result> prepare_run(Session& session, const Loaded& loaded,
                                                           const RunOptions& options, Earlier earlier);
 

@@ -32,8 +32,8 @@ OpenTrials open_on_record(Record& record, const RunId& run) {
   return open;
 }
 
-// Returns the attempts that the record lacks, with the times of each. Also asks for the trials in `stopped`,
-// since a listing may report an end a moment late.
+// Returns the attempts whose recorded state is out of date, with their times. Also lists the trials in
+// `stopped` again, since a listing may report an end a moment late.
 std::vector<Observation> changed_of(Session& session, const RunId& run,
                                     const std::vector<Observation>& listed, const TrialNames& stopped,
                                     const OpenTrials& open) {
@@ -93,7 +93,8 @@ std::optional<MissingFacts> find_missing(Session& session, Record& record, const
   return result;
 }
 
-// Returns false if nothing was recorded, since another process has changed the run meanwhile.
+// Records the missing facts. If another process has changed the run meanwhile, records nothing and returns
+// false.
 bool append_missing(Record& record, const RunId& run, const MissingFacts& missing) {
   const auto ends =
       are_all_over(missing.restored, missing.facts) ? Record::RunEnds::with_last_trial : Record::RunEnds::no;

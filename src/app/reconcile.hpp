@@ -12,8 +12,8 @@
 namespace combu {
 
 enum class Outlook {
-  resumable,  // trials that failed and have retries wait for `run --resume`
-  ended,      // failed trials are not tried again
+  resumable,  // failed trials with retries left wait for `run --resume`
+  ended,      // failed trials are not retried
 };
 using TrialNames = std::vector<std::string>;
 
@@ -22,15 +22,15 @@ using TrialNames = std::vector<std::string>;
 [[nodiscard]] bool is_behind(const TrialEntry& entry, const Observation* seen);
 
 // Records which trials run, which have ended (with their exit codes and the engine's times), which containers
-// are gone, and which trials are therefore blocked. The facts come from schedule::reconcile. Starts, stops
-// and removes nothing. The session's engine must be the run's, and the run must have no owner. If another
-// process changes the run meanwhile, records nothing. Throws Error.
-// - `stopped`: trials that the caller has stopped
-// - `listed`: all attempts of the run on the engine, if the caller has just listed them
+// are gone, and which trials are therefore blocked. The planner's function reconcile() determines the facts.
+// Starts, stops and removes nothing. The session's engine must be the engine of the run, and the run must
+// have no owner. If another process changes the run meanwhile, records nothing. `stopped`: the trials that
+// the caller has stopped. `listed`: all attempts of the run on the engine, if the caller has just listed the
+// engine. Throws Error.
 void reconcile_run(Session& session, Record& record, const RunId& run, Outlook outlook,
                    const TrialNames& stopped = {}, std::optional<std::vector<Observation>> listed = {});
 
-// The facts of each trial in their order, by the trial's name.
+// The facts of each trial in the order of their time; the key is the trial's name.
 using UnrecordedFacts = std::map<std::string, std::vector<Fact>, std::less<>>;
 struct Reconciliation {
   UnrecordedFacts unrecorded;  // facts that could not be written to the record
@@ -41,10 +41,10 @@ struct Reconciliation {
 // throws only Error(cancelled).
 [[nodiscard]] Reconciliation try_reconcile(Session& session, Record& record, const RunId& run);
 void note_unreconciled(Session& session, const Error& error);
-// Calls try_reconcile(), and note_unreconciled() if there is an error.
+// Calls try_reconcile(). If the result contains an error, calls note_unreconciled().
 UnrecordedFacts reconcile_or_note(Session& session, Record& record, const RunId& run);
-// Reconciles those runs in `stopped` that are on the caller's record and have no owner; prints a note if that
-// fails. `stopped`: the trials that the caller has stopped, by run.
+// Reconciles the runs in `stopped` that are on the caller's record and have no owner. If this fails, prints a
+// note. `stopped`: the trials that the caller has stopped, by run.
 void reconcile_runs_or_note(Session& session, const Invocation& invocation,
                             const std::map<RunId, TrialNames>& stopped);
 

@@ -23,7 +23,7 @@ void record_kill(Record& record, const RunId& run, const std::vector<std::string
     const auto ends = are_all_over(restored, facts) ? Record::RunEnds::with_last_trial : Record::RunEnds::no;
     if (record.append_if_unchanged(run, facts, stamp, ends)) return;
   }
-  throw Error(ErrorKind::conflict, "run " + run.text(), "another process owns it");
+  throw Error(ErrorKind::conflict, "run " + run.text(), "another process drives the run");
 }
 
 }  // namespace combu

@@ -1,5 +1,5 @@
 #pragma once
-// Records the end of a run whose containers a person has removed.
+// Records the end of a run whose containers a user has removed with `kill` or `run --replace`.
 
 #include <string>
 #include <vector>
@@ -9,8 +9,8 @@
 namespace combu {
 
 // Records that the run's containers are gone, except those of the trials `kept`. If the last attempt of a
-// trial failed by itself, the trial keeps that end. Throws Error(conflict) if another process keeps changing
-// the run.
+// trial failed by itself, the record keeps this failure. Throws Error(conflict) if another process keeps
+// changing the run.
 void record_kill(Record& record, const RunId& run, const std::vector<std::string>& kept = {});
 
 }  // namespace combu

@@ -12,7 +12,7 @@
 
 namespace combu {
 
-// The newest run that a selection means, with its trials and its stored logs.
+// The newest run that a selection matches, with its trials and its stored logs.
 class RecordedLogs {
  public:
   // `trial`: the only trial to read; empty: all trials that the selection names.
@@ -23,16 +23,16 @@ class RecordedLogs {
     if (fault_) throw Error(*fault_);
   }
 
-  // Searches all recorded runs, and changes to the newest run in which a trial of this name has run or was
-  // skipped. Changes nothing if there is none. Throws Error(invalid) if such trials belong to several
-  // experiments.
+  // Searches all recorded runs for the newest run in which a trial with this name ran or was skipped, and
+  // selects that run. If there is no such run, changes nothing. Throws Error(invalid) if trials with this
+  // name belong to several experiments.
   void look_everywhere(const std::string& trial);
 
   [[nodiscard]] const std::optional<RunId>& run() const { return run_; }
   [[nodiscard]] const std::vector<TrialEntry>& trials() const { return trials_; }
   // Returns the names in the selection that match no trial of the run.
   [[nodiscard]] const std::vector<std::string>& unmatched() const { return unmatched_; }
-  // Returns the attempt that has the trial's log.
+  // Returns the attempt whose log is the trial's log, see told_attempt().
   [[nodiscard]] Key key_of(const TrialEntry& entry) const;
 
   [[nodiscard]] std::optional<KeptLog> log(const std::string& trial, int attempt) {
@@ -44,7 +44,8 @@ class RecordedLogs {
   // True if is_whole() holds for all trials; false if there are no trials.
   [[nodiscard]] bool are_whole();
 
-  // Passes on `log`, which log() returned for `key`. Returns false if the reader has closed its end.
+  // Passes `log`, the result of log() for `key`, to the sink. Returns false if nothing reads the output any
+  // longer.
   [[nodiscard]] bool read(const Key& key, const KeptLog& log, const LogOptions& wanted, LogSink& sink);
 
  private:

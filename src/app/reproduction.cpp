@@ -25,8 +25,8 @@ std::string literal(std::string_view text) {
   return json_text(OrderedJson(text));
 }
 
-// Finds the run's id in the evaluated text. A short id, which a person gave, matches only a whole word: "one"
-// is not found in "none". If the file does not ask for the id, nothing matches.
+// Finds the run's id in the evaluated text. A short id, which a user chose, matches only whole words: the id
+// "one" does not match in "none". If the file does not use the run's id, nothing matches.
 class IdFinder {
  public:
   explicit IdFinder(const RunEntry& entry) : id_(entry.id.text()), is_asked_for_(asks_for_id(entry)) {}
@@ -70,8 +70,8 @@ class IdFinder {
   bool is_asked_for_;
 };
 
-// Returns a text as Jsonnet. If the text contains the run's id, the result is an expression with the new
-// run's id.
+// Returns `text` as a Jsonnet expression. Where `text` contains the recorded run's id, the expression inserts
+// the new run's id.
 std::string text_in_jsonnet(std::string_view text, const IdFinder& finder) {
   std::vector<std::string> literals;
   for (const std::string_view part : finder.parts(text)) literals.push_back(literal(part));
@@ -101,7 +101,7 @@ void write(const OrderedJson& value, const IdFinder& finder, const std::string& 
   }
 }
 
-// Replaces the image of a trial, or of the defaults, by the recorded one.
+// Replaces the image in `fields`, the fields of a trial or of the defaults, by the recorded image.
 void pin_image(OrderedJson& fields, const Digests& references) {
   const auto image = fields.is_object() ? fields.find("image") : fields.end();
   if (image == fields.end() || !image->is_string()) return;
@@ -126,7 +126,7 @@ std::string evaluated_again(const RunEntry& entry, int revision) {
   OrderedJson file = parse_ordered_json(is_earlier ? entry.earlier[static_cast<std::size_t>(revision - 1)]
                                                    : entry.text.evaluated);
   if (file.is_array()) file = OrderedJson{{"trials", std::move(file)}};
-  // Keep the experiment's name: a run makes room for itself by removing containers of its own experiment.
+  // Keep the experiment's name: before a run, combu removes old containers only of the same experiment.
   file["experiment"] = entry.experiment;
   if (file.contains("defaults")) pin_image(file["defaults"], entry.references);
   for (OrderedJson& trial : file["trials"]) pin_image(trial, entry.references);
@@ -160,10 +160,11 @@ std::string reproduction(const RunEntry& entry, const std::vector<std::string>& 
     notes.push_back(fmt::format("files with a git filter, compared by the index only: {}",
                                 list_text(tree.by_index, k_files_named)));
   if (!tree.left_out.empty())
-    notes.push_back(fmt::format("changed, but not recorded: {}", list_text(tree.left_out, k_files_named)));
-  if (!tree.untracked.empty())
     notes.push_back(
-        fmt::format("not under version control at that time: {}", list_text(tree.untracked, k_files_named)));
+        fmt::format("changed files that are not recorded: {}", list_text(tree.left_out, k_files_named)));
+  if (!tree.untracked.empty())
+    notes.push_back(fmt::format("files that were not under version control: {}",
+                                list_text(tree.untracked, k_files_named)));
   const IdFinder finder(entry);
   std::vector<std::string> names;
   std::vector<std::string> only;

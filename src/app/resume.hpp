@@ -11,7 +11,8 @@
 
 namespace combu {
 
-// The arguments of both use cases. Both may fork (to evaluate the file): call them before starting threads.
+// The common arguments of resume_run() and retry_trials(). Both functions may fork a process to evaluate the
+// file, so call them before starting threads.
 struct RunChange {
   const Invocation& invocation;
   Progress& progress;
@@ -21,8 +22,8 @@ struct RunChange {
 
 struct Resumption {
   std::string run = {};       // the run's id; empty: the last run of the file
-  bool edited = false;        // use the file as it is on disk
-  AdjustOptions adjust = {};  // changes the run's options
+  bool edited = false;        // true: use the file on disk instead of the recorded text
+  AdjustOptions adjust = {};  // function that changes the run's options
 };
 // Resumes an interrupted run. If the run is over, shows how it ended.
 [[nodiscard]] Result resume_run(const RunChange& change, const Resumption& resumption);

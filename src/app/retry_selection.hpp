@@ -10,12 +10,12 @@
 
 namespace combu {
 
-// True if the trial itself failed or was stopped. False for a stopped service: it is started again with the
-// trials that need it.
+// True if the trial itself failed or was stopped. False for a stopped service, which is started again with
+// the trials that need the service.
 [[nodiscard]] bool ended_unsuccessfully(const Trial& trial, TrialState state);
 
-// Which dependencies of a trial are started again: only services that are over, or also trials that failed or
-// were blocked.
+// Selects the dependencies of a trial that are started again: only ended services, or also trials that failed
+// or were blocked.
 enum class Needs { services, all };
 
 class RetrySelection {
@@ -25,9 +25,9 @@ class RetrySelection {
   RetrySelection(const Experiment& experiment, const Plan& plan, const std::vector<RestoredTrial>& restored)
       : experiment_(experiment), plan_(plan), restored_(restored), added_(restored.size()) {}
 
-  // Adds the trial with the trials that it needs, directly or indirectly.
+  // Adds the trial, and those of its direct and indirect dependencies that `needs` selects.
   void add(TrialIndex trial, Needs needs);
-  // Adds the trials that `trial` needs, but not `trial`, which is started anyway.
+  // Adds the dependencies of `trial` like add(), but not `trial` itself, which is started anyway.
   void add_needs_of(TrialIndex trial, Needs needs);
   // Adds the blocked trials that depend on an added trial.
   void add_blocked();

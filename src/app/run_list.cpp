@@ -20,7 +20,7 @@
 namespace combu {
 namespace {
 
-// Returns rows for the runs of which only containers are known.
+// Returns the rows of runs that are not on record, made from the containers of these runs.
 std::vector<RunRow> rows_of(const std::vector<Observation>& others, const std::string& address) {
   std::map<RunId, RunRow> rows;
   for (const Observation& seen : others) {
@@ -73,11 +73,11 @@ void list_runs(Session& session, Record* record, const Invocation& invocation, c
   RunFilter filter{.address = query.address};
   if (means_simulated(invocation)) filter.simulated = true;
   if (record != nullptr) entries = record->runs(filter, SIZE_MAX);
-  // Without recorded runs, an error of the engine is the answer.
+  // If there are no recorded runs, throw the engine's error, since nothing else can be shown.
   const std::optional<std::vector<Observation>> listed =
       entries.empty() ? session.engine().list({}, ListDetail::consistent, session.stop())
                       : list_or_note(session, {});
-  // With a condition, all runs are evaluated before the limit applies.
+  // The limit applies to runs that match the condition, so with a condition all runs are read.
   const std::size_t most = runs_max_of(query);
   const std::size_t shown = where || most == 0 ? entries.size() : std::min(most, entries.size());
   std::vector<RunRow> rows;

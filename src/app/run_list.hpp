@@ -16,14 +16,17 @@ namespace combu {
 inline constexpr std::size_t k_runs_shown = 20;
 
 struct RunListQuery {
-  std::string where;                    // a condition on runs; empty: none
-  std::string address;                  // only runs on this engine; empty: on any
-  std::optional<std::size_t> rows_max;  // 0: all; nullopt: k_runs_shown, or all if `all` or `where` is set
+  std::string where;    // a condition on runs; empty: none
+  std::string address;  // list only runs on this engine; empty: runs on all engines
+  // Maximum number of rows; 0: all rows. If nullopt, the maximum is k_runs_shown; with `all` or `where`,
+  // there is no maximum.
+  std::optional<std::size_t> rows_max;
   bool all = false;
 };
 
-// Shows the recorded runs, the newest first, then the runs of which the engine has only containers. `record`:
-// nullptr if there is none. Prints a note with the number of runs that the limit leaves out. Throws Error.
+// Shows the recorded runs, the newest first, then the runs that are not on record but have containers on the
+// engine. `record`: nullptr if no record exists. Prints a note with the number of runs that the limit leaves
+// out. Throws Error.
 void list_runs(Session& session, Record* record, const Invocation& invocation, const RunListQuery& query,
                const std::function<void(std::span<const RunRow>)>& show);
 

@@ -12,28 +12,29 @@
 
 namespace combu {
 
-// Options that hold each time a process drives the run.
+// Options that every process uses while it drives the run.
 struct RunOptions {
   bool wait = false;
   std::size_t starts_in_flight = PlannerOptions{}.starts_in_flight_max;
-  std::optional<std::size_t> parallel;  // overrides the file; 0: no limit; nullopt: as in the file
+  std::optional<std::size_t> parallel;  // overrides the file's `parallel`; 0: no limit; nullopt: no override
   std::string reserve;                  // the value of --reserve
   bool cache = true;                    // false: run trials with `cache` even if the cache has a result
-  // Only on record: the owner must stay while the trials run, because of --wait, retries, timeouts or a
-  // deadline.
+  // True if the owner must stay while the trials run, because of --wait, retries, timeouts or a deadline.
+  // combu sets this value in the record; no option of the command line sets it.
   bool monitored = false;
   bool operator==(const RunOptions&) const = default;
 };
-// Returns the condition on which the process may end: all trials have ended (--wait), or all have started.
+// Returns when the process that drives the run may end: after all trials have ended (--wait), or after all
+// trials have started.
 [[nodiscard]] Until until_of(const RunOptions& options);
-// Convert the options to the text of a JSON object, and back.
+// These functions convert the options to the text of a JSON object, and back.
 [[nodiscard]] std::string to_json(const RunOptions& options);
 [[nodiscard]] RunOptions run_options_of(const std::string& json);
 
-// Changes options as a command line says; empty: changes nothing.
+// A function that changes recorded options as a command line requests. An empty function changes nothing.
 using AdjustOptions = std::function<void(RunOptions&)>;
 [[nodiscard]] RunOptions adjusted_options(const RunEntry& entry, const AdjustOptions& adjust);
-// Changes the options on record, so that they hold for a process that resumes the run.
+// Changes the options on record, so that a process that resumes the run uses them.
 void change_options(Record& record, const RunId& run, const AdjustOptions& change);
 void keep_parallel(Record& record, const RunId& run, std::optional<std::size_t> parallel);
 

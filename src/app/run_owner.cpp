@@ -13,7 +13,8 @@
 namespace combu {
 namespace {
 
-// Opens the background's log. The state folder has been checked, since the run is on record.
+// Opens the log file of a process in the background. The state folder has already been checked, when the
+// record was opened.
 Descriptor open_log(const std::string& path) {
   make_private_folder(std::filesystem::path(path).parent_path());
   return open_private_file(path, O_WRONLY | O_CREAT | O_APPEND);
@@ -35,7 +36,7 @@ std::unique_ptr<RunLock> take_lock(LockScope scope, Session& session, const Load
 
 void interrupt_processes(Session& session, const Selector& selector, const std::string& by,
                          const Caller& caller) {
-  // A process that does not answer on its channel is interrupted, too.
+  // interrupt_runs() also interrupts a process that does not answer on its channel.
   const auto announce = [&](const RunId& run) {
     try {
       (void)ControlClient(channel_path(run, caller)).adjust({.interrupter = by}, session.stop());
@@ -86,7 +87,7 @@ void RunOwner::leave_foreground(const Loaded& loaded) {
   unused_log_.clear();
   const RunId& run = loaded.run.id;
   progress_->note(
-      fmt::format("run {} continues in the background: `combu attach {}` follows it; its log is {}",
+      fmt::format("run {} continues in the background: `combu attach {}` follows the run; the log is {}",
                   run.text(), run.text(), log_path(run, loaded.caller)));
   progress_->show_on(make_progress(ProgressForm::plain, stderr));
   background_->enter(run, log_->number());

@@ -20,7 +20,7 @@ std::shared_ptr<Telemetry> telemetry_of(const std::string& folder, const RunId& 
   return std::make_shared<Telemetry>(folder, run, Telemetry::Use::reading);
 }
 
-// `id`: empty: the last run of the invocation's file.
+// `id`: the run's id; empty: the last run of the invocation's file.
 Results read_one(Record& record, const Invocation& invocation, const std::string& id,
                  const OpenSession& open_session) {
   const std::string folder = state_folder(caller_for(invocation));

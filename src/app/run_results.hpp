@@ -1,6 +1,6 @@
 #pragma once
-// Reads the results of recorded runs, for the commands that show, compare and export them. Ingests new logs
-// and metrics first. If a run has no owner, also reconciles the run (app/reconcile.hpp).
+// Reads the results of recorded runs, for the commands that show, compare and export results. Ingests new
+// logs and metrics first. If a run has no owner, also reconciles the run (app/reconcile.hpp).
 
 #include <string>
 #include <vector>
@@ -13,27 +13,28 @@
 
 namespace combu {
 
-// Recorded runs, and a choice of their trials.
+// The recorded runs to read, and the condition that chooses their trials.
 struct ChosenRuns {
-  std::vector<std::string> ids;  // different ids; none, or an empty id: the last run of the file
+  std::vector<std::string> ids;  // ids of different runs; no id or an empty id: the last run of the file
   std::string where;             // a condition; empty: all trials
 };
 
-// Returns the results of each run, at least one. Ingests new logs and reconciles the run first, in a session.
-// Prints notes about names in the condition for which no trial has a value. Throws Error.
+// Returns the results of each chosen run; there is at least one. First ingests new logs and reconciles each
+// run in a session. Prints a note for each name in the condition for which no trial has a value. Throws
+// Error.
 [[nodiscard]] std::vector<Results> read_run_results(const Invocation& invocation, const ChosenRuns& chosen,
                                                     const OpenSession& open_session, Progress& progress);
 
-// Ingests the new logs and metrics of these trials; if `trials` is empty, of all trials. If the run has no
-// owner, also reconciles the run. If the engine cannot be read, prints a note.
+// Ingests the new logs and metrics of `trials`. If `trials` is empty, ingests those of all trials of the run.
+// If the run has no owner, also reconciles the run. If the engine cannot be read, prints a note.
 void refresh_from_engine(const Invocation& invocation, const OpenSession& open_session, Record& record,
                          const RunEntry& entry, const TrialNames& trials = {});
 
 // Returns the note about a name in a condition for which no trial has a value.
 [[nodiscard]] std::string valueless_text(const Results& results, const std::string& name);
 
-// Keeps the trials that match the condition; an empty condition matches all. Prints notes about names in the
-// condition for which no trial has a value.
+// Removes the trials that do not match the condition `where` from `results`. An empty condition matches all
+// trials. Prints a note for each name in the condition for which no trial has a value.
 void choose(Results& results, const std::string& where, Progress& progress);
 
 }  // namespace combu

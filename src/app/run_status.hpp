@@ -18,16 +18,18 @@ struct RunStatus {
 };
 
 struct RunStatusQuery {
-  // The containers that the session's engine listed, also of other runs; nullopt: use only the record.
+  // The containers of this run and of other runs that the session's engine listed; nullopt: use only the
+  // record.
   std::optional<std::vector<Observation>> listed;
-  std::string trial = {};  // only this trial; then RunRow::state and ::counts are not set
+  // The only trial to read; RunRow::state and RunRow::counts are then not set. If empty, read all trials.
+  std::string trial = {};
   Detail detail = Detail::state;
 };
 
 [[nodiscard]] RunStatus run_status(Session& session, Record& record, RunEntry run,
                                    const RunStatusQuery& query);
 
-// Returns the run's row without the trials. If the run is on another engine than the session's, uses only the
+// Returns the run's row without the trials. If the run is on another engine than the session, uses only the
 // record.
 [[nodiscard]] RunRow run_row(Session& session, Record& record, const RunEntry& run,
                              const std::optional<std::vector<Observation>>& listed);

@@ -66,7 +66,8 @@ void look_up_telemetry(std::vector<ShownTrial>& all, const std::string& folder, 
   });
 }
 
-// Returns the value of --engine that chooses the run's engine; empty if the default is that engine.
+// Returns the value of --engine that chooses the run's engine; empty if the run's engine is the default
+// engine.
 std::string engine_of(const RunEntry& run, const Invocation& invocation, const ShowOptions& options) {
   if (!invocation.engine.empty()) return on_its_engine(invocation, run).engine;
   try {
@@ -76,7 +77,7 @@ std::string engine_of(const RunEntry& run, const Invocation& invocation, const S
   }
 }
 
-// The trials of a run that names and patterns choose, and the names and patterns that match none.
+// The trials of a run that names and patterns choose, and the names and patterns that match no trial.
 struct Meant {
   std::vector<TrialEntry> trials;  // in the experiment's order
   std::vector<std::string> unmatched;
@@ -118,7 +119,7 @@ void tell_trials(Record& record, const RunEntry& run, const Invocation& invocati
   for (const ShownTrial& shown : all) options.tell_trial(shown);
 }
 
-// `trials`: at least one.
+// `trials` must not be empty.
 void show_trials(Record& record, const RunEntry& run, const Invocation& invocation,
                  const std::vector<TrialEntry>& trials, const ShowOptions& options,
                  const OpenSession& open_session) {
@@ -149,7 +150,7 @@ void show(const Invocation& invocation, const ShowOptions& options, const OpenSe
   if (options.trials.empty())
     throw Error(ErrorKind::invalid, "TRIAL", "no trial is named; `combu ps` lists the trials");
   const auto [trials, unmatched] = meant_trials(record, run.id, options.trials);
-  // find_trial() throws an error that suggests a similar name.
+  // Call find_trial() for its error, which suggests a similar name.
   if (trials.empty() && unmatched.size() == 1 && !is_pattern(unmatched.front()))
     (void)find_trial(load(record, run.id).run.experiment, unmatched.front());
   if (!trials.empty()) show_trials(record, run, invocation, trials, options, open_session);

@@ -27,7 +27,7 @@ void tell_interrupted(Session& session, Record& record, const Loaded& loaded) {
     if (entry.ended_at || owner_pid(entry.id, loaded.caller)) continue;
     if (any_left(record.counts(entry.id)))
       session.progress().note(
-          fmt::format("run {} is interrupted: `{}` resumes it; this command starts a new run",
+          fmt::format("run {} is interrupted: `{}` resumes that run; this command starts a new run",
                       entry.id.text(), resume_line(entry.id, session.given_engine())));
   }
 }

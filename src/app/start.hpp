@@ -17,7 +17,8 @@ struct NewRun {
   std::string id;                 // empty: a random id
   std::vector<std::string> only;  // names or conditions; empty: all trials
 };
-// Evaluates the invocation's file and drives a run of it. Forks: call it before starting threads.
+// Evaluates the invocation's file, and starts and drives a new run of the file. Forks a process, so call this
+// function before starting threads.
 [[nodiscard]] Result start_run(const Invocation& invocation, const NewRun& wanted, Progress& progress,
                                const OpenSession& open_session, RunOwner& owner);
 

@@ -24,8 +24,8 @@ constexpr Seconds k_usage_patience{0.5};
 constexpr std::size_t k_usages_max = 200;
 constexpr std::size_t k_usages_in_flight = 16;
 
-// Asks the engine how much memory and CPU the running trials use, but only for the first k_usages_max. If the
-// engine does not answer in time, the values stay unknown.
+// Asks the engine how much memory and CPU the running trials use, but only for the first k_usages_max trials.
+// If the engine does not answer in time, the values stay unknown.
 void ask_usage(Session& session, std::span<TrialRow> rows) {
   std::vector<TrialRow*> running;
   for (TrialRow& row : rows)
@@ -33,7 +33,7 @@ void ask_usage(Session& session, std::span<TrialRow> rows) {
   const std::size_t count = running.size();
   running.resize(std::min(count, k_usages_max));
   if (running.empty()) return;
-  // An engine does not answer for a container while files are copied out of that container.
+  // An engine does not report the usage of a container while files are copied out of the container.
   const Patience patience(session.stop(), k_usage_patience);
   try {
     in_parallel(running.size(), k_usages_in_flight, [&](std::size_t i) {
@@ -61,8 +61,8 @@ void tell_valueless(Progress& progress, Record& record, const RunEntry& run,
   for (const std::string& name : names) progress.note(valueless_text(results, name));
 }
 
-// Adds the last line of its log to each failure, and joins equal failures in one row, in the place of the
-// first.
+// Adds to each failure the last line of the failed trial's log. Joins equal failures in one row, in the place
+// of the first failure.
 void join_failures(std::vector<TrialRow>& rows, const LastLine& last_line) {
   std::vector<Failure> failures;
   for (TrialRow& row : rows) {
@@ -73,8 +73,8 @@ void join_failures(std::vector<TrialRow>& rows, const LastLine& last_line) {
     entry.reason = failures.back().reason;
     entry.details = EndDetails{.stopper = failures.back().stopper};
   }
-  std::unordered_map<std::string, std::optional<FailureGroup>>
-      joined;  // by trial; nullopt: the trial is in another trial's row
+  // The key is the trial's name. nullopt: the row of another trial includes the trial.
+  std::unordered_map<std::string, std::optional<FailureGroup>> joined;
   for (FailureGroup& group : group_failures(failures)) {
     if (group.trials.size() == 1) continue;
     for (const std::string_view trial : group.trials) joined.emplace(trial, std::nullopt);
@@ -144,7 +144,8 @@ void show_containers(Session& session, const Invocation& invocation, const Statu
       list_all(session, selectors_of(session, invocation, selection), ListDetail::consistent);
   if (containers.empty()) {
     const std::string why = with_others(
-        is_record_read ? "nothing of it is on record or on this engine" : "nothing of it is on this engine",
+        is_record_read ? "no matching run is on record, and no matching container is on this engine"
+                       : "no matching container is on this engine",
         session, invocation, selection);
     if (!selection.run.empty()) throw Error(ErrorKind::not_found, "run " + selection.run, why);
     if (!selection.experiment.empty()) throw Error(ErrorKind::not_found, selection.experiment, why);
@@ -156,7 +157,7 @@ void show_containers(Session& session, const Invocation& invocation, const Statu
   expect_all_matched(unmatched, "the containers on this engine");
 }
 
-// Returns the newest recorded run that the query means.
+// Returns the newest recorded run that the query matches.
 std::optional<RunEntry> find_on_record(Record& record, const Invocation& invocation, const StatusQuery& query,
                                        Progress& progress) {
   RunFilter filter = filter_of(invocation, query.selection);
@@ -177,7 +178,8 @@ Result status(const Invocation& invocation, Progress& progress, const OpenSessio
   const SelectionOptions& selection = query.selection;
   const bool is_of_runs = invocation.file.empty() && selection.experiment.empty() && selection.run.empty();
   if (is_of_runs && !selection.trials.empty())
-    throw Error(ErrorKind::invalid, "", "the trials need a run; give -f FILE, --experiment NAME or --run ID");
+    throw Error(ErrorKind::invalid, "",
+                "a run must be given with the names of trials; use -f FILE, --experiment NAME or --run ID");
   const std::string folder = state_folder(caller_for(invocation));
   std::optional<Record> record;
   Result record_result = Result::succeeded;

@@ -17,17 +17,17 @@
 namespace combu {
 
 struct StatusQuery {
-  SelectionOptions selection;           // chooses a run; without a run and a file: list the runs
-  std::string where;                    // a condition; empty: none
-  std::string address;                  // only runs on this engine; empty: on any
+  SelectionOptions selection;  // chooses a run; without a run, experiment and file, status() lists the runs
+  std::string where;           // a condition; empty: none
+  std::string address;         // only runs on this engine; empty: runs on all engines
   std::optional<std::size_t> runs_max;  // as RunListQuery::rows_max
   bool all_runs = false;
   std::size_t trials_max = 0;  // number of trials that the listener shows; 0: all
   bool all_details = false;    // read all details of each trial
-  bool join_failures = false;  // equal failures are one row, with the last line of a log
+  bool join_failures = false;  // show equal failures in one row, with the last line of a log
 };
 
-// status() calls at most one of these functions, once, within the session.
+// status() calls at most one of these functions, and only once. The session is open during the call.
 struct StatusListener {
   // `unrecorded`: containers in the selection whose runs are not on record.
   std::function<void(const RunRow& run, std::span<const TrialRow> trials,
@@ -37,7 +37,8 @@ struct StatusListener {
   std::function<void(std::span<const RunRow> runs)> runs;
 };
 
-// If the record cannot be read, shows an error on `progress` and answers from the engine alone. Throws Error.
+// If the record cannot be read, shows an error on `progress` and uses only the engine's listing. Throws
+// Error.
 [[nodiscard]] Result status(const Invocation& invocation, Progress& progress, const OpenSession& open_session,
                             const StatusQuery& query, const StatusListener& listener);
 

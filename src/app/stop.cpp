@@ -17,7 +17,7 @@
 namespace combu {
 namespace {
 
-constexpr std::size_t k_stops_in_flight = 128;  // each stop takes up to its grace period
+constexpr std::size_t k_stops_in_flight = 128;  // many, since each stop may take a whole grace period
 
 struct Stopped {
   std::size_t count = 0;
@@ -25,7 +25,7 @@ struct Stopped {
   std::vector<Error> errors;
 };
 
-// Announces the stop to the owners of the runs, which record it.
+// Announces the stop to the owners of the runs, so that the owners record who stopped the trials.
 void announce(Session& session, const Invocation& invocation, const std::vector<Observation>& attempts) {
   constexpr std::size_t k_named_max = 200;  // the server limits the size of a request
   const Caller caller = caller_for(invocation);
@@ -43,7 +43,8 @@ void announce(Session& session, const Invocation& invocation, const std::vector<
       }
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::cancelled) throw;
-      // The owner has just ended, or will report that the trials were stopped, but not by whom.
+      // The owner has just ended, or it will record that the trials were stopped without the name of the
+      // user.
     }
   }
 }
@@ -76,7 +77,7 @@ Stopped stop_all(Session& session, const std::vector<Observation>& attempts, con
 Result stop(Session& session, const Invocation& invocation, const StopOptions& options) {
   auto [attempts, missing] = choose_attempts(session, invocation, options.selection);
   const bool any_chosen = !attempts.empty() || missing.empty();
-  // Also announces the stop for trials that wait for their next attempt.
+  // Announce the stop also for trials that wait for a retry and have no running attempt.
   announce(session, invocation, attempts);
   std::erase_if(attempts, [](const Observation& seen) { return seen.phase != Phase::running; });
   const Stopped stopped = stop_all(session, attempts, options);

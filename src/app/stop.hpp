@@ -10,8 +10,9 @@ namespace combu {
 
 struct StopOptions {
   SelectionOptions selection;
-  std::optional<Seconds> grace;  // nullopt: each trial's own grace
-  // Called for each attempt, one call at a time. The error is nullopt if the attempt was stopped.
+  std::optional<Seconds> grace;  // nullopt: the grace period of each trial
+  // stop() calls this function for each attempt, one call at a time. The error is nullopt if the attempt was
+  // stopped.
   std::function<void(const Observation&, const std::optional<Error>&)> tell;
 };
 [[nodiscard]] Result stop(Session& session, const Invocation& invocation, const StopOptions& options);

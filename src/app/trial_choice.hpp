@@ -18,7 +18,7 @@ class TrialChoice {
   TrialChoice(std::vector<std::string> names, const std::string& where);
 
   [[nodiscard]] bool has_condition() const { return where_.has_value(); }
-  // Returns the name if the choice is a single name and no pattern; else empty.
+  // If the choice is a single name that is not a pattern, returns the name. Otherwise returns an empty text.
   [[nodiscard]] std::string single() const;
   // Returns the names and patterns that match neither a row nor a container.
   [[nodiscard]] std::vector<std::string> unmatched(const std::vector<TrialRow>& rows,

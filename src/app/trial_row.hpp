@@ -1,5 +1,5 @@
 #pragma once
-// A trial's row: its entry on record, and data that only the engine or an unrecorded fact has.
+// Adds data that the record lacks to a trial's row: data from the engine and from unrecorded facts.
 
 #include "combu/analysis.hpp"
 #include "combu/engine.hpp"
@@ -11,7 +11,7 @@ namespace combu {
 // An observation of an earlier attempt adds nothing.
 void add_observation(TrialRow& row, const Observation& seen);
 
-// Applies a fact that is not on record to the entry.
+// Updates the entry by a fact that is not on record.
 void show_fact(TrialEntry& entry, const Fact& fact);
 
 }  // namespace combu

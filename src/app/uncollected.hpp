@@ -7,8 +7,8 @@
 
 namespace combu {
 
-// Attempts whose outputs or logs could not be collected, each with the reason. Their containers hold the only
-// copy.
+// Attempts whose outputs or logs could not be collected, each with the reason. The containers of these
+// attempts hold the only copy of the outputs and logs.
 using Uncollected = std::map<Key, std::string>;
 
 }  // namespace combu

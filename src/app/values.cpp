@@ -15,7 +15,7 @@
 namespace combu {
 namespace {
 
-// Returns the values and import folders of an invocation, each list with its name on record.
+// Returns the lists of values and import folders of an invocation, each with the name that the record uses.
 template <class Lists>
 auto lists_of(Lists& invocation) {
   return std::array{std::pair{"ext_str", &invocation.ext_str}, std::pair{"ext_code", &invocation.ext_code},

@@ -12,13 +12,13 @@ namespace combu {
 // object with absolute paths.
 [[nodiscard]] std::string values_text(const Invocation& invocation);
 
-// Returns `invocation`, completed with the run's file and with the values and import folders of the run's
-// newest text. Data that `invocation` already has stay unchanged. Throws Error(invalid) if values are needed
-// and not on record.
+// If `invocation` lacks a file, values or import folders, adds those with which the run's newest text was
+// evaluated. Returns the invocation. Throws Error(invalid) if the run needs values that are neither given nor
+// on record.
 [[nodiscard]] Invocation invocation_for(const RunEntry& entry, Invocation invocation);
 
-// Throws Error(invalid) if the run began with values and the invocation gives none. Without values the file
-// would often have fewer trials, and the other trials would be removed.
+// Throws Error(invalid) if the run began with values and the invocation gives none. Without the values, the
+// file would often describe fewer trials, and combu would remove the missing trials from the run.
 void expect_values(const RunEntry& entry, const Invocation& invocation);
 
 }  // namespace combu

@@ -25,8 +25,8 @@ namespace {
 
 constexpr Seconds k_wait_poll{0.1};
 
-// Erases the attempts of every run without a running attempt. If no run has one, keeps the attempts of the
-// newest run, which has just ended.
+// Erases the attempts of every run that has no running attempt. If no run has a running attempt, keeps the
+// attempts of the newest run, which has just ended.
 void erase_ended_runs(std::vector<Observation>& attempts) {
   if (attempts.empty()) return;
   std::set<RunId> awaited;
@@ -62,16 +62,17 @@ std::vector<Selector> selectors_for(std::vector<Observation> attempts, const Sel
   return list;
 }
 
-// True if the trial did not do its work. A stopped service has done its work.
+// True if `wait` counts the trial as failed. A stopped service does not count as failed.
 bool has_failed(const TrialEntry& entry, bool service) {
   if (has_succeeded(entry.state)) return false;
   if (entry.state == TrialState::collecting) return entry.cause != Cause::none;
   return entry.state != TrialState::stopped || (!service && was_stopped(entry.state, entry.cause));
 }
 
-// Reports each trial once, when it is over, with its recorded row. If the run has an owner, waits for the
-// owner, which may try the trial again and collects outputs; otherwise reconciles the run first. Works in a
-// thread of its own: a collection may take long, while other trials end.
+// Reports each trial once, after its end, with its recorded row. If the run has an owner, waits until the
+// owner has finished with the trial: the owner may retry the trial and collects its outputs. If the run has
+// no owner, reconciles the run first. Works in its own thread, since a collection may take long while other
+// trials end.
 class EndTeller {
  public:
   EndTeller(Session& session, const Caller& caller, const TellEnd& tell)
@@ -80,14 +81,14 @@ class EndTeller {
         tell_(tell),
         thread_([this](const std::stop_token& quit) { work(quit); }) {}
 
-  // Adds an attempt that is over or was never started.
+  // Adds an attempt that has ended or was never started.
   void add(const Observation& seen) {
     const std::scoped_lock lock(mutex_);
     ended_.push_back(seen);
   }
 
-  // Blocks until each added attempt has been reported or set aside; returns the attempts set aside. An
-  // attempt is set aside if a further attempt of its trial is alive and the run has no owner. Throws Error.
+  // Blocks until each added attempt has been reported or superseded, and returns the superseded attempts. An
+  // attempt is superseded if a later attempt of its trial is alive and the run has no owner. Throws Error.
   [[nodiscard]] std::vector<Observation> finish(const std::stop_token& stop) {
     while (!is_done()) {
       if (stop.stop_requested()) throw Error(ErrorKind::cancelled, "wait", "interrupted");
@@ -129,7 +130,7 @@ class EndTeller {
 
   // The result of one call of look() for a run.
   struct RunCheck {
-    bool has_owner = false;  // the run has an owner, or another process changed it during the reconciliation
+    bool has_owner = false;  // the run has an owner, or another process changed the run meanwhile
     std::optional<UnrecordedFacts> unrecorded;  // set once the run has been reconciled
   };
 
@@ -144,7 +145,8 @@ class EndTeller {
     for (const Observation& seen : ended) {
       const auto [at, is_new] = runs.try_emplace(seen.key.run);
       RunCheck& run = at->second;
-      // Check for the owner before reading the record: if the owner has ended, the record has all its facts.
+      // Check for the owner before reading the record: if the owner has ended, the record already has all
+      // facts of the run.
       if (is_new) run.has_owner = is_on_record(seen.key.run) && owner_pid(seen.key.run, caller_).has_value();
       const TrialRow row = run.has_owner ? row_of(seen) : reconciled_row_of(seen, run);
       if (run.has_owner && !is_over(row.entry.state)) {
@@ -168,7 +170,8 @@ class EndTeller {
     return at->second;
   }
 
-  // Returns the row from the record; if the run is not on record, from the container.
+  // Returns the trial's row. Makes the row from the record or, if the run is not on record, from the
+  // container.
   [[nodiscard]] TrialRow row_of(const Observation& seen) {
     TrialRow row;
     row.entry.name = seen.key.trial;
@@ -213,17 +216,17 @@ class EndTeller {
   Session& session_;
   const Caller& caller_;
   const TellEnd& tell_;
-  // Used only by thread_:
+  // Only the thread thread_ uses these members:
   std::optional<Record> record_;
   std::map<RunId, bool> on_record_;
-  std::set<std::pair<RunId, std::string>> noted_;  // noted errors: each is noted once
-  // Used by both threads, under mutex_:
+  std::set<std::pair<RunId, std::string>> noted_;  // errors that have been printed
+  // Both threads use these members, and lock mutex_ first:
   std::mutex mutex_;
   std::vector<Observation> ended_;  // ended attempts that have not been reported
-  std::vector<Observation> alive_;  // attempts that are set aside, see finish()
+  std::vector<Observation> alive_;  // superseded attempts, see finish()
   bool failed_ = false;
   std::exception_ptr fault_;
-  std::jthread thread_;  // last, since the thread uses the other members
+  std::jthread thread_;  // declared last, since the thread uses the other members
 };
 
 }  // namespace

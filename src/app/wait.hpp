@@ -1,5 +1,5 @@
 #pragma once
-// Waits until trials are over. Reconciles runs that have no owner (app/reconcile.hpp).
+// Waits until trials have ended. Reconciles runs that have no owner (app/reconcile.hpp).
 
 #include <functional>
 
@@ -8,7 +8,8 @@
 
 namespace combu {
 
-// Reports that a trial is over, with its last attempt and its row. Called from a thread of wait().
+// A function that wait() calls when a trial has ended, with the trial's last attempt and row. The call comes
+// from another thread of wait().
 using TellEnd = std::function<void(const Observation& attempt, const TrialRow& row)>;
 
 // Calls `tell` once for each trial. Returns `failed` if any trial was unsuccessful.

@@ -22,9 +22,11 @@ namespace {
 
 constexpr Seconds k_log_patience{2};
 constexpr std::int64_t k_log_lines = 5;
-constexpr std::size_t k_log_size_max = std::size_t{64} << 10U;  // for all lines: a line may have any size
+// Limit for all lines together, since a single line may have any size.
+constexpr std::size_t k_log_size_max = std::size_t{64} << 10U;
 
-// Asks the engine of a recorded run. Asks no simulated engine, since that ends with the run's owner.
+// Requests data from the engine of a recorded run. Sends no request to a simulated engine, which exists only
+// inside the run's owner.
 class EngineQuestions {
  public:
   // All arguments must outlive this object.
@@ -32,7 +34,7 @@ class EngineQuestions {
       : invocation_(invocation), entry_(entry), open_session_(open_session) {}
 
   // Returns the attempts of other runs that hold slots. If the engine is unreachable, prints a note and
-  // returns none.
+  // returns an empty list.
   [[nodiscard]] std::vector<Observation> others() const {
     std::vector<Observation> others;
     in_session([&](Session& session) {
@@ -81,7 +83,7 @@ class EngineQuestions {
   const OpenSession& open_session_;
 };
 
-// True if trials are left for `run --resume`.
+// True if the run has unfinished trials that `run --resume` would continue.
 bool is_unfinished(const RunEntry& entry, const std::vector<RestoredTrial>& restored) {
   const bool monitored = run_options_of(entry.options).monitored;
   return !entry.ended_at && std::ranges::any_of(restored, [&](const RestoredTrial& one) {

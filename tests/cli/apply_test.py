@@ -89,7 +89,7 @@ def test_replace_starts_changed_trials_again(combu, write, states):
     write(trials(trial("one"), trial("bad", "exit 0"), trial("after", depends=[{"trial": "bad", "condition": "succeeded"}])))
     result = combu("-f", file, "--engine", ENGINE, "apply")
     assert "run " in result.stderr and "1 trial changed\n" in result.stderr
-    assert "changed, but failed or stopped before; `apply --failed` starts them again: bad\n" in result.stderr
+    assert "these trials changed, but had failed or been stopped before; `apply --failed` starts these trials again: bad\n" in result.stderr
     assert states(file)["bad"] == ("failed", 1)
     result = combu("-f", file, "--engine", ENGINE, "apply", "--replace")
     assert states(file) == {"one": ("succeeded", 1), "bad": ("succeeded", 2), "after": ("succeeded", 1)}, result.stderr
@@ -103,7 +103,7 @@ def test_a_bad_file_changes_nothing(combu, write, states):
         (trials(trial("one"), trial("one")), 2, "one"),
         (trials(trial("one"), trial("two", depends=["three"])), 2, "no trial is named `three`"),
         (trials(trial("one"), {"name": "two", "image": "missing", "cmd": "true"}), 1, "nothing was changed"),
-        (trials(trial("one"), experiment="other"), 2, "describes the experiment other, but the run is of"),
+        (trials(trial("one"), experiment="other"), 2, "describes the experiment other, but the run belongs to the experiment lab"),
     ]:
         write(text)
         result = combu("-f", file, "--engine", ENGINE, "apply")
@@ -256,7 +256,7 @@ def test_one_that_is_suspended_does_not_hold_the_run(write, start, request):
     assert any(json.loads(line).get("text") == "changing the run" for line in apply.stderr)
     apply.send_signal(signal.SIGSTOP)
     database.execute("COMMIT")
-    assert any("an `apply` did not finish in time; the run continues without it" in line for line in run.stderr)
+    assert any("an `apply` did not finish in time; the run continues without the edited file" in line for line in run.stderr)
     apply.send_signal(signal.SIGCONT)
     _, told = apply.communicate(timeout=60)
     assert (apply.returncode, "has waited too long and continues without the change; nothing was changed; run the same command again" in told) == (1, True), told
@@ -340,7 +340,7 @@ def test_replace_takes_names(combu, write, states):
     write(trials(*(trial(f"t{i}", env={"A": "1"}) for i in range(3)), trial("same")))
     told = combu("-f", file, "--engine", ENGINE, "apply").stderr
     assert "run r1: 3 trials changed\n" in told
-    assert "run r1: changed, but succeeded with the earlier definition; `apply --replace` runs them again: t0, t1, t2\n" in told
+    assert "run r1: these trials changed, but succeeded with the earlier definition; `apply --replace` runs these trials again: t0, t1, t2\n" in told
     result = combu("-f", file, "--engine", ENGINE, "apply", "--replace=t0", "--replace=*2", "--replace=same")
     assert result.returncode == 0, result.stderr
     assert states(file) == {"t0": ("succeeded", 2), "t1": ("succeeded", 1), "t2": ("succeeded", 2), "same": ("succeeded", 1)}

@@ -59,7 +59,7 @@ def test_it_tells_how_to_follow_it_and_writes_a_log(combu, ladder, tmp_path):
     assert (result.returncode, result.stdout) == (0, "mine\n")
     log = tmp_path / ".local/state/combu/logs/mine.log"
     assert result.stderr.splitlines()[-1] == (
-        f"run mine continues in the background: `combu attach mine` follows it; its log is {log}")
+        f"run mine continues in the background: `combu attach mine` follows the run; the log is {log}")
     wait_until(lambda: "run mine has ended: 4 succeeded" in log.read_text(), "the end in the log")
     assert log.read_text().startswith("run mine: 4 trials\n")
     wait_until(lambda: process_of(tmp_path, "mine") is None, "the process to end")
@@ -113,7 +113,7 @@ def test_ctrl_c_leaves_and_the_run_goes_on(combu, detached, write, tmp_path):
     follower.send_signal(signal.SIGINT)
     _, told = follower.communicate(timeout=30)
     assert follower.returncode == 130
-    assert told == f"detached; the run continues: `combu attach {run}` follows it again\n"
+    assert told == f"detached; the run continues: `combu attach {run}` follows the run again\n"
     assert process_of(tmp_path, run)
 
 

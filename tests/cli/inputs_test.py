@@ -95,7 +95,7 @@ def test_an_input_is_where_its_links_led_when_the_run_began(combu, write, tmp_pa
     (tmp_path / "data").symlink_to("secrets")
     again = combu("-f", "experiment.jsonnet", "--engine", SIMULATED, "retry", "--wait")
     assert (f"{tmp_path}/data resolves to {tmp_path}/secrets, but resolved to {tmp_path}/disk when run r1 began; "
-            "the run keeps using the earlier target; `run` starts a new run with the current one") in again.stderr
+            "the run keeps using the earlier target; `run` starts a new run with the current target") in again.stderr
     assert logs_of(combu) == "of disk\n"
 
     (tmp_path / "disk").rename(tmp_path / "moved")

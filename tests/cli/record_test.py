@@ -166,7 +166,7 @@ def test_who_begins_anew_is_told_of_the_run_that_is_interrupted(combu, failing, 
     record("UPDATE trials SET over = NULL, over_at = NULL, reason = NULL WHERE trial NOT IN (SELECT trial FROM attempts) RETURNING 1")
     record("UPDATE runs SET ended_at = NULL RETURNING 1")
     told = run(combu, failing, "run", "--wait").stderr
-    assert re.search("run mine is interrupted: `combu .*run --resume mine` resumes it; this command starts a new run", told)
+    assert re.search("run mine is interrupted: `combu .*run --resume mine` resumes that run; this command starts a new run", told)
     assert "is interrupted" not in run(combu, failing, "run", "--wait").stderr
 
 
@@ -201,8 +201,8 @@ def test_a_moment_has_a_unit(combu, failing, arguments):
 
 def test_what_does_not_exist_is_told(combu, failing, record):
     run(combu, failing, "run", "--wait", "--run-id", "mine")
-    for arguments, words in [(["--run", "nosuch"], "combu: run nosuch: nothing of it is on record or on this engine"),
-                             (["--experiment", "nosuch"], "combu: nosuch: nothing of it is on record or on this engine")]:
+    for arguments, words in [(["--run", "nosuch"], "combu: run nosuch: no matching run is on record, and no matching container is on this engine"),
+                             (["--experiment", "nosuch"], "combu: nosuch: no matching run is on record, and no matching container is on this engine")]:
         nothing = combu("--engine", SIMULATED, "ps", *arguments)
         assert nothing.returncode == 1 and nothing.stderr.startswith(words)
     some = combu("-f", failing, "ps", "good", "nosuch", "neither-*")

@@ -27,7 +27,7 @@ def test_apply_starts_new_trials_stops_removed_ones_and_leaves_the_others(combu,
         combu.write({"parallel": 4, "trials": [worker("stays"), worker("changes", 601), worker("ends", 1), worker("joins", 1)]})
         told = combu("apply").stderr
         assert "1 trial changed, 1 trial is new, 1 trial was removed" in told
-        assert "changed, but still running with the earlier definition; `apply --replace` runs them again: changes" in told
+        assert "these trials changed, but still run with the earlier definition; `apply --replace` restarts these trials: changes" in told
         wait_until(lambda: combu.ps()["joins"]["state"] == "succeeded", "the end of the one that joins")
         after = attempts(engine)
         assert {name: after[name] for name in ("stays", "changes", "ends")} == {name: before[name] for name in ("stays", "changes", "ends")}
@@ -156,7 +156,7 @@ def test_apply_failed_runs_failed_trials_with_the_edited_text(combu):
     combu.write(STUDY % "true")
     told = combu("apply", "--failed").stderr
     assert "run r1: 12 trials changed, 4 trials are tried again" in told
-    assert "changed, but succeeded with the earlier definition; `apply --replace` runs them again: t-0, t-1, t-2, t-4, t-6 and 3 more" in told
+    assert "these trials changed, but succeeded with the earlier definition; `apply --replace` runs these trials again: t-0, t-1, t-2, t-4, t-6 and 3 more" in told
     rows = combu.ps()
     assert {(row["state"], row["attempt"], row["version"]) for name, row in rows.items() if name in bad} == {("succeeded", 2, 2)}
     assert {(row["state"], row["attempt"], row["version"]) for name, row in rows.items() if name not in bad} == {("succeeded", 1, 1)}

@@ -285,7 +285,7 @@ def test_a_follower_sees_which_command_changed_the_run(combu, engine, lab, backg
     _, told = follower.communicate(timeout=60)
     background.wait_for_end()
     told = first + told
-    assert "`combu apply` is changing the run" in told and "its file has been applied" in told
+    assert "`combu apply` is changing the run" in told and "the edited file has been applied" in told
     assert "paused" not in told and "unpaused" not in told
     assert "`combu set` changed the run: parallel 7, starts in flight " in told
     assert "interrupted by `combu kill`: no new starts" in told

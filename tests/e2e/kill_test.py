@@ -320,7 +320,7 @@ def test_kill_keeps_only_the_container_whose_outputs_cannot_be_collected(combu, 
     # The container still has its name. Another run must not remove it together with its outputs.
     combu.write([sleeper("other"), sleeper("stuck")])
     refused = combu("run", code=1)
-    assert "stuck: its container of run r1 was not removed: its outputs cannot be collected: " in refused.stderr
+    assert "stuck: the container of run r1 was not removed: its outputs cannot be collected: " in refused.stderr
     assert "kill --run r1 --discard` removes it" in refused.stderr and "nothing was started" in refused.stderr
     combu.write([sleeper("other")])
     combu("run")

@@ -82,7 +82,7 @@ def test_logs_print_the_ingested_part_if_the_container_is_gone(combu, engine):
     assert engine.ask("DELETE", "/containers/gone?force=1")[0] == 204
     whole = combu("logs")
     assert sorted(whole.stdout.splitlines()) == ["gone | first", "runs | second"]
-    assert whole.stderr == "combu: gone: its last output is missing: its container was removed before combu read it\n"
+    assert whole.stderr == "combu: gone: the end of the log is missing: the container was removed before combu read it\n"
     assert combu("logs", "gone").stderr == whole.stderr
 
 

@@ -102,12 +102,13 @@ TEST_F(ApplyTest, AChangedTrialThatRunsOrSucceededKeepsItsText) {
   pass_an_hour();
   const std::string text = file_text(trial_text("done", "echo new") + trial_text("goes", "sleep 200000"));
   EXPECT_EQ(apply(text), Result::succeeded);
-  EXPECT_THAT(told.of("note"),
-              AllOf(Contains("run r1: 2 trials changed"),
-                    Contains("run r1: changed, but still running with the earlier definition; `apply "
-                             "--replace` runs them again: goes"),
-                    Contains("run r1: changed, but succeeded with the earlier definition; `apply "
-                             "--replace` runs them again: done")));
+  EXPECT_THAT(
+      told.of("note"),
+      AllOf(Contains("run r1: 2 trials changed"),
+            Contains("run r1: these trials changed, but still run with the earlier definition; `apply "
+                     "--replace` restarts these trials: goes"),
+            Contains("run r1: these trials changed, but succeeded with the earlier definition; `apply "
+                     "--replace` runs these trials again: done")));
   EXPECT_THAT(states("r1"), UnorderedElementsAre(Pair("done", "succeeded"), Pair("goes", "running")));
   EXPECT_EQ(trial_of("r1", "goes").revision, 1);
 }
@@ -131,8 +132,10 @@ TEST_F(ApplyTest, ReplaceRunsAChangedTrialAgain) {
 TEST_F(ApplyTest, AChangedTrialThatFailedRunsOnRequest) {
   EXPECT_EQ(start(file_text(trial_text("bad", "exit 3")), waiting_run("r1")), Result::failed);
   EXPECT_EQ(apply(file_text(trial_text("bad"))), Result::failed);
-  EXPECT_THAT(told.of("note"), Contains("run r1: changed, but failed or stopped before; `apply --failed` "
-                                        "starts them again: bad"));
+  EXPECT_THAT(
+      told.of("note"),
+      Contains("run r1: these trials changed, but had failed or been stopped before; `apply --failed` "
+               "starts these trials again: bad"));
   EXPECT_EQ(states("r1").at("bad"), "failed");
   EXPECT_EQ(apply(file_text(trial_text("bad")), {.failed = true}), Result::succeeded);
   EXPECT_THAT(told.of("note"), Contains("run r1: 1 trial changed, 1 trial is tried again"));
@@ -155,7 +158,8 @@ TEST_F(ApplyTest, AnInvalidFileChangesNothing) {
   write("{experiment: 'other', trials: [{name: 'one', image: 'x'}]}");
   const Error error = error_in([&] { (void)apply(); });
   EXPECT_EQ(error.kind(), ErrorKind::invalid);
-  EXPECT_THAT(error.message(), HasSubstr("describes the experiment other, but the run is of lab"));
+  EXPECT_THAT(error.message(),
+              HasSubstr("describes the experiment other, but the run belongs to the experiment lab"));
   EXPECT_EQ(entry("r1").text.evaluated, before);
 }
 
@@ -399,8 +403,8 @@ TEST_F(Comparing, WishesThatCannotBeMetAreErrors) {
     return error_in([&] { (void)compare(before.trials, wishes); });
   };
   EXPECT_EQ(fault({.again = {"runs"}}).kind(), ErrorKind::conflict);
-  EXPECT_THAT(fault({.again = {"runs"}}).message(), HasSubstr("still runs; stop it first"));
-  EXPECT_THAT(fault({.again = {"collects"}}).message(), HasSubstr("`run --resume` collects them"));
+  EXPECT_THAT(fault({.again = {"runs"}}).message(), HasSubstr("still runs; stop the trial first"));
+  EXPECT_THAT(fault({.again = {"collects"}}).message(), HasSubstr("`run --resume` collects the outputs"));
   EXPECT_EQ(fault({.again = {"nobody"}}).subject(), "retry nobody");
   EXPECT_EQ(fault({.replace = {"nobody"}}).subject(), "--replace nobody");
 }
@@ -422,9 +426,10 @@ TEST_F(Comparing, ChangesArePrintedInOneLine) {
   print_changes(shown, RunId("r1"), compare(file), {});
   EXPECT_THAT(
       told.of("note"),
-      ElementsAre("run r1: 6 trials changed, 1 trial is new, 1 trial was removed",
-                  "run r1: changed, but succeeded with the earlier definition; `apply --replace` runs them "
-                  "again: t0, t1, t2, t3, t4 and 1 more"));
+      ElementsAre(
+          "run r1: 6 trials changed, 1 trial is new, 1 trial was removed",
+          "run r1: these trials changed, but succeeded with the earlier definition; `apply --replace` runs "
+          "these trials again: t0, t1, t2, t3, t4 and 1 more"));
   told.clear();
   print_changes(shown, RunId("r1"), compare(before.trials), {});
   EXPECT_THAT(told.of("note"), ElementsAre("run r1: no trial changed"));

@@ -257,8 +257,9 @@ TEST_F(KillTest, ATrialWhoseEndCannotBeRecordedDoesNotCountAsKilled) {
   EXPECT_EQ(kill(), Result::failed);
   EXPECT_THAT(told.of("note"),
               Contains("combu could not record how the trials of run r1 ended: engine: does not say"));
-  EXPECT_THAT(told.of("error"),
-              ElementsAre("not removed: done: combu could not record how it ended: engine: does not say"));
+  EXPECT_THAT(
+      told.of("error"),
+      ElementsAre("not removed: done: combu could not record how the trial ended: engine: does not say"));
   EXPECT_EQ(states("r1").at("done"), "running");
   refusing.facts_fault.reset();
   EXPECT_EQ(kill(), Result::succeeded);
@@ -556,7 +557,7 @@ TEST_F(ForgetTest, ARunThatIsNotOverIsRefused) {
   const Error error = error_in([&] { (void)forget({"r0", "r1"}); });
   EXPECT_EQ(error.kind(), ErrorKind::conflict);
   EXPECT_EQ(error.message(),
-            "cannot be removed: it has not ended; `combu kill --experiment lab --run r1` ends it");
+            "cannot be removed: it has not ended; `combu kill --experiment lab --run r1` ends the run");
   EXPECT_NO_THROW((void)entry("r0")) << "then none is removed";
   const combu::Run run{.id = RunId("r1"), .experiment = {.name = "lab"}};
   const RunLock lock(LockScope::run, run, address, caller(), {});

@@ -227,7 +227,7 @@ TEST_F(RunOwnerTest, TheRunContinuesWhenAFollowerLeaves) {
   leave.request_stop();
   EXPECT_EQ(attached.get().result, Result::interrupted);
   EXPECT_THAT(seen.of("note"),
-              ElementsAre("detached; the run continues: `combu attach r1` follows it again"));
+              ElementsAre("detached; the run continues: `combu attach r1` follows the run again"));
   stop_container("r1", "goes");
   EXPECT_EQ(process.result(), Result::failed);
 }
@@ -288,7 +288,7 @@ TEST_F(RunOwnerTest, TheOwnerHandsOverTheRunToApplyAFile) {
   ASSERT_TRUE(process.told.wait_for("old running"));
   EXPECT_EQ(apply(file), Result::succeeded);
   EXPECT_THAT(told.of("note"), Contains("run r1: 1 trial is new, 1 trial was removed"));
-  EXPECT_TRUE(process.told.wait_for("note run r1: its file has been applied"));
+  EXPECT_TRUE(process.told.wait_for("note run r1: the edited file has been applied"));
   EXPECT_TRUE(process.told.wait_for("new running"));
   EXPECT_TRUE(process.told.wait_for("old stopped"));
   process.stop.request_stop();

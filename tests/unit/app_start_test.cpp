@@ -214,7 +214,7 @@ TEST_F(StartTest, AContainerWhoseLogCannotBeReadIsNotRemoved) {
   pass_an_hour();
   EXPECT_EQ(start(waiting_run("r2")), Result::failed);
   EXPECT_THAT(told.of("error"),
-              ElementsAre(AllOf(HasSubstr("its container of run r1 was not removed"),
+              ElementsAre(AllOf(HasSubstr("the container of run r1 was not removed"),
                                 HasSubstr("the disk is gone"), HasSubstr("kill --run r1 --discard"))));
   EXPECT_THAT(states("r2"), ElementsAre(Pair("one", "blocked"))) << "it has begun, and is given up";
   EXPECT_TRUE(entry("r2").ended_at);

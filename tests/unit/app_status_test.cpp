@@ -257,13 +257,14 @@ TEST_F(StatusTest, AnUnknownRunIsAnError) {
   query.selection.run = "r9";
   EXPECT_EQ(show(), Result::failed);
   EXPECT_THAT(told.of("error"),
-              ElementsAre(HasSubstr("run r9: nothing of it is on record or on this engine")));
+              ElementsAre(HasSubstr(
+                  "run r9: no matching run is on record, and no matching container is on this engine")));
   query.selection = {.experiment = "other"};
   EXPECT_EQ(show(), Result::failed);
-  EXPECT_THAT(told.of("error"), ElementsAre(HasSubstr("other: nothing of it is on record")));
+  EXPECT_THAT(told.of("error"), ElementsAre(HasSubstr("other: no matching run is on record")));
   query.selection = {};
   EXPECT_EQ(show(), Result::succeeded) << "the file may have no run yet";
-  EXPECT_THAT(told.of("note"), ElementsAre(HasSubstr("nothing of it is on record")));
+  EXPECT_THAT(told.of("note"), ElementsAre(HasSubstr("no matching run is on record")));
 }
 
 TEST_F(StatusTest, ADamagedRecordIsAnErrorAndTheEngineAnswers) {
@@ -278,7 +279,7 @@ TEST_F(StatusTest, ADamagedRecordIsAnErrorAndTheEngineAnswers) {
 
 TEST_F(StatusTest, TrialsWithoutARunAreRefused) {
   query.selection.trials = {"one"};
-  EXPECT_THAT(error_in([&] { (void)show_runs(); }).what(), HasSubstr("the trials need a run"));
+  EXPECT_THAT(error_in([&] { (void)show_runs(); }).what(), HasSubstr("a run must be given with the names"));
 }
 
 TEST_F(StatusTest, ANoteSaysThatOnlySimulatedRunsExist) {

@@ -167,7 +167,8 @@ TEST_F(ExplanationTextTest, AServiceWaitsSoThatOthersHaveSlots) {
   begin("!one=1 !two=1 a=1<-one:started,two:started !three=2 b=1<-three:started");
   for (const TrialIndex trial : {0, 1}) restored[trial].state = TrialState::starting;
   snapshot = with_capacity(cpus("3"));
-  EXPECT_EQ(text(3), "waits, because it would leave too few slots for the trials that depend on services");
+  EXPECT_EQ(text(3),
+            "waits, because its start would leave too few slots for the trials that depend on services");
 }
 
 TEST_F(ExplanationTextTest, ARetryMayWaitForMoreMemory) {
