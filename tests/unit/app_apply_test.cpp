@@ -89,7 +89,7 @@ TEST_F(ApplyTest, ARemovedTrialThatRunsIsStopped) {
   EXPECT_TRUE(world.is_running("one"));
   EXPECT_FALSE(world.is_running("two"));
   EXPECT_THAT(trial_of("r1", "two").reason, HasSubstr("removed"));
-  // If the trial returns to the file, it runs.
+  // A removed trial runs if a later file contains the trial again.
   EXPECT_EQ(apply(file_text(trial_text("one", "sleep 1000") + trial_text("two", "sleep 1000"))),
             Result::succeeded);
   EXPECT_THAT(states("r1"), UnorderedElementsAre(Pair("one", "running"), Pair("two", "running 2")));
@@ -193,7 +193,7 @@ TEST_F(ApplyTest, AnIdChoosesTheRun) {
   EXPECT_EQ(error_in([&] { (void)apply({}, "r9"); }).kind(), ErrorKind::not_found);
 }
 
-TEST_F(ApplyTest, AnEditedParallelReplacesARecordedOne) {
+TEST_F(ApplyTest, AnEditedParallelReplacesTheRecordedValue) {
   NewRun run = waiting_run("r1");
   run.options.parallel = 5;
   EXPECT_EQ(start(file_text(trial_text("one"), "parallel: 1,"), run), Result::succeeded);
@@ -246,7 +246,7 @@ class Comparing : public testing::Test {
     trial.depends.push_back({.trial = other, .condition = Condition::succeeded});
     return trial;
   }
-  // Returns the trials on record, with another command.
+  // Returns the trials on record, with `command` as the command of each trial.
   [[nodiscard]] std::vector<Trial> with_command(const std::string& command) const {
     std::vector<Trial> trials = before.trials;
     for (Trial& trial : trials) trial.process.cmd = {{command}};

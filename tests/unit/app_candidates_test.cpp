@@ -22,7 +22,7 @@ class AppCandidates : public RecordedRunTest {
   Invocation invocation;
 };
 
-TEST_F(AppCandidates, ThereAreNoneWithoutARecordAndAFile) {
+TEST_F(AppCandidates, WithoutARecordAndAFileThereAreNoCandidates) {
   EXPECT_THAT(of_run("").trials(), IsEmpty());
   EXPECT_THAT(of_run("").runs(), IsEmpty());
   EXPECT_THAT(of_run("").experiments(), IsEmpty());

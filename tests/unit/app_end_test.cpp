@@ -166,7 +166,7 @@ TEST_F(KillTest, AContainerThatCannotBeStoppedIsAnError) {
   EXPECT_THAT(told.of("error"), Contains("goes: cannot be stopped: engine: will not"));
 }
 
-// Sets `stop` when outputs are copied for the second time.
+// Requests the stop of `stop` when outputs are copied for the second time.
 class InterruptingCopy final : public PassingEngine {
  public:
   InterruptingCopy(Engine& inner, std::stop_source source)
@@ -356,7 +356,7 @@ class StopTest : public AppTest {
   std::map<std::string, std::string> stopped;
 };
 
-TEST_F(StopTest, StopEndsRunningTrialsAndRecordsIt) {
+TEST_F(StopTest, StopEndsRunningTrialsAndRecordsTheStop) {
   EXPECT_EQ(
       start(file_text(k_goes + trial_text("other", "sleep 100000") + trial_text("done")), new_run("r1")),
       Result::succeeded);
@@ -420,7 +420,7 @@ class WaitTest : public AppTest {
   std::map<std::string, std::string> ends;
 };
 
-TEST_F(WaitTest, WaitReportsEachEndAndRecordsIt) {
+TEST_F(WaitTest, WaitReportsAndRecordsEachEnd) {
   EXPECT_EQ(
       start(file_text(trial_text("good", "sleep 0.05") + trial_text("bad", "sh -c 'sleep 0.05; exit 2'") +
                       trial_text("stays", "sleep 1000", "service: true")),

@@ -1,7 +1,7 @@
 #pragma once
-// Fixtures that call use cases in the test's process. Each test has a folder of its own, with the state
-// folder and the experiment's file. AppTest also has a simulated engine, which all use cases of the test
-// share.
+// Fixtures that call the use cases of the room app in the test's process. Each test has a folder of its own,
+// with the state folder and the experiment's file. AppTest also has a simulated engine, which all use cases
+// of the test share.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -109,7 +109,7 @@ inline std::string trial_text(const std::string& name, const std::string& cmd = 
   return "{name: '" + name + "', image: 'lab/x', cmd: " + (cmd.empty() ? "null" : "\"" + cmd + "\"") + ", " +
          fields + "},\n";
 }
-// Returns a file with the trials of several trial_text(), one after the other.
+// Returns the text of a file. `trials`: the concatenated results of several calls of trial_text().
 inline std::string file_text(const std::string& trials, const std::string& fields = "") {
   return "{experiment: 'lab', " + fields + "\ntrials: [\n" + trials + "]}";
 }
@@ -119,15 +119,15 @@ inline NewRun new_run(const std::string& id) {
   run.id = id;
   return run;
 }
-// Returns a run whose process stays until all trials are over.
+// Returns a run whose process stays until all trials have ended (--wait).
 inline NewRun waiting_run(const std::string& id) {
   NewRun run = new_run(id);
   run.options.wait = true;
   return run;
 }
 
-// A simulated engine that counts as a real one: its containers outlive the process that started them. Several
-// use cases share it.
+// A simulated engine that behaves like a real engine: its containers outlive the process that started them.
+// Several use cases share the engine.
 class KeptEngine final : public PassingEngine {
  public:
   using PassingEngine::PassingEngine;
@@ -261,9 +261,9 @@ class AppTest : public StateFolderTest {
     std::future<Result> done_;
   };
 
-  // Advances the engine's clock by an hour: `sleep 100` ends, and no process has observed the end.
+  // Advances the engine's clock by an hour, so that `sleep 100` ends without a process that observes the end.
   void pass_an_hour() { world.advance(real_clock().now() + std::chrono::hours(1)); }
-  // Stops a container without combu, as a person may do.
+  // Stops a container directly on the engine, without combu.
   void stop_container(const std::string& run, const std::string& trial, int attempt = 1) {
     simulated->stop({.run = RunId(run), .trial = trial, .attempt = attempt}, std::nullopt, {});
   }
@@ -283,7 +283,7 @@ class AppTest : public StateFolderTest {
   [[nodiscard]] TrialEntry trial_of(const std::string& run, const std::string& trial) const {
     return record().trials(RunId(run), trial).at(0);
   }
-  // Returns the states by trial: "succeeded", or "succeeded 2" for a second attempt.
+  // Returns the state of each trial, such as "succeeded", or "succeeded 2" for a second attempt.
   [[nodiscard]] std::map<std::string, std::string> states(const std::string& run) const {
     std::map<std::string, std::string> states;
     for (const TrialEntry& trial : record().trials(RunId(run)))

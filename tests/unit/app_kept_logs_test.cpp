@@ -184,7 +184,7 @@ TEST_F(ResultsTest, ResultsIncludeLogsThatOnlyTheEngineHas) {
   EXPECT_EQ(start(file_text(trial_text("one", k_loss, k_metrics)), new_run("r1")), Result::succeeded);
   pass_an_hour();
   EXPECT_THAT(metrics(), ElementsAre(ElementsAre("one", "succeeded", "3")));
-  // If the results are complete, no engine is needed.
+  // If the results on record are complete, combu opens no session with the engine.
   engine = nullptr;
   EXPECT_THAT(metrics("r1"), ElementsAre(ElementsAre("one", "succeeded", "3")));
 }

@@ -33,7 +33,7 @@ TEST(RunOptions, OptionsAreReadBackFromJson) {
 TEST(RunOptions, MissingOptionsHaveDefaults) {
   EXPECT_EQ(run_options_of("{}"), RunOptions());
   EXPECT_EQ(run_options_of(R"({"parallel": null, "unknown": 1})"), RunOptions());
-  // Options without `watched`, which an earlier combu wrote.
+  // Options without `watched`, as an earlier version of combu recorded them.
   EXPECT_TRUE(run_options_of(R"({"wait": true})").monitored);
 }
 
@@ -84,7 +84,7 @@ class Values : public AppTest {
   }
 };
 
-TEST_F(Values, ValuesDefaultToThoseOfTheRun) {
+TEST_F(Values, ValuesDefaultToTheValuesOfTheRun) {
   Invocation given;
   given.ext_str = {"mode=a"};
   given.ext_code = {"n=1"};

@@ -94,7 +94,7 @@ TEST_F(ReconcileTest, NothingIsRecordedIfAnotherProcessChangesTheRunMeanwhile) {
   EXPECT_EQ(trial_of("r1", "one").reason, "by another");
 }
 
-TEST_F(ReconcileTest, AStopOfTheCallerIsRecordedAsSuch) {
+TEST_F(ReconcileTest, AStopByTheCallerIsRecordedAsAStop) {
   EXPECT_EQ(start(file_text(trial_text("one", "sleep 1000")), new_run("r1")), Result::succeeded);
   stop_container("r1", "one");
   reconcile(Outlook::resumable, {"one"});

@@ -20,7 +20,7 @@
 
 namespace combu::test {
 
-// An engine with a list of attempts and their logs. `is_away`: every call fails.
+// An engine with a list of attempts and their logs. If `is_away` is set, every call fails.
 class ListedEngine : public PassingEngine {
  public:
   ListedEngine() : PassingEngine(static_cast<Engine&>(*this)) {}

@@ -19,7 +19,7 @@ using testing::IsEmpty;
 using testing::Pair;
 using testing::UnorderedElementsAre;
 
-// Sets `stop` after the trial `after` has been started.
+// Requests the stop of `stop` after the trial `after` has been started.
 class InterruptingEngine final : public PassingEngine {
  public:
   InterruptingEngine(Engine& inner, std::stop_source source, std::string after)
@@ -376,7 +376,7 @@ TEST_F(RecorderTest, TheRecorderWritesAtACommit) {
 }
 
 TEST_F(RecorderTest, TheRecorderKeepsFactsThatItCannotWrite) {
-  const auto before = std::signal(SIGXFSZ, SIG_IGN);  // so that a write fails instead of ending the process
+  const auto before = std::signal(SIGXFSZ, SIG_IGN);  // a write fails and does not end the process
   {
     const SoftLimit full(RLIMIT_FSIZE, 0);
     recorder.fact(fact(TrialState::starting));

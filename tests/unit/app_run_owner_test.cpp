@@ -1,6 +1,6 @@
 // Tests with two processes that use the same run: locks, channels, and changes of a run while it is driven.
-// The other process is a thread with a progress and a stop token of its own. If the test interrupts the
-// process by a signal, it is a child process.
+// The other process is a thread with a progress and a stop token of its own. If the test interrupts the other
+// process by a signal, that process is a child process.
 
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -82,7 +82,7 @@ class Child {
 
 class RunOwnerTest : public AppTest {
  protected:
-  // Returns the file with this text. Forks: call it before starting threads.
+  // Returns the file with this text. Forks a process, so call this function before starting threads.
   Loaded edited(const std::string& text) {
     write(text);
     auto file = load(invocation, RunId("r1"), shown);

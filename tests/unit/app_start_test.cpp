@@ -44,7 +44,7 @@ TEST_F(StartTest, WithoutWaitTheProcessEndsWhileTrialsRun) {
   EXPECT_FALSE(owner_pid(RunId("r1"), caller()));
 }
 
-TEST_F(StartTest, WithoutAnIdTheRunGetsARandomOne) {
+TEST_F(StartTest, WithoutAnIdTheRunGetsARandomId) {
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("")), Result::succeeded);
   Record all(state());
   EXPECT_EQ(all.runs({}, 9).at(0).id.text().size(), 12U);
@@ -355,7 +355,7 @@ TEST_F(Only, SeveralArgumentsAddUp) {
                                    Pair("report-r1", "succeeded")));
 }
 
-TEST_F(Only, UuidStandsForTheRunsId) {
+TEST_F(Only, UuidIsReplacedByTheRunsId) {
   EXPECT_THAT(run({"report-UUID"}), ElementsAre(Pair("report-r1", "succeeded")));
 }
 

@@ -39,7 +39,7 @@ class ExplanationTextTest : public StateFolderTest {
   void begin(const std::string& trials) { begin(test::experiment(trials)); }
   [[nodiscard]] Experiment& experiment() { return loaded.run.experiment; }
 
-  // Returns a trial that is over, with this state and reason.
+  // Returns an ended trial with this state and reason.
   static RestoredTrial ended(TrialState state, const std::string& reason, Cause cause = Cause::none) {
     return {.state = state, .cause = cause, .reason = reason};
   }
@@ -155,7 +155,7 @@ TEST_F(ExplanationTextTest, ATrialWaitsForItsTurn) {
   EXPECT_EQ(text(1), "waits for its turn among the starts in flight");
 }
 
-TEST_F(ExplanationTextTest, ATrialWaitsForALargerOne) {
+TEST_F(ExplanationTextTest, ATrialWaitsForALargerTrial) {
   begin("long=1 large=8^1 small=1");
   restored[0].state = TrialState::running;
   snapshot = with_capacity(cpus("8"));
@@ -304,7 +304,8 @@ class WhyTest : public AppTest {
   std::string why(const std::string& trial, const std::string& run = "r1") {
     return why_trial(invocation, {.run = run, .trial = trial}, opener());
   }
-  // Asks until the answer contains `part`: an owner records facts a moment after it shows them.
+  // Repeats `why` until the answer contains `part`, since an owner records facts a moment after it shows
+  // them.
   std::string why_with(const std::string& trial, const std::string& part) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     std::string text = why(trial);

@@ -21,7 +21,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-TEST(Result, TheResultOfSeveralErrorsIsTheWorstOne) {
+TEST(Result, SeveralErrorsHaveTheWorstResult) {
   EXPECT_EQ(result_of(ErrorKind::invalid), Result::invalid);
   EXPECT_EQ(result_of(ErrorKind::unavailable), Result::no_engine);
   EXPECT_EQ(result_of(ErrorKind::timeout), Result::no_engine);
@@ -99,7 +99,7 @@ TEST(FindTrial, AnErrorSuggestsASimilarName) {
   EXPECT_EQ(error_in([&] { (void)find_trial(experiment, "zzzzzz"); }).message(), "is not a trial of the run");
 }
 
-TEST(TrialsLeft, RunningTrialsAreNotLeftButRetryingOnesAre) {
+TEST(TrialsLeft, RetryingTrialsAreLeftAndRunningTrialsAreNot) {
   TrialCounts counts{};
   counts.at(static_cast<std::size_t>(TrialState::running)) = 2;
   counts.at(static_cast<std::size_t>(TrialState::failed)) = 1;
