@@ -1,6 +1,6 @@
 #pragma once
-// Types and functions that every use case needs: the options of the command line (Invocation), the connection
-// to an engine (Session), and the selection of runs and trials.
+// Types and functions for every use case: the command line's options (Invocation), the connection to an
+// engine (Session), and the selection of runs and trials.
 
 #include <cstdint>
 #include <functional>
@@ -34,7 +34,7 @@ enum class Result {
 };
 
 [[nodiscard]] Result result_of(ErrorKind kind);
-// Returns the worst result_of() of all errors; Result::succeeded if `errors` is empty.
+// Returns the worst result_of() of all errors. If `errors` is empty, returns Result::succeeded.
 [[nodiscard]] Result result_of(const std::vector<Error>& errors);
 
 // ---- The invocation: the options that all commands share
@@ -50,7 +50,7 @@ enum class NamedEngine {
 struct Invocation {
   std::vector<std::string> arguments;  // the command line, beginning with the program's name
   std::string file;              // the experiment file as given; "-": standard input; empty: no file is given
-  bool must_be_regular = false;  // true for a file that the user did not name: it must be a regular file
+  bool must_be_regular = false;  // `file` must be a regular file, since the user did not name it
   std::vector<std::string> ext_str;
   std::vector<std::string> ext_code;
   std::vector<std::string> tla_str;
@@ -69,8 +69,8 @@ struct Invocation {
   std::function<std::vector<Error>(const Experiment&)> check_sections;
 };
 
-// These functions parse the value of an option. If the value is malformed, they throw Error(invalid) with the
-// option as subject.
+// These functions parse the value of an option. If the value is malformed, the functions throw Error(invalid)
+// with the option as subject.
 [[nodiscard]] Seconds duration_option(std::string_view option, const std::string& text);
 [[nodiscard]] Cpus cpus_option(std::string_view option, const std::string& text);
 [[nodiscard]] Bytes bytes_option(std::string_view option, const std::string& text);
@@ -159,8 +159,8 @@ void note_waits(Record& record, Progress& progress);
 // Like find_run(), but if `id` is empty, prefers the file's newest run that has an owner.
 [[nodiscard]] RunEntry find_owned_run(Record& record, const Invocation& given, const std::string& id);
 
-// Returns Error(not_found) for a command that needs an owner of the run. Its message says that the run has
-// ended, or how to resume the run. `engine`: the address given by --engine; empty if not given.
+// Returns Error(not_found) for a command that needs an owner of the run. The error's message says that the
+// run has ended, or how to resume the run. `engine`: the address given by --engine; empty if not given.
 [[nodiscard]] Error no_owner(const RunEntry& entry, std::string_view engine);
 
 // The message of a command that finds only runs on the simulated engine.
@@ -175,8 +175,8 @@ inline constexpr std::string_view k_only_simulated =
 // invocation's engine to the run's engine. Returns the invocation.
 [[nodiscard]] Invocation on_its_engine(Invocation invocation, const RunEntry& entry);
 
-// Calls `ask` with a session on the run's engine. If a signal cancels `ask`, which then throws
-// Error(cancelled), ask_engine() returns normally. The caller continues without the engine's answer.
+// Calls `ask` with a session on the run's engine. If a signal makes `ask` throw Error(cancelled),
+// ask_engine() returns normally, and the caller continues without the engine's answer.
 void ask_engine(const OpenSession& open_session, const Invocation& invocation, const RunEntry& entry,
                 const std::function<void(Session&)>& ask);
 
@@ -184,7 +184,7 @@ void ask_engine(const OpenSession& open_session, const Invocation& invocation, c
 // containers would seem to be gone.
 void expect_its_engine(const Session& session, const RunEntry& entry);
 
-// True if any trial ended in a way that makes the run fail. For such a run, `run --wait` exits with 1.
+// True if any trial ended in a way that makes the run fail, so that `run --wait` exits with 1.
 [[nodiscard]] bool any_unsuccessful(const Experiment& experiment, const std::vector<RestoredTrial>& restored);
 
 // True if any trial has neither ended nor is running: a process must drive the run to finish such trials.
@@ -254,8 +254,8 @@ void expect_run(const Invocation& invocation, const SelectionOptions& options);
 
 // Returns a selector for the experiment of --experiment. Without --experiment, returns one selector for each
 // experiment that has containers started from the file. If the file has no containers, returns one selector
-// for the file. If neither --experiment nor a file is given, returns one selector that matches every
-// container, or every container of --run.
+// for the file. If neither --experiment nor a file is given, returns one selector: for the run of --run, or
+// else for all containers.
 [[nodiscard]] std::vector<Selector> selectors_of(Session& session, const Invocation& invocation,
                                                  const SelectionOptions& options);
 
@@ -292,8 +292,8 @@ struct Chosen {
 // ---- Trials of an experiment
 
 // Returns the value of the param `name` as text, which a condition can compare. `params`: the text of a JSON
-// object, or empty. If a param has the same name as a field of a trial, conditions name the param
-// `params.NAME`; `name` may have this form.
+// object, or empty. If a param has the same name as a field of a trial, conditions use the form
+// `params.NAME`. The argument `name` may have this form, too.
 [[nodiscard]] std::optional<std::string> param_of(const std::string& params, std::string_view name);
 
 // In a pattern of trial names, combu replaces this word by the run's id, as in an experiment file.
@@ -305,8 +305,8 @@ inline constexpr std::string_view k_run_id_word = "UUID";
 [[nodiscard]] std::vector<TrialIndex> trials_meant(const Experiment& experiment, const RunId& run,
                                                    const std::string& wanted, std::string_view subject);
 
-// Returns the part of an experiment that `run --only` runs: the trials that `wanted` chooses and all trials
-// that these depend on, in the file's order. Throws like trials_meant().
+// Returns the part of an experiment that `run --only` runs: the trials that `wanted` chooses and all their
+// dependencies, in the file's order. Throws like trials_meant().
 [[nodiscard]] Experiment only(Experiment experiment, const RunId& run, const Plan& plan,
                               const std::vector<std::string>& wanted);
 

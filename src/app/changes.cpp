@@ -88,8 +88,8 @@ class Comparison {
     const bool returns = was_removed && !named_.latest.contains(it.name);
     const bool is_collecting = restored.state == TrialState::collecting;
     if ((!returns || is_collecting) && is_same_but_for_pull(it, *found->second)) return;
-    // The attempt has ended, and its outputs are being collected as the recorded text says. So the trial
-    // keeps this text.
+    // The attempt has ended, and its outputs are being collected as the recorded text says, so the trial
+    // keeps the recorded text.
     if (is_collecting) return changes_.running.push_back(trial);
     const bool has_begun = combu::has_begun(restored.state) && restored.departure != Departure::replaced;
     if (returns || !has_begun || is_replaced_[trial]) {
@@ -121,8 +121,8 @@ class Comparison {
     }
   }
 
-  // Chooses the trials that are started again. Adds ended services that these trials need, and trials that
-  // were blocked by one of these trials.
+  // Chooses the trials that are started again: the requested trials, ended services that a chosen trial
+  // needs, and trials that a chosen trial blocked.
   void bring_along() {
     Planning planning = make_plan(changes_.experiment);
     changes_.plan = std::move(planning.plan);
@@ -156,8 +156,8 @@ class Comparison {
     return in_file_.contains(changes_.experiment.trials[trial].name);
   }
 
-  // Gives the file's text to the changed trials that are started again. Returns true if there are such
-  // trials: with their new text, they may depend on other trials.
+  // Gives the file's text to the changed trials that are started again. Returns true if any trial gets the
+  // file's text: with the new text, the trial may depend on other trials.
   bool take_texts_of_started() {
     const std::unordered_set<TrialIndex> again(changes_.again.begin(), changes_.again.end());
     std::size_t count = 0;

@@ -58,7 +58,7 @@ Error still_lives(const Experiment& experiment, const std::vector<Observation>& 
 }
 
 // Removes all containers of the `replaced` runs. Of other earlier runs, removes the ended containers whose
-// names the new run needs. If any of these containers is in `uncollected`, removes nothing and returns the
+// names the new run needs. If any container to remove is in `uncollected`, removes nothing and returns the
 // reasons.
 std::vector<Error> remove_containers(Session& session, const Experiment& experiment,
                                      const std::vector<Observation>& earlier, const std::set<RunId>& replaced,
@@ -125,8 +125,8 @@ Uncollected take_in_earlier(Session& session, Record& record, const Loaded& load
 
 // Lists the containers of the experiment's other runs again, since other processes may have started
 // containers meanwhile. If a container of a run that is not in `replaced` still runs, adds an error. A run
-// that is not on the caller's record belongs to another user and may be between two trials. If there is such
-// a run, lists the containers once more after k_second_look.
+// that is not on the caller's record belongs to another user and may be between two trials. If there is a run
+// of another user, lists the containers once more after k_second_look.
 std::vector<Observation> look_again(Session& session, Record& record, const Loaded& loaded,
                                     const std::set<RunId>& replaced, std::vector<Error>& errors) {
   std::vector<Observation> others;

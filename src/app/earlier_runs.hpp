@@ -1,7 +1,7 @@
 #pragma once
-// Handles the containers of an experiment's earlier runs. While such containers run, combu refuses to begin a
-// new run, unless the new run replaces the earlier runs. combu removes ended containers whose names the new
-// run needs.
+// Handles the containers of an experiment's earlier runs. While containers of earlier runs are running, combu
+// refuses to begin a new run, unless the new run replaces the earlier runs. Before a new run begins, combu
+// removes ended containers whose names the new run needs.
 
 #include <optional>
 #include <set>

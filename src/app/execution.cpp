@@ -65,8 +65,8 @@ bool is_over(const Outcome& outcome, Until until) {
 // True if the owner must stay while trials of the run are running.
 bool is_monitored(const Experiment& experiment, Until until) {
   return until == Until::ended || std::ranges::any_of(experiment.trials, [&](const Trial& trial) {
-           // The owner does not stay for the retries of a service: it retries an ended service only while it
-           // stays for another reason.
+           // The owner does not stay for the retries of a service. An ended service is retried only while the
+           // owner stays for another reason.
            return trial.service ? trial.timeout > Seconds(0) || experiment.deadline > Seconds(0)
                                 : is_monitored(experiment, trial);
          });
@@ -85,8 +85,7 @@ void note_presence(Record& record, const RunId& run, Presence presence) {
 }
 
 // Resolves the links in the run's host paths and records the targets, so that a resumed run uses the same
-// files. If a recorded path resolves to another target than the recorded one, prints a note and keeps the
-// recorded target.
+// files. If a recorded path resolves to a new target, prints a note and keeps the recorded target.
 void keep_host_paths(Session& session, Record& record, Run& run) {
   HostPaths now = resolved_host_paths(run.experiment);
   for (const auto& [path, known] : run.host_paths) {
@@ -198,8 +197,8 @@ void await_writers(Session& session, Record& record, const RunId& run) {
   }
 }
 
-// Calls make_room() for the run. If this fails, shows the errors and returns their result. If the run is new,
-// also records the run as killed, since its beginning is already on record.
+// Calls make_room() for the run. If make_room() fails, shows the errors and returns the Result of the errors.
+// If the run is new, also records the run as killed, since the beginning of the run is already on record.
 std::optional<Result> clear_earlier_runs(const DrivenRun& run, const std::set<RunId>& replaced,
                                          bool is_resumed) {
   const auto give_up = [&] {

@@ -112,7 +112,7 @@ class ExplanationText {
     return stopper == Stopper::person || stopper == Stopper::outside;
   }
 
-  // Returns why the last attempt ended. The text leaves out the next step, such as a retry.
+  // Returns why the last attempt ended. The returned text leaves out the next step, such as a retry.
   static std::string attempt_end_text(const RestoredTrial& restored) {
     EndDetails details = restored.details;
     details.next = Next::none;
@@ -141,7 +141,8 @@ class ExplanationText {
     } catch (const Error&) {
       return "";  // the telemetry database cannot be read
     }
-    return fmt::format("; it reported no metric: {}", words_of_none(*experiment_.trials[trial].metrics));
+    return fmt::format("; the trial reported no metric: {}",
+                       words_of_none(*experiment_.trials[trial].metrics));
   }
 
   // Returns why a trial with `cache` was not skipped: how the trial differs from the most similar earlier
@@ -150,7 +151,7 @@ class ExplanationText {
     if (!experiment_.trials[trial].cache.on) return "";
     const auto known = run_.record.known(id_, name(trial));
     if (!known) return "; no cache lookup is recorded";
-    if (restored_[trial].anew) return "; it was run again on request";
+    if (restored_[trial].anew) return "; the trial was run again on request";
     std::optional<std::vector<std::string>> least;
     std::string of;
     for (const KnownEntry& before : run_.record.known_before(id_, name(trial), k_compared_max)) {
@@ -160,10 +161,11 @@ class ExplanationText {
       of = fmt::format("`{}` of run {}", before.trial, before.run.text());
     }
     if (!least) return "; no comparable trial had completed before";
-    if (!least->empty()) return fmt::format("; it differs from {}: {}", of, list_of(std::move(*least)));
+    if (!least->empty())
+      return fmt::format("; the trial differs from {}: {}", of, list_of(std::move(*least)));
     return run_options_of(run_.record.runs({.id = id_}, 1).at(0).options).cache
-               ? fmt::format("; it is equal to {}, which has no outputs to reuse", of)
-               : fmt::format("; it is equal to {}, but was run because of --no-cache", of);
+               ? fmt::format("; the trial is equal to {}, which has no outputs to reuse", of)
+               : fmt::format("; the trial is equal to {}, but was run because of --no-cache", of);
   }
 
   // Returns why a service was stopped: its work was done, or the deadline had passed. The record does not
@@ -209,7 +211,7 @@ class ExplanationText {
       case Kind::room:
         return "waits, because its start would leave too few slots for the trials that depend on services";
       case Kind::starts:
-        return "waits for its turn among the starts in flight";
+        return "waits: the limit of starts in flight is reached (starts_in_flight)";
       case Kind::none:
       case Kind::retry:
       case Kind::lookup:

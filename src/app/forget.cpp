@@ -19,7 +19,7 @@ namespace {
 void expect_over(const RunEntry& entry, const Caller& caller) {
   if (const auto process = owner_pid(entry.id, caller))
     throw Error(ErrorKind::conflict, "run " + entry.id.text(),
-                fmt::format("cannot be removed: process {} owns it; end that process first", *process));
+                fmt::format("cannot be removed: process {} owns the run; end that process first", *process));
   if (!entry.ended_at)
     throw Error(
         ErrorKind::conflict, "run " + entry.id.text(),

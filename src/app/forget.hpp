@@ -16,7 +16,7 @@ namespace combu {
 [[nodiscard]] std::size_t remove_runs(const Invocation& invocation, const std::vector<std::string>& ids,
                                       const OpenSession& open_session);
 // Removes the runs of the invocation's file that ended before the instant `before`. Without a file, removes
-// such runs of all files. Returns the number of removed runs.
+// the runs of all files that ended before `before`. Returns the number of removed runs.
 [[nodiscard]] std::size_t remove_runs_before(const Invocation& invocation, Instant before);
 
 }  // namespace combu

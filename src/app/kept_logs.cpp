@@ -112,7 +112,7 @@ Uncollected keep_logs(Session& session, Record& record, const std::string& folde
         if (error.kind() == ErrorKind::cancelled) throw;
         if (error.kind() == ErrorKind::not_found) return;
         const std::scoped_lock lock(telling);
-        failed.insert_or_assign(seen.key, fmt::format("its log cannot be kept: {}", error.what()));
+        failed.insert_or_assign(seen.key, fmt::format("the log cannot be kept: {}", error.what()));
       }
     });
   };

@@ -179,7 +179,7 @@ void collect_logs(Session& session, const Invocation& invocation, const std::vec
       body();
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::cancelled) throw;
-      keep_all(known, all, fmt::format("its outputs and log cannot be collected: {}", error.what()));
+      keep_all(known, all, fmt::format("the outputs and the log cannot be collected: {}", error.what()));
     }
   };
   or_keep(attempts, [&] {
@@ -225,8 +225,8 @@ void stop_kept(Session& session, const Invocation& invocation, const std::vector
   if (!stopped.empty()) reconcile_runs_or_note(session, invocation, stopped);
 }
 
-// Returns selectors of the experiments that were found by their file. `kill` removes all containers of such
-// an experiment, also containers that were started from another file.
+// Returns selectors of the experiments that were found by their file. `kill` removes all containers of an
+// experiment, also containers that were started from another file.
 std::vector<Selector> more_selectors(const std::vector<Selector>& known, const Released& released) {
   std::vector<Selector> selectors;
   for (const std::string& experiment : released.experiments) {
@@ -297,7 +297,7 @@ void collect_pending(Session& session, const Invocation& invocation, Released& r
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::cancelled) throw;
       for (const Key& key : keys)
-        known.kept.try_emplace(key, fmt::format("its outputs cannot be collected: {}", error.what()));
+        known.kept.try_emplace(key, fmt::format("the outputs cannot be collected: {}", error.what()));
     }
   }
 }

@@ -59,8 +59,8 @@ void expect_its_experiment(const Loaded& file, const RunEntry& entry, const std:
 // do not count.
 void forgive(Experiment& experiment, const RunEntry& entry);
 
-// Removes the dependencies and ports of a trial that the run's file lacks. combu uses only the name and the
-// restored state of such a trial.
+// Removes the dependencies and ports of a trial that the run's file lacks. The caller needs only the name and
+// the restored state of such a trial.
 void leave_out(Trial& trial);
 
 }  // namespace combu

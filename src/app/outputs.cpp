@@ -144,7 +144,7 @@ Uncollected collect_remaining(Session& session, Record& record, const RunId& run
   session.progress().note(
       fmt::format("collecting the outputs of {} of run {}", number_of(pending.size(), "trial"), run.text()));
   const auto fail = [&](const Key& key, const std::string& why) {
-    failed.emplace(key, fmt::format("its outputs cannot be collected: {}", why));
+    failed.emplace(key, fmt::format("the outputs cannot be collected: {}", why));
   };
   const std::string why = failure_of([&] {
     const Loaded loaded = load(record, run);

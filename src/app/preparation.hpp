@@ -42,7 +42,7 @@ struct Readiness {
 [[nodiscard]] std::variant<Readiness, Result> prepare_run(Session& session, const Loaded& loaded,
                                                           const RunOptions& options, Earlier earlier);
 
-// Shows the errors and a note that nothing was started. Returns the result of the errors.
+// Shows the errors and a note that nothing was started. Returns the Result of the errors.
 [[nodiscard]] Result refuse_start(Session& session, const std::vector<Error>& errors);
 
 }  // namespace combu

@@ -19,14 +19,15 @@ struct ChosenRuns {
   std::string where;             // a condition; empty: all trials
 };
 
-// Returns the results of each chosen run; there is at least one. First ingests new logs and reconciles each
+// Returns the results of each chosen run; the list is never empty. First ingests new logs and reconciles each
 // run in a session. Prints a note for each name in the condition for which no trial has a value. Throws
 // Error.
 [[nodiscard]] std::vector<Results> read_run_results(const Invocation& invocation, const ChosenRuns& chosen,
                                                     const OpenSession& open_session, Progress& progress);
 
-// Ingests the new logs and metrics of `trials`. If `trials` is empty, ingests those of all trials of the run.
-// If the run has no owner, also reconciles the run. If the engine cannot be read, prints a note.
+// Ingests the new logs and metrics of `trials`. If `trials` is empty, ingests the new logs and metrics of all
+// trials of the run. If the run has no owner, also reconciles the run. If the engine cannot be read, prints a
+// note.
 void refresh_from_engine(const Invocation& invocation, const OpenSession& open_session, Record& record,
                          const RunEntry& entry, const TrialNames& trials = {});
 

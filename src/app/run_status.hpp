@@ -29,8 +29,8 @@ struct RunStatusQuery {
 [[nodiscard]] RunStatus run_status(Session& session, Record& record, RunEntry run,
                                    const RunStatusQuery& query);
 
-// Returns the run's row without the trials. If the run is on another engine than the session, uses only the
-// record.
+// Returns the row of the run for a list of runs. If the run is on another engine than the session, uses only
+// the record.
 [[nodiscard]] RunRow run_row(Session& session, Record& record, const RunEntry& run,
                              const std::optional<std::vector<Observation>>& listed);
 

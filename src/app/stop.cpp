@@ -43,8 +43,7 @@ void announce(Session& session, const Invocation& invocation, const std::vector<
       }
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::cancelled) throw;
-      // The owner has just ended, or it will record that the trials were stopped without the name of the
-      // user.
+      // The owner has just ended, or the owner will record the stop without the name of the user.
     }
   }
 }

@@ -12,7 +12,7 @@ namespace combu {
 // object with absolute paths.
 [[nodiscard]] std::string values_text(const Invocation& invocation);
 
-// If `invocation` lacks a file, values or import folders, adds those with which the run's newest text was
+// If `invocation` lacks a file, values or import folders, adds the ones with which the run's newest text was
 // evaluated. Returns the invocation. Throws Error(invalid) if the run needs values that are neither given nor
 // on record.
 [[nodiscard]] Invocation invocation_for(const RunEntry& entry, Invocation invocation);

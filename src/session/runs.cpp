@@ -50,7 +50,7 @@ Error no_owner(const RunEntry& entry, std::string_view engine) {
   return {ErrorKind::not_found, "run " + entry.id.text(),
           entry.ended_at
               ? "has ended"
-              : fmt::format("no combu process owns it; `{}` resumes it", resume_line(entry.id, engine))};
+              : fmt::format("no combu process owns the run; `{}` resumes it", resume_line(entry.id, engine))};
 }
 
 bool means_simulated(const Invocation& invocation) {

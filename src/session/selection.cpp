@@ -85,10 +85,10 @@ std::optional<Error> without_container(const std::string& name, const Invocation
   if (!found) return std::nullopt;
   const auto& [run, trials] = *found;
   if (trials.size() > 1)
-    return Error(
-        ErrorKind::not_found, name,
-        fmt::format("matches {} trials that have no containers; `combu ps --run {} {}` shows their states",
-                    trials.size(), run.text(), shell_word(name)));
+    return Error(ErrorKind::not_found, name,
+                 fmt::format("matches {} trials that have no containers; `combu ps --run {} {}` shows the "
+                             "states of the trials",
+                             trials.size(), run.text(), shell_word(name)));
   const TrialEntry& entry = trials.front();
   if (!is_over(entry.state))
     return Error(

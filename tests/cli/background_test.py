@@ -161,7 +161,7 @@ def test_a_run_in_the_foreground_is_followed_and_changed_too(combu, write, tmp_p
         run.communicate()
     result = combu("-f", file, "set", "parallel=4")
     assert result.returncode == 1
-    assert result.stderr == "combu: run r1: no combu process owns it; `combu run --resume r1` resumes it\n"
+    assert result.stderr == "combu: run r1: no combu process owns the run; `combu run --resume r1` resumes it\n"
     result = combu("attach", "r1")
     assert result.returncode == 1
     assert re.fullmatch("no process owns run r1: .*3 running; `combu run --resume r1` resumes it\n", result.stderr)

@@ -59,7 +59,7 @@ def test_only_what_differs_is_run(combu, learn, states):
     run(combu, learn, "run", "--wait", "--run-id", "bbbbbbbbbbbb")
     assert states("bbbbbbbbbbbb") == {"other-2": "skipped", "other-3": "skipped", "other-4": "succeeded"}
     why = combu("-f", learn, "why", "other-4").stdout
-    assert why.startswith("other-4 has succeeded; it differs from `learn-")
+    assert why.startswith("other-4 has succeeded; the trial differs from `learn-")
     assert "params.seed is 4, but was " in why and "cmd is sh -c" in why
 
 

@@ -70,7 +70,7 @@ def test_stop_names_each_pattern_that_matches_no_container(combu, write):
     told = run(combu, file, "stop", "talk-*", "other*", "no-*")
     assert (told.returncode, told.stdout) == (1, "")
     assert told.stderr.splitlines() == [
-        "combu: talk-*: matches 3 trials that have no containers; `combu ps --run mine 'talk-*'` shows their states",
+        "combu: talk-*: matches 3 trials that have no containers; `combu ps --run mine 'talk-*'` shows the states of the trials",
         "combu: other: has no container: the trial is succeeded in run mine, and the container has been removed",
         "combu: no-*: this engine has no container of the experiment"]
 

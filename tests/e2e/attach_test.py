@@ -204,7 +204,7 @@ def test_a_follower_reports_a_killed_owner_and_the_run_can_be_resumed(combu, eng
     assert told.startswith(f"no process owns run {background.run}: ")
     assert f"`combu run --resume {background.run}` resumes it" in told
     assert follower.wait(timeout=60) == 1
-    assert "no combu process owns it" in combu("unpause", code=1).stderr
+    assert "no combu process owns the run" in combu("unpause", code=1).stderr
 
     # The pause ends with the owner's process; the values that `combu set` changed remain.
     assert combu("run", "--resume", "--wait", "-d").stdout == background.run + "\n"

@@ -307,7 +307,7 @@ def test_kill_keeps_only_the_container_whose_outputs_cannot_be_collected(combu, 
     for _ in range(2):
         done = combu("kill", code=1)
         (line,) = [line for line in done.stderr.splitlines() if line.startswith("not removed: ")]
-        assert line.startswith("not removed: stuck: its outputs cannot be collected: "), line
+        assert line.startswith("not removed: stuck: the outputs cannot be collected: "), line
         assert "`kill --discard`" in done.stderr
         assert "network kept was not removed: still used by stuck" in done.stderr
         assert engine.names() == {"stuck"}
@@ -320,7 +320,7 @@ def test_kill_keeps_only_the_container_whose_outputs_cannot_be_collected(combu, 
     # The container still has its name. Another run must not remove it together with its outputs.
     combu.write([sleeper("other"), sleeper("stuck")])
     refused = combu("run", code=1)
-    assert "stuck: the container of run r1 was not removed: its outputs cannot be collected: " in refused.stderr
+    assert "stuck: the container of run r1 was not removed: the outputs cannot be collected: " in refused.stderr
     assert "kill --run r1 --discard` removes it" in refused.stderr and "nothing was started" in refused.stderr
     combu.write([sleeper("other")])
     combu("run")

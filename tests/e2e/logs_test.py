@@ -293,7 +293,7 @@ def test_trials_without_metrics_are_reported_in_one_line(combu):
     none = "the pattern finds no number in the standard output"
     told = [line for line in done.stderr.splitlines() if "reported no metric" in line]
     assert len(told) == 1 and told[0].startswith("typo-") and told[0].endswith(f" reported no metric, nor did 2 more: {none}")
-    assert combu("why", "typo-1").stdout == f"typo-1 has succeeded; it reported no metric: {none}\n"
+    assert combu("why", "typo-1").stdout == f"typo-1 has succeeded; the trial reported no metric: {none}\n"
     assert f"none: {none}\n" in combu("show", "typo-2").stdout
     assert combu("why", "fine").stdout == "fine has succeeded\n"
     assert combu("why", "none").stdout == "none has succeeded\n"

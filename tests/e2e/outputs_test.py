@@ -208,7 +208,7 @@ def test_kill_collects_missing_outputs(combu, engine, small_results):
     run.send_signal(signal.SIGKILL)
     run.communicate()
     done = combu("kill", code=1)
-    assert "not removed: one: its outputs cannot be collected: " in done.stderr and "--discard" in done.stderr
+    assert "not removed: one: the outputs cannot be collected: " in done.stderr and "--discard" in done.stderr
     assert engine.names() == {"one"}
     filler.unlink()
     combu("kill")

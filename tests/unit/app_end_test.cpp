@@ -136,8 +136,8 @@ TEST_F(KillTest, AContainerWhoseLogCannotBeReadIsKept) {
   refusing.logs_fault = Error(ErrorKind::unavailable, "engine", "the disk is gone");
   EXPECT_EQ(kill(), Result::failed);
   EXPECT_THAT(told.of("error"),
-              UnorderedElementsAre("not removed: goes: its log cannot be kept: engine: the disk is gone",
-                                   "not removed: other: its log cannot be kept: engine: the disk is gone"));
+              UnorderedElementsAre("not removed: goes: the log cannot be kept: engine: the disk is gone",
+                                   "not removed: other: the log cannot be kept: engine: the disk is gone"));
   EXPECT_THAT(told.of("note"), Contains(HasSubstr("2 containers are stopped, but not removed")));
   EXPECT_THAT(containers(), ElementsAre("goes", "other"));
   EXPECT_FALSE(world.is_running("goes"));
@@ -218,8 +218,8 @@ TEST_F(KillCollecting, AContainerWhoseOutputsCannotBeCollectedIsKept) {
   EXPECT_THAT(
       told.of("error"),
       UnorderedElementsAre(
-          HasSubstr("not removed: leaves: its outputs cannot be collected: engine: the disk is full"),
-          HasSubstr("not removed: other: its outputs cannot be collected: engine: the disk is full")));
+          HasSubstr("not removed: leaves: the outputs cannot be collected: engine: the disk is full"),
+          HasSubstr("not removed: other: the outputs cannot be collected: engine: the disk is full")));
   EXPECT_THAT(containers(), ElementsAre("leaves", "other"));
   EXPECT_FALSE(entry("r1").ended_at);
   EXPECT_EQ(states("r1").at("leaves"), "collecting");
@@ -283,7 +283,7 @@ TEST_F(KillTest, ADamagedRecordKeepsContainers) {
   EXPECT_EQ(kill(), Result::failed);
   EXPECT_THAT(told.of("note"), Contains(HasSubstr("the record was not updated: ")));
   EXPECT_THAT(told.of("error"),
-              ElementsAre(HasSubstr("not removed: goes: its outputs and log cannot be collected: ")));
+              ElementsAre(HasSubstr("not removed: goes: the outputs and the log cannot be collected: ")));
   EXPECT_EQ(kill(discarding()), Result::succeeded);
   EXPECT_THAT(containers(), IsEmpty());
 }
@@ -561,7 +561,7 @@ TEST_F(ForgetTest, ARunThatIsNotOverIsRefused) {
   EXPECT_NO_THROW((void)entry("r0")) << "then none is removed";
   const combu::Run run{.id = RunId("r1"), .experiment = {.name = "lab"}};
   const RunLock lock(LockScope::run, run, address, caller(), {});
-  EXPECT_THAT(error_in([&] { (void)forget({"r1"}); }).message(), HasSubstr("owns it"));
+  EXPECT_THAT(error_in([&] { (void)forget({"r1"}); }).message(), HasSubstr("owns the run"));
 }
 
 TEST_F(ForgetTest, RunsThatEndedBeforeAnInstantAreRemoved) {

@@ -104,13 +104,13 @@ TEST_F(LogsTest, LogsThatCannotBeReadAreReturned) {
   mute.fault = Error(ErrorKind::unavailable, "talk", "is away");
   const Uncollected failed = keep();
   ASSERT_THAT(failed, SizeIs(2));
-  EXPECT_EQ(failed.begin()->second, "its log cannot be kept: talk: is away");
+  EXPECT_EQ(failed.begin()->second, "the log cannot be kept: talk: is away");
   with_session([&](Session& session) {
     told.clear();
     note_unkept_logs(session, {});
     EXPECT_THAT(told.of("note"), IsEmpty());
     note_unkept_logs(session, failed);
-    EXPECT_THAT(told.of("note"), ElementsAre("more: its log cannot be kept: talk: is away (and 1 more)"));
+    EXPECT_THAT(told.of("note"), ElementsAre("more: the log cannot be kept: talk: is away (and 1 more)"));
   });
   mute.fault = Error(ErrorKind::not_found, "talk", "is gone");
   EXPECT_THAT(keep(), IsEmpty()) << "its container is gone, and nothing can be had";

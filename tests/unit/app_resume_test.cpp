@@ -84,7 +84,7 @@ TEST_F(ResumeTest, ALogThatCannotBeReadDoesNotPreventAResume) {
   Deaf deaf(kept_engine);
   engine = &deaf;
   EXPECT_EQ(resume(), Result::succeeded);
-  EXPECT_THAT(told.of("note"), Contains("one: its log cannot be kept: one: is away"));
+  EXPECT_THAT(told.of("note"), Contains("one: the log cannot be kept: one: is away"));
 }
 
 TEST_F(ResumeTest, ARunThatIsOverIsOnlyShown) {

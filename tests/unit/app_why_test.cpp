@@ -143,7 +143,7 @@ TEST_F(ExplanationTextTest, HoldersOfOtherRunsAreNamed) {
 TEST_F(ExplanationTextTest, WithoutACapacityATrialWithSlotsWaitsForThem) {
   begin("a=2 b");
   EXPECT_EQ(text(0), "waits for 2 CPUs");
-  EXPECT_EQ(text(1), "waits for its turn among the starts in flight");
+  EXPECT_EQ(text(1), "waits: the limit of starts in flight is reached (starts_in_flight)");
 }
 
 TEST_F(ExplanationTextTest, ATrialWaitsForItsTurn) {
@@ -152,7 +152,7 @@ TEST_F(ExplanationTextTest, ATrialWaitsForItsTurn) {
   EXPECT_EQ(text(1), "waits for its turn");
   restored[0].state = TrialState::starting;
   settings = Settings{.starts_in_flight_max = 1};
-  EXPECT_EQ(text(1), "waits for its turn among the starts in flight");
+  EXPECT_EQ(text(1), "waits: the limit of starts in flight is reached (starts_in_flight)");
 }
 
 TEST_F(ExplanationTextTest, ATrialWaitsForALargerTrial) {
@@ -279,8 +279,9 @@ TEST_F(ExplanationTextTest, MissingMetricsAreShown) {
     (void)telemetry.take("a", 1, std::nullopt, {.pieces = pieces, .metrics = {}, .complete = true},
                          Bytes{1 << 20});
   }
-  EXPECT_EQ(text(0),
-            "has succeeded; it reported no metric: the pattern finds no number in the standard output");
+  EXPECT_EQ(
+      text(0),
+      "has succeeded; the trial reported no metric: the pattern finds no number in the standard output");
   restored[1].state = TrialState::succeeded;
   EXPECT_EQ(text(1), "has succeeded");
 }
@@ -294,7 +295,7 @@ TEST_F(ExplanationTextTest, ATrialThatMustRunIsNotCompared) {
   record.append(RunId("r1"), {}, {}, {}, known);
   EXPECT_EQ(text(0), "has succeeded; no comparable trial had completed before");
   restored[0].anew = true;
-  EXPECT_EQ(text(0), "has succeeded; it was run again on request");
+  EXPECT_EQ(text(0), "has succeeded; the trial was run again on request");
 }
 
 // ---- Whole runs
@@ -431,7 +432,7 @@ TEST_F(WhyTest, TheDifferenceFromTheMostSimilarTrialIsShown) {
                                        "outputs: ['/out'], cache: true, params: {seed: 2}")),
                   waiting_run("r2")),
             Result::succeeded);
-  EXPECT_THAT(why("one", "r2"), StartsWith("one has succeeded; it differs from `one` of run r1: "));
+  EXPECT_THAT(why("one", "r2"), StartsWith("one has succeeded; the trial differs from `one` of run r1: "));
   EXPECT_THAT(why("one", "r2"), HasSubstr("params.seed is 2, but was 1"));
 }
 
@@ -442,7 +443,7 @@ TEST_F(WhyTest, TheReasonWhyAnEqualTrialRanIsShown) {
   second.options.cache = false;
   EXPECT_EQ(start(second), Result::succeeded);
   EXPECT_EQ(why("one", "r2"),
-            "one has succeeded; it is equal to `one` of run r1, but was run because of --no-cache\n");
+            "one has succeeded; the trial is equal to `one` of run r1, but was run because of --no-cache\n");
   EXPECT_EQ(start(waiting_run("r3")), Result::succeeded);
   EXPECT_EQ(why("one", "r3"), "one was skipped: equal to `one` of run r2\n");
   for (const char* run : {"r1", "r2", "r3"})
