@@ -1,5 +1,5 @@
 #pragma once
-// A Docker Engine as an Engine: how combu finds it and opens it.
+// Finds a Docker Engine, and opens it as an object with the interface Engine.
 
 #include <functional>
 #include <memory>
@@ -17,36 +17,39 @@ namespace combu {
 // The address of a Docker Engine, and the folder of Docker's own settings.
 struct DockerEndpoint {
   Address address;
-  // Where the address comes from, for messages: "--engine", "DOCKER_HOST", "context lab", "the default".
+  // The source of the address, for messages, such as "--engine", "DOCKER_HOST", "context lab" or "the
+  // default".
   std::string source;
   std::string config_folder;  // contains config.json with the registries' credentials; need not exist
 };
 
 using DockerEnvironment = std::function<std::optional<std::string>(const std::string&)>;
 
-// Returns the endpoint that Docker's own client would use. The first of these that is set wins:
-// `explicit_address`, $DOCKER_HOST, $DOCKER_CONTEXT, currentContext of config.json,
+// Returns the endpoint that Docker's own client would use. combu uses the first of these that is set: the
+// argument `explicit_address`, $DOCKER_HOST, $DOCKER_CONTEXT, currentContext of config.json. The default is
 // unix:///var/run/docker.sock. Settings are read from $DOCKER_CONFIG, or from $HOME/.docker if it is not set.
 // Reads files, but sends nothing to an engine.
-// Throws Error(invalid) if the address cannot be parsed, is of an unsupported kind, or means another machine.
+// Throws Error(invalid) if the address cannot be parsed, has an unsupported kind, or names another machine.
 // Also throws Error(invalid) if the context is unknown or a file is broken.
 [[nodiscard]] DockerEndpoint find_docker(const DockerEnvironment& env, const std::string& explicit_address);
 
 struct DockerOptions {
-  Seconds silence_max{120};  // longest silence of the engine during a call that is not a stream
+  // The longest time that the engine may stay silent during a call that is not a stream.
+  Seconds silence_max{120};
   // Returns the GPUs that the user has configured for the host. Engine::gpus() uses them to complete the GPUs
   // that the engine or NVIDIA's driver reports, or as the list of GPUs if these report none.
   std::function<std::vector<Gpu>()> gpus = [] { return std::vector<Gpu>(); };
 };
 
-// Does not connect before the first call. Each call has a connection for itself; idle connections are kept
-// and reused. The process ignores SIGPIPE from the first call on.
+// The returned engine connects at its first call. Each call has a connection of its own; idle connections are
+// kept and reused. The process ignores SIGPIPE from the first call on.
 [[nodiscard]] std::unique_ptr<Engine> open_docker(const DockerEndpoint& place,
                                                   const DockerOptions& options = {});
 
 // Returns the errors in the trials' `docker` sections, each with its path in the evaluated file: fields that
-// the Docker API does not have, values of a wrong type, and fields that combu needs for itself. An error in
-// the section of the defaults, or in a section that many trials share, is returned once. Pure function.
+// the Docker API does not have, values of a wrong type, and fields that combu needs for itself. If many
+// trials share a section, for example the defaults' section, each of its errors is returned only once. Pure
+// function.
 [[nodiscard]] std::vector<Error> check_docker_sections(const Experiment& experiment);
 
 }  // namespace combu

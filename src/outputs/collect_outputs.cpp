@@ -19,7 +19,7 @@ class Bearer {
     const outputs::Unpacking how{
         .place = output.path.substr(1), .size_max = output.size_max, .subject = output.path, .stop = stop_};
     outputs::Pipe pipe;
-    std::exception_ptr fault;  // of unpacking
+    std::exception_ptr fault;  // the exception of unpacking
     bool any = false;
     const auto read = [&] {
       const std::string_view bytes = pipe.read();
@@ -39,7 +39,7 @@ class Bearer {
       }
       pipe.leave();
     });
-    std::exception_ptr cut;  // of reading from the engine
+    std::exception_ptr cut;  // the exception of reading from the engine
     bool found = false;
     try {
       found = engine_.copy_out(
@@ -53,7 +53,7 @@ class Bearer {
     }
     pipe.end(cut);
     unpacks.join();
-    // If unpacking failed, reading was aborted because of that, so its exception counts first.
+    // If unpacking failed, that failure aborted the reading, so the exception of unpacking is the cause.
     if (fault) std::rethrow_exception(fault);
     if (cut) std::rethrow_exception(cut);
     if (!found && output.required) throw Error(ErrorKind::invalid, output.path, "there is no such output");

@@ -41,7 +41,7 @@ std::array<timespec, 2> times_of(Instant modified) {
   return {time, time};
 }
 
-constexpr std::size_t k_block = 4096;  // block size of file systems
+constexpr std::size_t k_block = 4096;  // the usual block size of file systems
 
 // True if all bytes are zero. `bytes`: at most one block.
 bool are_zeros(std::string_view bytes) {
@@ -66,9 +66,9 @@ const char* fault_of_output(int code) {
     case ENAMETOOLONG:
       return "a name in the path, or the target of the link, is longer than the file system allows";
     case EFBIG:
-      return "it is larger than the file system allows";
+      return "the file is larger than the file system allows";
     case EMLINK:
-      return "it has more hard links, or its folder has more subfolders, than the file system allows";
+      return "the file has more hard links, or its folder has more subfolders, than the file system allows";
     case EINVAL:
     case EILSEQ:
       return "the file system does not allow this name, or a file of this size";
@@ -76,26 +76,27 @@ const char* fault_of_output(int code) {
     case EISDIR:
     case ELOOP:
     case ENOTDIR:
-      return "another output has the same path, or a name that is the same to the file system";
+      return "another output has the same path, or a name that the file system does not distinguish";
     case EOPNOTSUPP:
-      return "the file system does not support such links";
+      return "the file system does not support this kind of link";
     default:
       return nullptr;
   }
 }
 
-// errno after a link could not be made. File systems without links, such as FAT, return EPERM.
+// Returns errno after making a link failed, with EOPNOTSUPP in place of EPERM. File systems without links,
+// such as FAT, set EPERM.
 int link_fault() {
   return errno == EPERM ? EOPNOTSUPP : errno;
 }
 
-// The destination of an output: `path` below `place`, a folder.
+// The destination of an output: the relative path `path` below the folder `place`.
 struct Target {
   std::string place;
   std::string path;
 
-  // Error(invalid) ends the attempt, because its outputs caused the error. After Error(refused), collecting
-  // is tried again.
+  // Error(invalid) ends the attempt, because its outputs caused the error. After Error(refused), combu
+  // retries the collection.
   [[noreturn]] void refuse(const char* what, int code) const {
     if (const char* const why = fault_of_output(code))
       throw Error(ErrorKind::invalid, shortened(path), fmt::format("{}: {}: {}", what, why, place));
@@ -134,7 +135,7 @@ class Growing {
   void end() {
     const int number = file_.number();
     const auto times = times_of(entry_.modified);
-    if (ftruncate(number, size_) != 0 ||  // zeros at the end were not written
+    if (ftruncate(number, size_) != 0 ||  // Growing does not write zeros at the end of a file
         fchmod(number, (entry_.mode & k_permissions) | k_owner_reads_and_writes) != 0 ||
         futimens(number, times.data()) != 0)
       target_.refuse("cannot be written", errno);
@@ -172,8 +173,8 @@ class Growing {
   off_t written_out_ = 0;
 };
 
-// Each folder is opened relative to its parent, so no path is followed through a link. The number of open
-// descriptors does not depend on the depth.
+// Writes outputs into a folder. Each folder is opened relative to its parent, so the writer follows no link.
+// The number of open descriptors does not depend on the depth of the folders.
 class FolderWriter final : public OutputWriter {
  public:
   enum class Lasts { over_crashes, passing };
@@ -185,7 +186,8 @@ class FolderWriter final : public OutputWriter {
         owner_(owner),
         lasts_(lasts) {
     above_ = outputs::make_folders(folder_, owner_);
-    outputs::expect_removed(above_.number(), unfinished_, folder_);  // left by a process that died
+    outputs::expect_removed(above_.number(), unfinished_,
+                            folder_);  // remove the folder that a dead process may have left
     if (mkdirat(above_.number(), unfinished_.c_str(), k_permissions) != 0)
       refuse(path_of(unfinished_), "cannot be made", errno);
     give(above_.number(), unfinished_, unfinished_);
@@ -236,8 +238,8 @@ class FolderWriter final : public OutputWriter {
     add({.path = std::string(k_manifest_name), .mode = 0644, .modified = real_clock().now()});
     write(manifest);
     end_file();
-    // Making entries changes a folder's time, and a folder's final permissions may forbid writing. So both
-    // are set last.
+    // Making entries changes a folder's time, and a folder's final permissions may forbid writing. So times
+    // and permissions of folders are set last.
     std::ranges::for_each(std::views::reverse(folders_), [this](const OutputEntry& entry) { settle(entry); });
     if (lasts_ == Lasts::over_crashes) sync();
     std::string unremoved = put_in_place();
@@ -247,11 +249,11 @@ class FolderWriter final : public OutputWriter {
   }
 
  private:
-  // An open folder below the root. The folder stays open, because the next entry is usually in or near that
+  // An open folder below root_. The folder stays open, because the next entry is usually in or near that
   // folder.
   struct Position {
     std::optional<FolderPath> folder = std::nullopt;
-    std::string path = {};  // relative to the root
+    std::string path = {};  // the folder's path relative to root_
   };
 
   [[nodiscard]] std::string path_of(const std::string& below) const { return folder_ + "/" + below; }
@@ -263,10 +265,10 @@ class FolderWriter final : public OutputWriter {
   void give(int folder, const std::string& name, const std::string& path) const {
     if (!owner_) return;
     if (fchownat(folder, name.c_str(), owner_->uid, owner_->gid, AT_SYMLINK_NOFOLLOW) != 0)
-      refuse(path_of(path), "its owner cannot be set", errno);
+      refuse(path_of(path), "setting the owner failed", errno);
   }
 
-  // The folders that contain the entries; nullopt if there are too many.
+  // Returns the folders that contain the entries; nullopt if there are more than k_synced_alone_max.
   [[nodiscard]] std::optional<std::set<std::string>> few_folders() const {
     std::set<std::string> folders{""};
     for (const OutputEntry& entry : things_)
@@ -284,7 +286,7 @@ class FolderWriter final : public OutputWriter {
       if (syncfs(root_.number()) != 0) refuse(path_of(unfinished_), "cannot be written", errno);
       return;
     }
-    // Start writing all files before waiting for the first.
+    // Start to write all files to disk before waiting for the first file.
     for_each_file([](int file) {
       (void)sync_file_range(file, 0, 0, SYNC_FILE_RANGE_WRITE);
       return true;
@@ -312,15 +314,16 @@ class FolderWriter final : public OutputWriter {
     const char* const from = unfinished_.c_str();
     const char* const to = name_.c_str();
     if (renameat2(above, from, above, to, RENAME_NOREPLACE) == 0) return "";
-    // The exchange gave the earlier outputs the unfinished name.
+    // After the exchange, the earlier outputs have the name unfinished_.
     if (errno == EEXIST && renameat2(above, from, above, to, RENAME_EXCHANGE) == 0)
       return outputs::remove_tree(above, unfinished_, folder_);
-    // The file system supports neither flag.
+    // The file system supports neither RENAME_NOREPLACE nor RENAME_EXCHANGE.
     const std::string old = "." + name_ + ".old";
     outputs::expect_removed(above, old, folder_);
     if (renameat(above, to, above, old.c_str()) != 0 && errno != ENOENT)
       refuse(path_of(name_), "cannot be replaced", errno);
-    if (renameat(above, from, above, to) != 0) refuse(path_of(name_), "cannot be put in place", errno);
+    if (renameat(above, from, above, to) != 0)
+      refuse(path_of(name_), "renaming the finished outputs to this name failed", errno);
     return outputs::remove_tree(above, old, folder_);
   }
 
@@ -331,7 +334,7 @@ class FolderWriter final : public OutputWriter {
       target(entry.path).refuse("cannot be written", errno);
   }
 
-  // Moves `at` to the folder at `path` below the root and returns its descriptor. Makes missing folders.
+  // Moves `at` to the folder `path` below root_ and returns that folder's descriptor. Makes missing folders.
   int open_folder(Position& at, const std::string& path) const {
     if (!at.folder) {
       Descriptor root(openat(root_.number(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -387,7 +390,7 @@ class FolderWriter final : public OutputWriter {
   Position linked_from_;
   std::optional<Growing> file_;
   std::vector<OutputEntry> folders_;
-  std::vector<OutputEntry> things_;  // all entries so far, but at most k_synced_alone_max + 1
+  std::vector<OutputEntry> things_;  // the first entries, at most k_synced_alone_max + 1
 };
 
 class Folder final : public OutputStore {

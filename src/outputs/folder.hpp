@@ -7,8 +7,8 @@
 
 namespace combu::outputs {
 
-// Like a writer of open_folder(), but for files that can be downloaded again: FOLDER/PLACE need not survive a
-// crash of the machine.
+// Returns a writer like that of open_folder(), but for files that can be downloaded again. The files in
+// FOLDER/PLACE need not survive a crash of the machine.
 [[nodiscard]] std::unique_ptr<OutputWriter> open_passing(const std::string& folder, const std::string& place);
 
 }  // namespace combu::outputs

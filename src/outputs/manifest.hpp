@@ -1,5 +1,5 @@
 #pragma once
-// Reads manifests in the format of `sha256sum -c`. unpack.cpp writes them.
+// Reads manifests in the format of `sha256sum -c`, which unpack.cpp writes.
 
 #include <map>
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace combu::outputs {
 
-// Returns the sha256 of each file in the manifest, by path.
+// Returns the SHA-256 digest of each file in the manifest, with the file's path as key.
 [[nodiscard]] std::map<std::string, std::string> sums_in_manifest(std::string_view text);
 
 }  // namespace combu::outputs

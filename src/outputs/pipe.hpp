@@ -30,8 +30,8 @@ class Pipe {
     changed_.notify_all();
   }
 
-  // Blocks until bytes are available and returns them, valid until the next call; empty at the end. Throws
-  // the writer's fault.
+  // Blocks until bytes are available and returns them; returns an empty view at the end of the stream. The
+  // view is valid until the next call. Throws the exception that the writer passed to end().
   std::string_view read() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return !chunks_.empty() || ended_; });
@@ -71,8 +71,8 @@ class Pipe {
     return true;
   }
 
-  std::string filling_;  // used only by the writer
-  std::string reading_;  // used only by the reader
+  std::string filling_;  // used only by the writer's thread
+  std::string reading_;  // used only by the reader's thread
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::string> chunks_;

@@ -11,7 +11,7 @@
 namespace combu::outputs {
 namespace {
 
-// `make`: as for open_without_links().
+// `make` has the same meaning as for open_without_links().
 Descriptor opened_place(const std::string& folder,
                         const std::function<int(int above, const std::string& name)>& make) {
   const OpenedFolder opened = open_without_links(folder, make);

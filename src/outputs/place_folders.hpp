@@ -11,13 +11,13 @@
 namespace combu::outputs {
 
 inline constexpr mode_t k_permissions =
-    0777;  // kept permissions of outputs; set-user-ID and set-group-ID bits are dropped
+    0777;  // permission bits of outputs that combu keeps; combu drops the set-user-ID and set-group-ID bits
 
-// Throws Error(refused) with `path` as subject. The message is `what` and the text of `code`, an errno.
+// Throws Error(refused) with `path` as subject. The message is `what` and the text of the errno value `code`.
 [[noreturn]] void refuse(const std::string& path, const char* what, int code);
 
-// Opens `folder`, an absolute path, for reading. The descriptor is not open if the folder does not exist.
-// Follows no symbolic link. Throws Error(refused).
+// Opens `folder`, an absolute path, for reading. If the folder does not exist, the returned descriptor is not
+// open. Follows no symbolic link. Throws Error(refused).
 [[nodiscard]] Descriptor open_place(const std::string& folder);
 
 // Like open_place(), but makes missing folders, which then belong to `owner`.

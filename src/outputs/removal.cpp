@@ -44,8 +44,8 @@ class Removal {
     std::size_t path_size = 0;
   };
 
-  // Enters the next subfolder, or leaves and removes an empty folder. Returns false if the removal cannot
-  // continue.
+  // Enters the next subfolder of the current folder. If there is none, leaves the current folder and removes
+  // it. Returns false if the removal cannot continue.
   bool step() {
     Level& level = levels_.back();
     path_.resize(level.path_size);
@@ -70,7 +70,8 @@ class Removal {
     return true;
   }
 
-  // Removes all entries of the current folder except subfolders, and lists these in the level.
+  // Removes all entries of the current folder except its subfolders. Adds a level with the names of the
+  // subfolders to levels_.
   void empty_folder() {
     levels_.push_back({.folders = {}, .path_size = path_.size()});
     auto entries = list_folder(folder_->number());
@@ -88,8 +89,8 @@ class Removal {
     }
   }
 
-  // Records only the first failure. Later failures, such as "not empty" of its parent folders, follow from
-  // the first.
+  // Records only the first failure. Later failures follow from the first one: for example, its parent folders
+  // are not empty.
   void note(const std::string& path, int code) {
     if (!left_) left_.emplace(Left{.path = path, .code = code});
   }

@@ -6,13 +6,13 @@
 
 namespace combu::outputs {
 
-// Removes `name`, in the open folder `above`, with everything in it, as far as possible. Follows no link. The
-// number of open descriptors does not depend on the depth. Succeeds if `name` does not exist. Returns "PATH:
-// cannot be removed: WHY" for the first entry that stays, where PATH begins with `shown`, the path of
-// `above`. Returns an empty string if everything was removed.
+// Removes `name` in the open folder `above`, with all its content, as far as possible. Follows no link. The
+// number of open descriptors does not depend on the depth of the folders. Returns an empty string if
+// everything was removed, or if `name` does not exist. Otherwise returns an error message with the reason and
+// the path of the first entry that stays. In the message, that path begins with `shown`, the path of `above`.
 [[nodiscard]] std::string remove_tree(int above, const std::string& name, const std::string& shown);
 
-// Like remove_tree(), but throws Error(refused) if anything stays.
+// Like remove_tree(), but throws Error(refused) if an entry stays.
 void expect_removed(int above, const std::string& name, const std::string& shown);
 
 }  // namespace combu::outputs

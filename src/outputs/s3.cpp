@@ -36,19 +36,21 @@ using outputs::S3Object;
 using outputs::S3Place;
 using outputs::Uploads;
 
-// Amazon S3 User Guide, "Amazon S3 multipart upload limits"; CopyObject, "up to 5 GB".
+// Limits from the Amazon S3 User Guide ("Amazon S3 multipart upload limits") and from CopyObject ("up to 5
+// GB").
 constexpr std::int64_t k_parts_max = 10'000;
 constexpr std::int64_t k_object_max = std::int64_t{5} << 40U;
 constexpr std::int64_t k_copied_max = std::int64_t{5} << 30U;
 constexpr std::size_t k_key_size_max = 1024;
 constexpr unsigned k_list_mode = 0644;
-// Larger files are uploaded in parts. The body of a request is in memory as a whole, because the digest of
-// the body is sent first. All parts of a file except the last have the same size, which some servers require.
+// Files that are larger than k_part are uploaded in parts. The body of a request is in memory as a whole,
+// because the digest of the body is sent first. All parts of a file except the last have the same size, which
+// some servers require.
 constexpr std::int64_t k_part = std::int64_t{16} << 20U;
 constexpr std::size_t k_removals_at_once = 8;
 constexpr std::size_t k_copies_at_once = 4;
 constexpr std::size_t k_shared_at_once = 8;
-// Few repeats, because the caller retries the whole collection.
+// A request is repeated only a few times, because the caller retries the whole collection.
 constexpr int k_repeats_max = 4;
 constexpr int k_repeats_of_check_max = 1;
 constexpr int k_fetch_repeats_max = 5;
@@ -134,7 +136,7 @@ class S3Parcel final : public OutputWriter {
   struct InParts {
     std::string key;
     std::string upload;
-    std::vector<std::string> tags;  // ETags, by part number - 1
+    std::vector<std::string> tags;  // ETags of the uploaded parts; the index is the part's number - 1
     std::int64_t size = 0;
     std::size_t under_way = 0;
     bool has_ended = false;
@@ -144,21 +146,22 @@ class S3Parcel final : public OutputWriter {
     OutputEntry entry;
     std::string key;
     std::size_t part_size = 0;
-    std::string part;  // bytes that were not sent yet
+    std::string part;  // bytes of the current part, which was not sent yet
     std::shared_ptr<InParts> in_parts;
   };
 
-  // Throws Error(invalid) if the key is too long for S3: the trial chose the path.
+  // Throws Error(invalid) if the key is too long for S3, because the trial chose the path.
   [[nodiscard]] std::string key_of(const std::string& path) const {
     std::string key = prefix_ + as_key(path);
     if (key.size() > k_key_size_max)
       throw Error(ErrorKind::invalid, shortened(path),
-                  fmt::format("its path in the bucket would have {} bytes, but S3 allows {} at most",
+                  fmt::format("the key in the bucket would have {} bytes, but S3 allows {} at most",
                               key.size(), k_key_size_max));
     return key;
   }
 
-  // Removes the manifest of the earlier outputs before any other change, so that they do not look complete.
+  // Removes the manifest of the earlier outputs before any other change, so that half-replaced outputs do not
+  // look complete.
   void make_room() {
     if (has_room_) return;
     client_.list(
@@ -168,8 +171,8 @@ class S3Parcel final : public OutputWriter {
     has_room_ = true;
   }
 
-  // A hard link becomes a copy of its target, so that readers without knowledge of the entries list find the
-  // file.
+  // In the bucket, a hard link is a copy of its target. So programs that do not read k_entries_name find the
+  // file, too.
   void add_link(const OutputEntry& entry) {
     const auto before = links_.find(entry.target);
     const std::string& target = before == links_.end() ? entry.target : before->second;
@@ -227,8 +230,8 @@ class S3Parcel final : public OutputWriter {
 
   void complete(const InParts& in_parts) {
     client_.complete(in_parts.key, in_parts.upload, in_parts.tags, given_up_.get_token());
-    // If a server crashes while joining the parts, its answer to the repeated request may still report
-    // success.
+    // If a server crashes while it joins the parts, its answer to the repeated request may report success
+    // although the object is missing or incomplete.
     const auto object = client_.head(in_parts.key, given_up_.get_token());
     if (!object || object->size != in_parts.size)
       throw Error(
@@ -257,7 +260,7 @@ class S3Parcel final : public OutputWriter {
     {
       const std::scoped_lock lock(mutex_);
       in_parts->has_ended = true;
-      if (in_parts->under_way > 0) return;  // the last part completes the upload
+      if (in_parts->under_way > 0) return;  // the upload of the last part calls complete()
     }
     send(0, [this, in_parts] { complete(*in_parts); });
   }
@@ -271,7 +274,7 @@ class S3Parcel final : public OutputWriter {
     end_file();
   }
 
-  // Queues an upload. Throws the error of an earlier upload.
+  // Queues an upload. If an earlier upload failed, throws the error of that upload.
   void send(std::size_t size, std::function<void()> upload) {
     {
       const std::scoped_lock lock(mutex_);
@@ -288,7 +291,8 @@ class S3Parcel final : public OutputWriter {
       const std::scoped_lock lock(mutex_);
       if (fault) given_up_.request_stop();
       if (fault && !fault_)
-        fault_ = std::move(fault);  // moved, so that the thread that rethrows the exception also destroys it
+        fault_ =
+            std::move(fault);  // moved, so that the exception is destroyed by the thread that rethrows it
       --under_way_;
       changed_.notify_all();
     });
@@ -308,17 +312,20 @@ class S3Parcel final : public OutputWriter {
   std::string prefix_;
   std::stop_source given_up_;
   bool has_room_ = false;
-  std::set<std::string> old_;  // keys of an earlier attempt's outputs that were not overwritten yet
+  // Keys of an earlier attempt's objects that this writer has not overwritten yet.
+  std::set<std::string> old_;
   std::optional<File> file_;
   std::string entries_;
-  std::map<std::string, std::string> links_;  // hard links: path to the path of their file
+  std::map<std::string, std::string> links_;  // from the path of a hard link to the path of its file
   std::set<std::string> not_copied_;
   std::mutex mutex_;  // protects the members below, and the members of InParts
   std::condition_variable changed_;
-  std::map<std::string, std::string> begun_;  // by key: the ids of multipart uploads that are not complete
+  // Ids of the multipart uploads that are not complete, by object key.
+  std::map<std::string, std::string> begun_;
   std::size_t under_way_ = 0;
   std::exception_ptr fault_;
-  std::stop_callback<std::function<void()>> passes_on_;  // last: the callback may run during construction
+  // The last member, because its callback may run during construction.
+  std::stop_callback<std::function<void()>> passes_on_;
 };
 
 class S3 final : public OutputStore {
@@ -384,8 +391,8 @@ class S3 final : public OutputStore {
   }
 
  private:
-  // Repeats `body` with growing pauses while the server is unavailable. Throws Error(refused) after the last
-  // attempt.
+  // Repeats `body` with growing pauses while the server is unavailable. If the last repetition also fails,
+  // throws Error(refused).
   template <class Body>
   std::invoke_result_t<Body> patiently(const std::string& trial, const std::stop_token& stop,
                                        const Body& body) {
@@ -403,7 +410,8 @@ class S3 final : public OutputStore {
     }
   }
 
-  // The server copies the objects. The manifest is copied last, when all objects that it names exist.
+  // Requests that the server copy the outputs of the equal trial. The manifest is copied last, when all
+  // objects that the manifest names exist.
   void share(const Sharing& wanted) {
     S3Client& server = client();
     const std::string from = outputs::s3_place(wanted.from).prefix;
@@ -422,12 +430,12 @@ class S3 final : public OutputStore {
     } catch (const Error&) {
       try {
         remove(wanted.trial);
-        // Objects without a manifest count as no outputs.
+        // Without a manifest, objects that stay are not complete outputs.
       } catch (const Error&) {  // NOLINT(bugprone-empty-catch)
       }
       throw;
     }
-    if (left.size() > 1) any_home_ = true;  // more than the list of entries
+    if (left.size() > 1) any_home_ = true;  // true if there are objects besides the list of entries
   }
 
   [[nodiscard]] std::shared_ptr<const outputs::LeftInBucket> left_of(const std::string& trial,

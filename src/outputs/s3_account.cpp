@@ -14,7 +14,8 @@
 namespace combu::outputs {
 namespace {
 
-// An AWS configuration file: sections of keys. A key in a nested section is "ABOVE.KEY".
+// An AWS configuration file, whose sections have keys with values. If KEY is indented below ABOVE, its name
+// here is "ABOVE.KEY".
 class Profiles {
  public:
   explicit Profiles(const std::string& path) {
@@ -72,7 +73,7 @@ class Search {
   }
 
  private:
-  // Returns the first variable that is set and not empty.
+  // Returns the value of the first environment variable of `names` that is set and not empty.
   [[nodiscard]] std::optional<std::string> variable(std::initializer_list<const char*> names) const {
     for (const char* name : names)
       if (auto value = caller_.env(name); value && !value->empty()) return value;

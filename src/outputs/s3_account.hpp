@@ -11,18 +11,18 @@ struct S3Account {
   std::string key;
   std::string secret;
   std::string token;   // session token; may be empty
-  std::string source;  // where the keys were found, for messages
+  std::string source;  // the place where the keys were found, for messages
   std::string region;
   std::string endpoint;     // "http[s]://HOST[:PORT][/PATH]"; empty for Amazon's server
   std::string authorities;  // a file of trusted CA certificates; empty: the system's certificates
 };
 
-// Finds the account in this order (AWS SDKs and Tools Reference Guide, "Shared config and credentials files",
-// "Service-specific endpoints"):
-// - keys: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, else the keys of the profile
-// AWS_PROFILE in ~/.aws/credentials and ~/.aws/config;
-// - region: AWS_REGION, AWS_DEFAULT_REGION, else the profile's region;
-// - endpoint: S3_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, else the profile's endpoint.
+// Finds the account as the AWS tools do (AWS SDKs and Tools Reference Guide, "Shared config and credentials
+// files", "Service-specific endpoints").
+// The keys are AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN. If these are not set, the keys
+// of the profile AWS_PROFILE in ~/.aws/credentials and ~/.aws/config are used.
+// The region is AWS_REGION or AWS_DEFAULT_REGION, otherwise the profile's region.
+// The endpoint is S3_ENDPOINT_URL, AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, otherwise the profile's endpoint.
 // Throws Error(refused).
 [[nodiscard]] S3Account find_s3_account(const Caller& caller);
 

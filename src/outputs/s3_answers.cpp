@@ -53,8 +53,8 @@ std::string without_entities(std::string_view text) {
   return plain;
 }
 
-// Returns the text between <NAME> and </NAME>, searching from `at` on, and moves `at` behind it. The elements
-// that combu reads use no other XML syntax.
+// Returns the text between <NAME> and </NAME>, searching from `at` on, and moves `at` to the end of that
+// text. This suffices, because the elements that combu reads use no other XML syntax.
 std::optional<std::string_view> next_element(std::string_view xml, std::string_view name, std::size_t& at) {
   const std::string open = fmt::format("<{}>", name);
   const std::size_t from = xml.find(open, at);
@@ -71,7 +71,7 @@ std::int64_t number(std::string_view text) {
   return value;
 }
 
-// Normalizes a UTC time for comparison as text. Servers differ in the number of decimals.
+// Normalizes a UTC time so that times can be compared as text. Servers write different numbers of decimals.
 std::string without_last_zeros(std::string time) {
   if (time.ends_with('Z')) time.pop_back();
   if (time.find('.') == std::string::npos) return time;

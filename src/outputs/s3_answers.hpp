@@ -9,13 +9,13 @@
 
 namespace combu::outputs {
 
-// Returns the text between the first <NAME> and </NAME>; empty if there is none.
+// Returns the text between the first <NAME> and </NAME>; an empty string if there is no such element.
 [[nodiscard]] std::string element(std::string_view xml, std::string_view name);
 
 struct S3Object {
   std::string key;
   std::int64_t size = 0;
-  // The metadata `mode` and `mtime`. Set only by requests for a single object.
+  // The object's metadata `mode` and `mtime`, set only by requests for a single object.
   std::string mode = {};
   std::string mtime = {};
   std::string tag = {};      // ETag; set only by requests for a single object

@@ -24,7 +24,7 @@ constexpr std::size_t k_version_size_max = 256;
 // Parses "EXPERIMENT/RUN/TRIAL\nVERSION" into `mark`. Returns an error message; nullopt if the text is valid.
 std::optional<std::string> read_marker(std::string_view text, SharedCacheIndex::Mark& mark) {
   const std::size_t end = text.find('\n');
-  if (end == std::string_view::npos) return "it has no second line";
+  if (end == std::string_view::npos) return "the marker has no second line";
   const std::string_view path = text.substr(0, end);
   const std::string_view version = text.substr(end + 1);
   const std::size_t before_trial = path.rfind('/');
@@ -45,7 +45,7 @@ std::optional<std::string> read_marker(std::string_view text, SharedCacheIndex::
   if (const auto fault = fault_of_trial_name(mark.trial)) return fault;
   const auto is_printable = [](char letter) { return letter > ' ' && letter <= '~'; };
   if (version.empty() || version.size() > k_version_size_max || !std::ranges::all_of(version, is_printable))
-    return "its version is not the ETag of an object";
+    return "the marker's second line is not the ETag of an object";
   mark.version = version;
   return std::nullopt;
 }
@@ -91,7 +91,7 @@ class S3Markers final : public SharedCacheIndex {
     if (earlier && (!has_to_tell || client_.head(told_key(*earlier), stop))) return;
     const Mark mark{.key = key, .place = place, .version = version_of(place, stop)};
     if (mark.version.empty())
-      throw Error(ErrorKind::not_found, place, "its outputs are not in the bucket any more");
+      throw Error(ErrorKind::not_found, place, "the outputs are not in the bucket any more");
     if (const std::string bytes = told(); !bytes.empty())
       client_.put(told_key(mark), bytes, {{"content-type", "application/octet-stream"}}, stop);
     const std::string text = fmt::format("{}\n{}", relative(place), mark.version);
@@ -100,7 +100,7 @@ class S3Markers final : public SharedCacheIndex {
   }
 
  private:
-  // Like find(), but an entry that combu cannot have written counts as missing.
+  // Like find(), but returns nullopt for an entry that combu cannot have written.
   std::optional<Mark> find_valid(const std::string& key, const std::stop_token& stop) {
     try {
       return find(key, stop);
@@ -123,13 +123,14 @@ class S3Markers final : public SharedCacheIndex {
   [[nodiscard]] std::string told_key(const Mark& mark) const {
     return key_of(k_told, fmt::format("{}-{}", mark.key, mark.version));
   }
-  // The path of `place` relative to root_: EXPERIMENT/RUN/TRIAL.
+  // Returns the path of `place` relative to root_, in the form EXPERIMENT/RUN/TRIAL.
   [[nodiscard]] std::string relative(const std::string& place) const {
     std::string path = outputs::s3_place(place).prefix.substr(root_.prefix.size());
     path.pop_back();  // the trailing `/`
     return path;
   }
-  // Returns the ETag of the manifest, which contains the sums of all files; empty if there is no manifest.
+  // Returns the ETag of the manifest, which contains the digests of all files. Returns an empty string if
+  // there is no manifest.
   [[nodiscard]] std::string version_of(const std::string& place, const std::stop_token& stop) {
     const auto manifest = client_.head(outputs::s3_place(place).prefix + std::string(k_manifest_name), stop);
     if (!manifest) return "";

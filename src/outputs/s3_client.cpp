@@ -24,8 +24,8 @@ constexpr long k_silent_seconds_max = 60;
 constexpr long k_send_block = 512L << 10U;
 // Limit for an answer that is kept in memory: a page of a listing, or an error.
 constexpr std::size_t k_answer_max = std::size_t{16} << 20U;
-constexpr Seconds k_answer_time_max{600};  // counted from the first header of the final answer
-// Limits for a listing. A page with objects usually has a thousand.
+constexpr Seconds k_answer_time_max{600};  // limit for the time since the first header of the final answer
+// Limits for a listing. A page of a listing usually has a thousand objects.
 constexpr std::size_t k_objects_max = 2'000'000;
 constexpr std::size_t k_empty_pages_max = 1000;  // consecutive pages
 constexpr long k_partial_content = 206;
@@ -34,7 +34,8 @@ constexpr Seconds k_pause_max{30};
 
 using curl::Easy;
 
-// Percent-encoding for a signature ("Signature Version 4", UriEncode): libcurl signs a path unchanged.
+// Encodes `text` as the signature requires ("Signature Version 4", UriEncode), because libcurl signs a path
+// without encoding it.
 std::string encoded(std::string_view text, std::string_view kept = "") {
   constexpr std::string_view k_unreserved =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~";
@@ -77,19 +78,20 @@ void prepare_curl() {
 
 struct S3Client::Request {
   Method method = Method::get;
-  std::string key;    // empty: the request is for the bucket itself
-  std::string query;  // encoded, sorted by name, each name with `=`
+  std::string key;    // key of the object; empty for a request for the bucket itself
+  std::string query;  // the query, encoded and sorted by name; each name is followed by `=`
   Headers headers = {};
   std::string_view body = {};
-  const std::function<void(std::string_view)>* sink = nullptr;  // gets the body; nullptr: the answer keeps it
-  bool is_conditional = false;  // a failed precondition is an answer, not an error
+  const std::function<void(std::string_view)>* sink =
+      nullptr;                  // receives the body; if nullptr, the answer stores the body
+  bool is_conditional = false;  // true if a failed precondition is an answer, not an error
   std::int64_t from = 0;        // offset of the first wanted byte of the body
 };
 
 struct S3Client::Answer {
   CURLcode result = CURLE_OK;
   std::string fault;   // why the connection failed; empty if there is an answer
-  std::string excess;  // the limit that the answer exceeds; empty: none
+  std::string excess;  // the limit that the answer exceeds; empty if there is no such limit
   long status = 0;
   std::string code;  // S3's error code
   std::string body;
@@ -100,7 +102,7 @@ struct S3Client::Answer {
   std::string mtime;
   std::optional<Seconds> ahead;  // time by which this machine's clock is ahead of the server's
   Seconds wanted_pause{0};
-  bool has_begun = false;  // the sink may have got bytes
+  bool has_begun = false;  // true if the sink may have received bytes
 
   [[nodiscard]] bool is_good() const {
     return result == CURLE_OK && status >= 200 && status < 300 && code.empty();
@@ -117,7 +119,7 @@ struct S3Client::Answer {
   }
 };
 
-// Idle connections, and the account for new requests.
+// Holds the idle connections, and the account that new requests use.
 class S3Client::Connections : public curl::Idle {
  public:
   explicit Connections(S3Account account) { use(std::move(account)); }
@@ -139,8 +141,8 @@ class S3Client::Connections : public curl::Idle {
 
 namespace {
 
-// The state of one request, used by libcurl's callbacks. Exceptions must not pass through libcurl; `fault`
-// stores them.
+// The state of one request, used by libcurl's callbacks. Exceptions must not pass through libcurl, so `fault`
+// stores the exception of a callback.
 struct Exchange {
   CURL* easy;
   std::string_view body;
@@ -184,7 +186,8 @@ std::size_t receive_some(char* bytes, std::size_t size, std::size_t count, void*
 std::size_t receive_header(char* bytes, std::size_t size, std::size_t count, void* of) {
   auto& exchange = *static_cast<Exchange*>(of);
   const std::string_view line(bytes, size * count);
-  // Ignore "100 Continue": the upload follows, and may take longer than the time limit for answers.
+  // Ignore the answer "100 Continue", because the upload follows and may take longer than the time limit for
+  // answers.
   long status = 0;
   curl_easy_getinfo(exchange.easy, CURLINFO_RESPONSE_CODE, &status);
   if (!exchange.began && status >= 200) exchange.began = exchange.clock.now();
@@ -244,8 +247,8 @@ void set_up(Exchange& exchange, Method method) {
       curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
       break;
     case Method::put:
-      // PUT is sent as a renamed POST: libcurl 7.88 waits for "100 Continue" before every PUT, but before a
-      // POST only from 1 MiB on.
+      // combu sends a PUT as a POST with another method name. libcurl 7.88 waits for "100 Continue" before
+      // every PUT, but only before a POST of at least 1 MiB.
       curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, "PUT");
       [[fallthrough]];
     case Method::post:
@@ -282,8 +285,8 @@ void S3Client::use(S3Account account) {
   connections_->use(std::move(account));
 }
 
-// The bucket is in the host name if Amazon requires that and its certificate allows it, otherwise in the
-// path.
+// If Amazon requires the bucket in the host name and its certificate allows this, combu puts the bucket
+// there. Otherwise the bucket is in the path.
 std::string S3Client::url(const Request& request, const S3Account& account) const {
   std::string url = endpoint_of(account);
   if (is_amazon(account) && bucket_.find('.') == std::string::npos) {
@@ -390,7 +393,7 @@ S3Client::Answer S3Client::ask(const Request& request, const std::stop_token& st
     const std::string& code = answer.code;
     if (answer.status == 404 && (code.empty() || code.starts_with("NoSuch"))) return answer;
     if (code == "RequestTimeTooSkewed") refuse(clock_fault(answer.ahead));
-    // XAdminUserNotFound is versitygw's code, with status 404.
+    // XAdminUserNotFound is a code of the S3 server versitygw, with status 404.
     if (code == "InvalidAccessKeyId" || code == "XAdminUserNotFound")
       refuse(fmt::format("the server does not know the access key from {}", account->source));
     if (code == "SignatureDoesNotMatch")

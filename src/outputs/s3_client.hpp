@@ -26,13 +26,14 @@ namespace combu::outputs {
 // A client for one bucket. May be used from many threads: each request uses its own connection, and later
 // requests reuse it. Requests are repeated with growing pauses if the server does not answer, an answer is
 // cut, or the server is overloaded (5xx, 429). All requests are safe to repeat.
-// Other failures throw Error with the subject "s3://BUCKET/KEY": refused, unavailable, cancelled. Refused
-// also means that an answer or a listing exceeds a size limit, or that an answer kept in memory takes more
-// than ten minutes. Messages never contain account data, except where the keys were found.
+// Other failures throw Error with the subject "s3://BUCKET/KEY": refused, unavailable, cancelled.
+// Error(refused) is also thrown if an answer or a listing exceeds a size limit. The same error is thrown if
+// an answer that is kept in memory takes more than ten minutes. Messages name the place where the keys were
+// found, but contain no other data of the account.
 class S3Client {
  public:
-  // Names must be in lower case since all headers are signed. No name may be a prefix of another: libcurl
-  // 7.88 sorts such names wrongly.
+  // Header names must be in lower case, because all headers are signed. No name may be a prefix of another
+  // one: libcurl 7.88 sorts such names wrongly.
   using Headers = std::vector<std::pair<std::string, std::string>>;
 
   S3Client(std::string bucket, S3Account account, int repeats_max, Clock& clock);
@@ -45,32 +46,33 @@ class S3Client {
 
   [[nodiscard]] std::optional<S3Object> head(const std::string& key, const std::stop_token& stop);
   // Passes the object's bytes from offset `from` on to `sink`. Returns nullopt if the object does not exist,
-  // otherwise the object without its size. A request is not repeated after `sink` has got bytes.
+  // otherwise the object without its size. A request is not repeated after `sink` has received bytes.
   std::optional<S3Object> get(const std::string& key, const std::function<void(std::string_view)>& sink,
                               const std::stop_token& stop, std::int64_t from = 0);
-  // Returns the whole object; nullopt if it does not exist. Throws Error(refused) if it is larger than
-  // `size_max` bytes.
+  // Returns the whole object; nullopt if the object does not exist. Throws Error(refused) if the object is
+  // larger than `size_max` bytes.
   [[nodiscard]] std::optional<std::string> get_text(const std::string& key, std::size_t size_max,
                                                     const std::stop_token& stop);
   // Passes all objects whose keys start with `prefix` to `sink`, in the order of their keys.
   void list(const std::string& prefix, const std::function<void(const S3Object&)>& sink,
             const std::stop_token& stop);
-  // Throws Error if list() would. Requests at most one object.
+  // Throws the same errors as list(), but requests at most one object.
   void check_list(const std::string& prefix, const std::stop_token& stop);
   void put(const std::string& key, std::string_view bytes, const Headers& headers,
            const std::stop_token& stop);
-  // Writes the object only if the key does not exist; returns false if it exists. A server without
+  // Writes the object only if the key does not exist; returns false if the key exists. A server without
   // conditional writes overwrites the object.
   [[nodiscard]] bool put_new(const std::string& key, std::string_view bytes, const Headers& headers,
                              const std::stop_token& stop);
   // Copies an object within the server. The object must not be larger than 5 GiB.
   void copy(const std::string& from, const std::string& to, const std::stop_token& stop);
-  // Succeeds if the object does not exist.
+  // Removes the object. Also succeeds if the object does not exist.
   void remove(const std::string& key, const std::stop_token& stop);
 
-  // Multipart upload. The object is invisible until complete(). Parts are numbered from 1; each has at least
-  // 5 MiB, except the last. begin() requires a content-type header and returns the argument `upload` of the
-  // other functions. put_part() returns the element of `parts` for complete().
+  // The following functions upload an object in parts. The object is invisible until complete(). Parts are
+  // numbered from 1. Each part except the last has at least 5 MiB. begin() requires a content-type header and
+  // returns the argument `upload` of the other functions. put_part() returns one element of the argument
+  // `parts` of complete().
   [[nodiscard]] std::string begin(const std::string& key, const Headers& headers,
                                   const std::stop_token& stop);
   [[nodiscard]] std::string put_part(const std::string& key, const std::string& upload, std::size_t number,

@@ -20,7 +20,8 @@ constexpr std::array<std::pair<OutputEntry::Kind, std::string_view>, 4> k_kinds{
      {OutputEntry::Kind::symbolic_link, "symbolic_link"},
      {OutputEntry::Kind::hard_link, "hard_link"}}};
 
-// True if `text` starts with an escape that as_key() writes: for a byte that is not UTF-8, or %25 for a `%`.
+// True if `text` starts with an escape that as_key() writes: %XX for a byte that is not UTF-8, or %25 for a
+// `%`.
 bool looks_escaped(std::string_view text) {
   constexpr std::string_view k_high = "89ABCDEF";
   constexpr std::string_view k_digits = "0123456789ABCDEF";
@@ -35,7 +36,7 @@ std::string in_hex(std::string_view bytes) {
   return text;
 }
 
-// Seconds since 1970 with nine decimals.
+// Returns the modification time as seconds since 1970 with nine decimals.
 std::string mtime_of(const OutputEntry& entry) {
   const auto since = std::chrono::duration_cast<std::chrono::nanoseconds>(entry.modified.time_since_epoch());
   const auto seconds = std::chrono::floor<std::chrono::seconds>(since);
@@ -65,7 +66,8 @@ Instant read_mtime(std::string_view text) {
   return file_time(seconds, number<std::int64_t>(decimals, 10));
 }
 
-// Returns the field `name`. If its value is not UTF-8, the field NAME_bytes has its bytes in hexadecimal.
+// Returns the value of the field `name`. If the value is not UTF-8, the field NAME_bytes contains the value's
+// bytes in hexadecimal.
 std::string read_text(const nlohmann::json& line, const std::string& name) {
   const auto bytes = line.find(name + "_bytes");
   if (bytes == line.end()) return line.value(name, "");

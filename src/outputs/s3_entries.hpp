@@ -15,13 +15,14 @@ namespace combu::outputs {
 // escape becomes %25. Different paths have different keys.
 [[nodiscard]] std::string as_key(std::string_view path);
 
-// The metadata headers of an object: `mode` (octal) and `mtime` (seconds since 1970), which rclone and others
-// also read.
+// Returns the metadata headers of an object: the octal `mode`, and `mtime` in seconds since 1970. rclone and
+// other programs also read these headers.
 [[nodiscard]] S3Client::Headers headers_of(const OutputEntry& entry);
-// The reverse of headers_of(). If the object has no metadata, the result has mode 0644 and time 0.
+// Returns the entry of a file from its object's metadata, the reverse of headers_of(). If the object has no
+// metadata, the result has mode 0644 and time 0.
 [[nodiscard]] OutputEntry file_entry(std::string path, const S3Object& object);
 
-// One line of the k_entries_name object.
+// Returns the line of the k_entries_name object that describes `entry`.
 [[nodiscard]] std::string entry_line(const OutputEntry& entry);
 // Parses all lines of the k_entries_name object. Throws Error(corrupt) if a line cannot be parsed.
 [[nodiscard]] std::vector<OutputEntry> read_entries(std::string_view text);

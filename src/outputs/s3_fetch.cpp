@@ -89,8 +89,8 @@ void Fetch::expect_sum(const File& file, std::string_view sum) const {
                 "or run the trial again");
 }
 
-// If the download is cut, repeats the request at once, up to k_small_tries_max times, provided that any bytes
-// came.
+// Downloads a small file, with at most k_small_tries_max requests. If a download is cut after it delivered
+// bytes, repeats the request at once.
 void Fetch::get_small(S3Client& client, const File& file, Small& got, const std::stop_token& stop) const {
   for (int tries = 1;; ++tries) {
     try {
@@ -152,7 +152,7 @@ void Fetch::take_large(S3Client& client, File& file, const std::stop_token& stop
     writer_->write(bytes);
     file.come += static_cast<std::int64_t>(bytes.size());
   };
-  // Get the rest of the file. If the download is cut, continue at once, provided that any bytes came.
+  // Get the rest of the file. If the download is cut after it delivered bytes, continue at once.
   while (file.come < file.size) {
     const std::int64_t before = file.come;
     try {

@@ -21,8 +21,8 @@
 
 namespace combu::outputs {
 
-// A download of all outputs below one path of a trial to an OutputWriter. Checks every file against the
-// manifest. Belongs to one thread at a time.
+// Downloads all outputs below one path of a trial, and passes them to an OutputWriter. Checks every file
+// against the manifest. Only one thread at a time may use a Fetch.
 class Fetch {
  public:
   // `prefix`: the trial's prefix in the bucket, ending with `/`. `wanted`: a result of wanted_of().
@@ -30,14 +30,14 @@ class Fetch {
         std::unique_ptr<OutputWriter> writer);
 
   // Downloads everything. After Error(unavailable) or Error(cancelled), another call resumes the download.
-  // Also throws Error(not_found), Error(corrupt) and the errors of the writer. After these errors the object
-  // is unusable.
+  // Also throws Error(not_found), Error(corrupt) and the errors of the writer. After these errors, the Fetch
+  // cannot be used any more.
   void go_on(S3Client& client, const std::stop_token& stop);
 
  private:
   struct File {
     std::string name;
-    std::string expected;  // sha256 in the manifest
+    std::string expected;  // the file's SHA-256 digest in the manifest
     std::int64_t size = 0;
     std::int64_t come = 0;
     bool is_begun = false;
@@ -61,14 +61,14 @@ class Fetch {
   std::unique_ptr<OutputWriter> writer_;
   bool has_looked_ = false;
   std::vector<File> files_;
-  Sha256 sum_;  // of the part of the current large file that was downloaded
+  Sha256 sum_;  // digest of the downloaded part of the current large file
 };
 
-// A cache with one download for each trial and path. The downloads live as long as this object. May be used
-// from many threads.
+// Keeps one download for each trial and path, until the destructor removes all downloads. May be used from
+// many threads.
 class Fetched {
  public:
-  // Creates a new folder in `above` at the first download.
+  // The first download creates a new folder in `above`.
   explicit Fetched(std::string above) : above_(std::move(above)) {}
 
   // Returns the folder that `fetch` has filled in this or an earlier call. Blocks while another thread
@@ -77,7 +77,7 @@ class Fetched {
   [[nodiscard]] std::string at(const std::string& trial, const std::string& wanted, const std::string& prefix,
                                const std::shared_ptr<const LeftInBucket>& left,
                                const std::function<void(Fetch&)>& fetch, const std::stop_token& stop);
-  // Returns the result of `read` from this or an earlier call.
+  // Returns the result of `read`. Later calls for the same trial return the same result.
   [[nodiscard]] std::shared_ptr<const LeftInBucket> left(const std::string& trial,
                                                          const std::function<LeftInBucket()>& read);
   // Drops all downloads of the trial; the next calls fetch them again.
@@ -86,7 +86,7 @@ class Fetched {
  private:
   struct One {
     std::string folder = {};
-    std::unique_ptr<Fetch> fetch = {};  // the download so far
+    std::unique_ptr<Fetch> fetch = {};  // the download, which a later call may resume
     bool is_under_way = false;
     bool is_here = false;
   };
@@ -96,8 +96,9 @@ class Fetched {
   std::condition_variable_any changed_;
   std::optional<Scratch> scratch_;
   std::size_t count_ = 0;
-  std::map<std::pair<std::string, std::string>, std::shared_ptr<One>> ones_;  // by trial and path
-  std::map<std::string, std::shared_ptr<const LeftInBucket>> lefts_;          // by trial
+  // The downloads by trial and path.
+  std::map<std::pair<std::string, std::string>, std::shared_ptr<One>> ones_;
+  std::map<std::string, std::shared_ptr<const LeftInBucket>> lefts_;  // by trial
 };
 
 }  // namespace combu::outputs

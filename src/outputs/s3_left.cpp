@@ -16,7 +16,8 @@ namespace {
 namespace fs = std::filesystem;
 using Kind = OutputEntry::Kind;
 
-// Each line of a manifest has 66 bytes and the path of a file.
+// Limit for the text of a manifest or of a list of entries. Each line of a manifest has 66 bytes and the path
+// of a file.
 constexpr std::size_t k_text_max = std::size_t{256} << 20U;
 
 std::string text_of(S3Client& client, const std::string& key, const std::stop_token& stop) {
@@ -67,7 +68,7 @@ std::optional<Left> as_left(const LeftInBucket& from) {
   return left;
 }
 
-// Digests by key, with an entry for every hard link.
+// Returns the digest of each file, by object key. Hard links have keys of their own.
 std::map<std::string, std::string> sums_by_key(const std::string& prefix, const LeftInBucket& left) {
   std::map<std::string, std::string> sums;
   for (const auto& [path, sum] : left.sums) sums.emplace(prefix + as_key(path), sum);

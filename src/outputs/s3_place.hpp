@@ -9,7 +9,7 @@ namespace combu::outputs {
 
 struct S3Place {
   std::string bucket;
-  std::string prefix;  // empty, or ends with `/`
+  std::string prefix;  // the prefix of all keys; empty, or ends with `/`
 };
 
 // Parses "s3://BUCKET[/PREFIX]".

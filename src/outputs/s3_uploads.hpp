@@ -15,7 +15,7 @@ namespace combu::outputs {
 class Uploads {
  public:
   Uploads() = default;
-  // All uploads must have ended.
+  // All uploads must have ended before the destructor is called.
   ~Uploads() {
     const std::scoped_lock lock(mutex_);
     ended_ = true;
@@ -70,7 +70,8 @@ class Uploads {
   std::size_t size_ = 0;
   std::size_t under_way_ = 0;
   bool ended_ = false;
-  std::vector<std::jthread> threads_;  // last: the threads must end before the other members are destroyed
+  // The last member, because the threads must end before the other members are destroyed.
+  std::vector<std::jthread> threads_;
 };
 
 }  // namespace combu::outputs

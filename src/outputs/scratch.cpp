@@ -22,18 +22,20 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view k_name = "combu-";
-// This file identifies a folder as combu's. It is locked as long as the folder's process lives.
+// A folder with this file belongs to combu. The file is locked as long as the process that made the folder
+// lives.
 constexpr std::string_view k_lock_name = ".combu-lock";
 
-// True if the file could be locked and still exists. Between creation and locking, another process may
-// mistake a new folder for a leftover and remove the folder.
+// Locks the file. Returns true if the lock succeeded and the file still exists. Between creation and locking,
+// another process may mistake a new folder for a leftover and remove the folder.
 bool lock(const Descriptor& file) {
   struct stat seen {};
   return file.is_open() && flock(file.number(), LOCK_EX | LOCK_NB) == 0 && fstat(file.number(), &seen) == 0 &&
          seen.st_nlink > 0 && seen.st_uid == geteuid();
 }
 
-// True if the file system does not support locks. Then no process can mistake the folder for a leftover.
+// True if the file system does not support locks. On such a file system, no process can mistake the folder
+// for a leftover.
 bool cannot_be_locked(const Descriptor& file) {
   return file.is_open() && flock(file.number(), LOCK_EX | LOCK_NB) != 0 && errno != EWOULDBLOCK;
 }
@@ -43,7 +45,7 @@ Descriptor open_lock(const fs::path& folder, int how) {
   return Descriptor(open((folder / k_lock_name).c_str(), how | O_RDWR | O_NOFOLLOW | O_CLOEXEC, k_mode));
 }
 
-// Returns the paths in `folder`, as far as they can be read.
+// Returns the paths of the entries in `folder`, as far as the folder can be read.
 std::vector<fs::path> paths_in(const fs::path& folder) {
   std::vector<fs::path> paths;
   std::error_code fault;
@@ -53,8 +55,8 @@ std::vector<fs::path> paths_in(const fs::path& folder) {
   return paths;
 }
 
-// Removes the lock file last, because only the lock file identifies the folder. If anything else cannot be
-// removed, the folder and its lock file stay for the next cleanup.
+// Removes the lock file last, because only the lock file identifies the folder as combu's. If anything else
+// cannot be removed, the folder and its lock file stay for the next cleanup.
 void remove_folder(const fs::path& folder) {
   bool is_empty = true;
   for (const fs::path& path : paths_in(folder))
@@ -67,7 +69,7 @@ bool is_own_folder(const fs::path& path) {
   return lstat(path.c_str(), &seen) == 0 && S_ISDIR(seen.st_mode) && seen.st_uid == geteuid();
 }
 
-// Removes the folders of processes that have died.
+// Removes the temporary folders of combu processes that have died.
 void clean(const std::string& above) {
   for (const fs::path& path : paths_in(above)) {
     if (!path.filename().string().starts_with(k_name) || !is_own_folder(path)) continue;

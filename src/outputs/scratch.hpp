@@ -7,7 +7,7 @@
 namespace combu::outputs {
 
 // A temporary folder for files that can be downloaded again. The destructor removes it. If the process dies
-// first, the next Scratch in the same parent folder removes it.
+// first, the next Scratch in the same parent folder removes the dead process's folder.
 class Scratch {
  public:
   // Creates the folder inside `folder`. Throws Error(refused).

@@ -35,7 +35,8 @@ constexpr int k_folder = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
 // that.
 class Sharer {
  public:
-  // `clones`: true if the file system may support clones. Set to false as soon as a clone fails.
+  // `clones`: true if the file system may support clones. The Sharer sets `clones` to false as soon as a
+  // clone fails.
   Sharer(fs::path from, std::optional<Owner> owner, std::atomic<bool>& clones)
       : from_(std::move(from)), owner_(owner), clones_(clones) {}
 
@@ -46,12 +47,13 @@ class Sharer {
     root_ = make_folder(home.number(), name, name);
     take_all(FolderPath(std::move(source)), FolderPath(open_again(root_, name)));
     if (!missing_.empty())
-      throw Error(ErrorKind::not_found, (from_ / missing_.begin()->first).string(), "is not there any more");
+      throw Error(ErrorKind::not_found, (from_ / missing_.begin()->first).string(),
+                  "does not exist any more");
   }
 
  private:
-  // Returns a descriptor that is not open if the folder does not exist. In COLLECT/EXPERIMENT/RUN/TRIAL only
-  // COLLECT may contain symbolic links.
+  // Opens the folder from_. If the folder does not exist, the returned descriptor is not open. In the path
+  // COLLECT/EXPERIMENT/RUN/TRIAL, only COLLECT may contain symbolic links.
   [[nodiscard]] Descriptor open_source() const {
     const fs::path collect = from_.parent_path().parent_path().parent_path();
     std::error_code missing;
@@ -73,9 +75,9 @@ class Sharer {
     std::size_t path_size = 0;
   };
 
-  // Iterative, because a trial may nest folders to any depth.
+  // Copies all entries without recursion, because a trial may nest folders to any depth.
   void take_all(FolderPath source, FolderPath target) {
-    std::string path;  // of the current entry, relative to from_
+    std::string path;  // path of the current entry, relative to from_
     std::vector<Level> levels;
     levels.push_back(begin_folder(source, target, path));
     while (true) {
@@ -187,7 +189,7 @@ class Sharer {
     if (seen.st_nlink > 1) made_.emplace(file, path);
   }
 
-  // Returns false, without a file, if the file system does not support clones.
+  // Copies a file, as a clone if `as_clone` is set. If the clone fails, returns false and leaves no new file.
   [[nodiscard]] bool make_file(int source, int target, const std::string& name, const std::string& path,
                                const struct stat& seen, bool as_clone) const {
     const Descriptor from = open_file(source, name, path);
@@ -218,7 +220,7 @@ class Sharer {
     return file;
   }
 
-  // Passes the rest of the file to `sink`.
+  // Reads the file from the current position to the end, and passes the bytes to `sink`.
   template <class Sink>
   void read_file(const Descriptor& file, const std::string& path, const Sink& sink) const {
     std::vector<char> piece(std::size_t{64} << 10U);
@@ -258,13 +260,13 @@ class Sharer {
 
   void own(int folder, const char* name, const std::string& path, int how = AT_SYMLINK_NOFOLLOW) const {
     if (owner_ && fchownat(folder, name, owner_->uid, owner_->gid, how) != 0)
-      refuse(path, "its owner cannot be set", errno);
+      refuse(path, "setting the owner failed", errno);
   }
 
   void read_manifest(const Descriptor& source) {
     const std::string name(k_manifest_name);
     if (!source.is_open() || faccessat(source.number(), name.c_str(), F_OK, 0) != 0)
-      throw Error(ErrorKind::not_found, from_.string(), "its outputs are not there any more");
+      throw Error(ErrorKind::not_found, from_.string(), "the outputs do not exist any more");
     const Descriptor file = open_file(source.number(), name, name);
     struct stat seen {};
     if (fstat(file.number(), &seen) != 0) refuse(from_ / name, "cannot be read", errno);
@@ -277,22 +279,23 @@ class Sharer {
   fs::path from_;
   std::optional<Owner> owner_;
   std::atomic<bool>& clones_;
-  timespec written_{};                          // time of the manifest
+  timespec written_{};                          // modification time of the manifest
   std::map<std::string, std::string> missing_;  // digests of files in the manifest that were not found yet
   Descriptor root_;                             // the new folder
   // For each file with several hard links, the path of its first copy, relative to root_.
   std::map<std::pair<dev_t, ino_t>, std::string> made_;
 };
 
-// An existing `place` comes from an earlier attempt, or from a process that died before it recorded its
-// result. It is replaced.
+// Renames `unfinished` to `place`, and replaces an existing `place`. An existing one comes from an earlier
+// attempt, or from a process that died before it recorded its result.
 void put_in_place(int above, const std::string& unfinished, const std::string& place,
                   const std::string& shown) {
   const auto put = [&] { return renameat(above, unfinished.c_str(), above, place.c_str()) == 0; };
   if (put()) return;
-  if (errno != ENOTEMPTY && errno != EEXIST) refuse(shown + '/' + place, "cannot be put in place", errno);
+  if (errno != ENOTEMPTY && errno != EEXIST)
+    refuse(shown + '/' + place, "renaming the finished outputs to this name failed", errno);
   expect_removed(above, place, shown);
-  if (!put()) refuse(shown + '/' + place, "cannot be put in place", errno);
+  if (!put()) refuse(shown + '/' + place, "renaming the finished outputs to this name failed", errno);
 }
 
 template <class Body>
@@ -325,7 +328,7 @@ std::vector<std::string> share_in_folder(const std::string& folder, std::optiona
       Sharer(wanted[i].from, owner, clones).share(above, unfinished(i));
     });
   });
-  // One call for all trials, because each call writes all data of the file system.
+  // Call syncfs() once for all trials, because each call writes all data of the file system to disk.
   const std::string unsafe = fault_of([&] {
     if (syncfs(above.number()) != 0) refuse(home, "cannot be written", errno);
   });

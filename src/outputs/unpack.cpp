@@ -22,16 +22,17 @@
 namespace combu::outputs {
 namespace {
 
-constexpr std::int64_t k_summed_here_max = std::int64_t{1} << 20U;  // larger files get a digest thread
+// The digest of a larger file is computed on a separate thread.
+constexpr std::int64_t k_summed_here_max = std::int64_t{1} << 20U;
 
-// The limit without max_size. Sums over several outputs still fit into Bytes.
+// The limit for an output without `max_size`. The sum over several outputs still fits into Bytes.
 constexpr Bytes k_size_max{std::int64_t{1} << 60U};
 
 using Reader = std::unique_ptr<archive, decltype(&archive_read_free)>;
 
 struct Source {
   const std::function<std::string_view()>& read;
-  std::exception_ptr fault;  // exceptions must not pass through libarchive
+  std::exception_ptr fault;  // an exception of `read`, which must not pass through libarchive
 };
 
 la_ssize_t read_some(archive* reader, void* of, const void** bytes) {
@@ -59,7 +60,7 @@ class SumBeside {
   SumBeside& operator=(const SumBeside&) = delete;
 
   void add(std::string_view bytes) { pipe_.write(bytes); }
-  // No add() may follow.
+  // Returns the digest. No add() may follow.
   [[nodiscard]] std::string text() {
     pipe_.end(nullptr);
     thread_.join();
@@ -72,7 +73,7 @@ class SumBeside {
   std::jthread thread_;
 };
 
-// A line in the format of sha256sum (coreutils: src/cksum.c): names with line breaks are escaped.
+// Returns a line in the format of sha256sum (coreutils: src/cksum.c), which escapes names with line breaks.
 std::string manifest_line(const std::string& digest, const std::string& path) {
   std::string name;
   for (const char letter : path) {
@@ -125,7 +126,7 @@ class Unpacker {
   }
 
  private:
-  // A name that is invalid in this process's locale causes only a warning: libarchive keeps its bytes.
+  // A name that is invalid in this process's locale causes only a warning: libarchive keeps the name's bytes.
   void check(int result) {
     if (result == ARCHIVE_OK || result == ARCHIVE_WARN) return;
     if (source_.fault) std::rethrow_exception(source_.fault);
@@ -180,7 +181,7 @@ class Unpacker {
     writer_.add(it);
   }
 
-  // Engines send hard links to any earlier entry, also to symbolic links.
+  // A hard link in an engine's archive may name any earlier entry, also a symbolic link.
   void take_other_name(OutputEntry it, const std::string& of, CollectionResult& taken) {
     if (const auto link = symbolic_links_.find(of); link != symbolic_links_.end()) {
       it.kind = OutputEntry::Kind::symbolic_link;
@@ -207,7 +208,7 @@ class Unpacker {
     Sum sum;
     std::int64_t come = 0;
     const auto take = [&](std::string_view bytes) {
-      expect_wanted();  // a hole may have any size, at no cost in the archive
+      expect_wanted();  // checked for each piece: a huge hole may need only a few bytes in the archive
       sum.add(bytes);
       writer_.write(bytes);
       come += static_cast<std::int64_t>(bytes.size());
@@ -250,7 +251,7 @@ class Unpacker {
   OutputWriter& writer_;
   Reader reader_;
   std::int64_t size_ = 0;
-  std::unordered_set<std::string> files_;                        // all paths of all files so far
+  std::unordered_set<std::string> files_;  // paths of all files so far, including hard links
   std::unordered_map<std::string, std::string> symbolic_links_;  // path to target
 };
 

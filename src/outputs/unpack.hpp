@@ -12,13 +12,14 @@ namespace combu::outputs {
 // How to unpack the archive of one output.
 struct Unpacking {
   std::string place;  // replaces the first component of each entry's path
-  Bytes size_max;     // limit for all files together, holes included; 0: 1 EiB
+  Bytes size_max;     // maximum size of all files together, including holes; 0 means 1 EiB
   std::string subject;
   std::stop_token stop = {};
 };
 
-// Reads a tar archive from `read` (which returns the next bytes, empty at the end) into `writer`. Adds the
-// files to `taken` and their digests to `manifest`. Throws the errors of `read` and `writer`, and Error:
+// Reads a tar archive from `read` and passes its entries to `writer`. `read` returns the next bytes, or an
+// empty view at the end. Adds the files to `taken` and their digests to `manifest`. Throws the errors of
+// `read` and `writer`, and Error:
 // - invalid: the files exceed `size_max`;
 // - corrupt: the archive is incomplete, or a path leads out of the archive;
 // - cancelled.

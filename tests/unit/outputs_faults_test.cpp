@@ -268,7 +268,8 @@ TEST_F(Outputs, ALinkThatTheFileSystemDoesNotSupportIsTheAttemptsFault) {
   const auto fault = fault_of({Output{.path = "/out"}});
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->kind(), ErrorKind::invalid);
-  EXPECT_THAT(fault->what(), HasSubstr("out/a: cannot be made: the file system does not support such links"));
+  EXPECT_THAT(fault->what(),
+              HasSubstr("out/a: cannot be made: the file system does not support this kind of link"));
 }
 
 TEST_F(Outputs, TheErrorForAFullDiskNamesTheTrialAndItsFolder) {
@@ -308,7 +309,7 @@ TEST_F(Outputs, AFileThatIsTooLargeForTheFileSystemIsRefusedBeforeItsFirstByte) 
     ADD_FAILURE() << "it is begun";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::invalid);
-    EXPECT_THAT(error.what(), HasSubstr("it is larger than the file system allows"));
+    EXPECT_THAT(error.what(), HasSubstr("the file is larger than the file system allows"));
   }
   (void)std::signal(SIGXFSZ, ignored);
 }

@@ -92,10 +92,10 @@ TEST_F(Shared, EarlierOutputsAreReplaced) {
 
 TEST_F(Shared, IncompleteOutputsAreNotShared) {
   fs::remove(home() / "out/sub/odd\\ na\nme");
-  EXPECT_THAT(share({{.trial = "u", .from = home()}}), ElementsAre(HasSubstr("is not there any more")));
+  EXPECT_THAT(share({{.trial = "u", .from = home()}}), ElementsAre(HasSubstr("does not exist any more")));
   fs::remove(home() / "manifest.sha256");
   EXPECT_THAT(share({{.trial = "u", .from = home()}, {.trial = "v", .from = folder_.path() + "/none"}}),
-              ElementsAre(HasSubstr("not there any more"), HasSubstr("not there any more")));
+              ElementsAre(HasSubstr("not exist any more"), HasSubstr("not exist any more")));
   EXPECT_THAT(names_in(there()), IsEmpty());
 }
 
@@ -219,13 +219,13 @@ TEST_F(Shared, OutputsThatCannotBeSyncedAreNotShared) {
   system->fails_to_sync = true;
   EXPECT_THAT(share(wanted), Each(there() + ": cannot be written: Input/output error"));
   EXPECT_THAT(share({{.trial = "u", .from = folder_.path() + "/none"}}),
-              ElementsAre(HasSubstr("its outputs are not there any more")))
+              ElementsAre(HasSubstr("the outputs do not exist any more")))
       << "what was wrong first is told";
 }
 
 TEST_F(Shared, AFailedShareDoesNotAffectTheOthers) {
   EXPECT_THAT(share({{.trial = "u", .from = folder_.path() + "/none"}, {.trial = "v", .from = home()}}),
-              ElementsAre(HasSubstr("its outputs are not there any more"), ""));
+              ElementsAre(HasSubstr("the outputs do not exist any more"), ""));
   EXPECT_THAT(names_in(there()), ElementsAre("v"));
 }
 
@@ -243,7 +243,7 @@ TEST_F(Shared, AFileThatCannotBeRemovedIsReportedOnce) {
   system->unremovable = "link";
   fs::remove(home() / "out/run.sh");
   EXPECT_THAT(share({{.trial = "w", .from = home()}}),
-              ElementsAre(AllOf(StartsWith((home() / "out/run.sh").string() + ": is not there any more"),
+              ElementsAre(AllOf(StartsWith((home() / "out/run.sh").string() + ": does not exist any more"),
                                 HasSubstr("; " + there() + "/.w.unfinished/"),
                                 HasSubstr("/link: cannot be removed"))));
 }
