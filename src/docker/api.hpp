@@ -1,9 +1,8 @@
 #pragma once
-// The endpoints of the Docker Engine API that combu uses, one function for each. By resource: api_system.cpp,
-// api_images.cpp, api_containers.cpp, api_networks.cpp, api_events.cpp. Each function blocks until the answer
-// is complete. Each throws the errors of Connections::send_checked(), and Error(corrupt) for an answer that
-// cannot be understood.
-// https://docs.docker.com/reference/api/engine/
+// The endpoints of the Docker Engine API that combu uses, one function for each. Each kind of resource has a
+// file: api_system.cpp, api_images.cpp, api_containers.cpp, api_networks.cpp, api_events.cpp. Each function
+// blocks until the answer is complete. Each throws the errors of Connections::send_checked(), and
+// Error(corrupt) for an answer that combu cannot parse. https://docs.docker.com/reference/api/engine/
 
 #include <cstdint>
 #include <functional>
@@ -23,10 +22,10 @@ namespace combu::docker {
 // ---- System
 
 struct SystemFacts {
-  std::string product;  // "Docker Engine", "Podman Engine"
+  std::string product;  // for example "Docker Engine" or "Podman Engine"
   std::string version;
   Slots capacity;
-  std::vector<std::string> cdi_devices;  // names of the devices; empty below API 1.50
+  std::vector<std::string> cdi_devices;  // names of the CDI devices; empty below API version 1.50
 };
 [[nodiscard]] SystemFacts get_system(Connections& engine,
                                      const std::stop_token& stop);  // GET /version and /info
@@ -40,16 +39,17 @@ struct ImageFacts {
   std::string platform;  // "linux/amd64"
   bool has_healthcheck = false;
 };
-// GET /images/{name}/json. Returns nullopt if there is no such image.
+// GET /images/{name}/json. Returns nullopt if the engine does not have the image.
 [[nodiscard]] std::optional<ImageFacts> inspect_image(Connections& engine, const std::string& image,
                                                       const std::stop_token& stop);
 
 struct PullOptions {
   std::string image;
   std::string platform;
-  std::string registry_auth;  // value of X-Registry-Auth; may be empty
+  std::string registry_auth;  // value of the header X-Registry-Auth; may be empty
 };
-// POST /images/create. `tell` receives the bytes of all layers, as far as these are known.
+// POST /images/create. `tell` receives the downloaded and the total bytes of all layers whose sizes are
+// known.
 void pull_image(Connections& engine, const PullOptions& options,
                 const std::function<void(Bytes done, Bytes total)>& tell, const std::stop_token& stop);
 
@@ -70,12 +70,13 @@ struct ContainerSummary {
   std::int64_t created = 0;  // seconds since the epoch
   Labels labels;
   std::vector<PublishedPort> ports;
-  std::vector<std::string> networks;  // names of the networks that the container is on
+  std::vector<std::string> networks;  // names of the networks that the container is connected to
 };
 struct ContainerFilters {
-  // Containers with all of these labels: "name" or "name=value".
+  // List only containers with all of these labels, as "name" or "name=value".
   std::vector<std::string> labels = {};
-  // Containers in one of these states: "created", "running". Empty: all states.
+  // List only containers in one of these states, such as "created" or "running". An empty list selects all
+  // states.
   std::vector<std::string> states = {};
 };
 // GET /containers/json?all=1
@@ -96,47 +97,48 @@ struct ContainerFacts {
   bool tty = false;
   Labels labels;
 };
-// GET /containers/{id or name}/json. Returns nullopt if there is no such container. If the engine reports a
-// container as running although none of its processes is left, the state is "exited" and the exit code 255.
+// GET /containers/{id or name}/json. Returns nullopt if the container does not exist. If the engine reports a
+// container as running although the container has no process left, the returned state is "exited" and the
+// exit code 255.
 [[nodiscard]] std::optional<ContainerFacts> inspect_container(Connections& engine, const std::string& which,
                                                               const std::stop_token& stop);
 
-// POST /containers/create. Returns the answer with any status, because the caller needs to handle 404 and
+// POST /containers/create. Returns answers of any status, because the caller handles the statuses 404 and
 // 409.
 [[nodiscard]] HttpResponse create_container(Connections& engine, const Trial& trial,
                                             const nlohmann::json& body, const std::stop_token& stop);
 [[nodiscard]] std::string created_id(const HttpResponse& created);
-// PUT /containers/{id}/archive at the root folder.
+// PUT /containers/{id}/archive: unpacks `tar` in the container's root folder.
 void put_archive(Connections& engine, const std::string& id, std::string tar, const std::stop_token& stop);
-// The same for an archive that `pack` writes piece by piece. Like pack_inputs(), `pack` returns false if it
-// was asked to stop.
+// Like the function above, but for an archive that `pack` writes piece by piece. Like pack_inputs(), `pack`
+// returns false if `pack` was asked to stop.
 void put_archive(Connections& engine, const std::string& id, const std::string& subject,
                  const std::function<bool(const HttpRequest::Tell&)>& pack, const std::stop_token& stop);
-// POST /containers/{id}/start. A container that runs already is success.
+// POST /containers/{id}/start. Also succeeds if the container runs already.
 void start_container(Connections& engine, const std::string& id, const std::string& subject,
                      const std::stop_token& stop);
-// POST /containers/{id}/stop. A container that has ended or is gone is success.
+// POST /containers/{id}/stop. Also succeeds if the container has ended or does not exist.
 void stop_container(Connections& engine, const std::string& id, std::optional<Seconds> grace,
                     const std::stop_token& stop);
 // DELETE /containers/{id}?force=1&v=1. If a removal is under way already, POST /containers/{id}/wait waits
-// for its end. A container that is gone is success.
+// for its end. Also succeeds if the container does not exist.
 void remove_container(Connections& engine, const std::string& id, const std::string& subject,
                       const std::stop_token& stop);
 
-// DELETE /containers/{id}?v=1. Returns false if the container runs or is being removed already.
+// DELETE /containers/{id}?v=1. Returns false if the container runs or if its removal is under way already.
 [[nodiscard]] bool remove_unstarted_container(Connections& engine, const std::string& id,
                                               const std::stop_token& stop);
 
-// GET /containers/{id}/stats, one sample, without the second that `docker stats` needs to compute rates.
-// Returns nullopt if the container does not run.
+// GET /containers/{id}/stats. Requests one sample, so the call does not take a second, as `docker stats` does
+// to compute rates. Returns nullopt if the container does not run.
 [[nodiscard]] std::optional<Usage> container_usage(Connections& engine, const std::string& id,
                                                    const std::stop_token& stop);
 
 // HEAD /containers/{id}/archive. Returns `path`, or the target if `path` is a symbolic link. Returns nullopt
-// if there is no such path.
+// if the path does not exist.
 [[nodiscard]] std::optional<std::string> find_path(Connections& engine, const std::string& id,
                                                    const std::string& path, const std::stop_token& stop);
-// GET /containers/{id}/archive. Returns false if there is no such path.
+// GET /containers/{id}/archive. Returns false if the path does not exist.
 bool get_archive(Connections& engine, const std::string& id, const std::string& path,
                  const std::function<void(std::string_view)>& tell, const std::stop_token& stop);
 
@@ -157,18 +159,18 @@ struct NetworkSummary {
 [[nodiscard]] std::vector<NetworkSummary> list_networks(Connections& engine,
                                                         const std::vector<std::string>& label_filters,
                                                         const std::stop_token& stop);
-// POST /networks/create: a bridge network. If another process has created one with this name meanwhile, that
-// is success.
+// POST /networks/create: creates a bridge network. Also succeeds if another process has created a network of
+// this name meanwhile.
 void create_network(Connections& engine, const std::string& name, const Labels& labels,
                     const std::stop_token& stop);
 // POST /networks/{name}/connect. Repeatable.
 void connect_network(Connections& engine, const std::string& network, const std::string& container,
                      const nlohmann::json& endpoint, const std::stop_token& stop);
-// GET /networks/{name}. Returns the time at which the network was created; nullopt if there is no such
-// network.
+// GET /networks/{name}. Returns the time at which the network was created; nullopt if the network does not
+// exist.
 [[nodiscard]] std::optional<Instant> network_created_at(Connections& engine, const std::string& name,
                                                         const std::stop_token& stop);
-// DELETE /networks/{id}. Returns the answer with any status.
+// DELETE /networks/{id}. Returns answers of any status.
 [[nodiscard]] HttpResponse remove_network(Connections& engine, const std::string& id,
                                           const std::stop_token& stop);
 // GET /networks/{id}. Returns the names of the network's containers.
@@ -178,13 +180,13 @@ void connect_network(Connections& engine, const std::string& network, const std:
 // ---- Events
 
 struct ContainerEvent {
-  std::string action;  // "start", "die", "destroy", "health_status: healthy"
+  std::string action;  // for example "start", "die", "destroy" or "health_status: healthy"
   std::string id;
-  Labels attributes;  // the container's labels, and name, image, exitCode
+  Labels attributes;  // the container's labels, and the attributes name, image and exitCode
   Instant at{};
 };
-// GET /events for past events. Returns the events of the last `back` that have one of these actions, as far
-// as the engine remembers them.
+// GET /events for past events. Returns the events of the last `back` seconds whose action is in `actions`, as
+// far as the engine still stores them.
 [[nodiscard]] std::vector<ContainerEvent> past_events(Connections& engine,
                                                       const std::vector<std::string>& label_filters,
                                                       const std::vector<std::string>& actions, Seconds back,
@@ -196,16 +198,16 @@ void read_events(Connections& engine, const std::vector<std::string>& label_filt
 
 // ---- Common functions
 
-// True if the engine has refused the request, and would refuse it again. After other errors the outcome of
-// the request is unknown.
+// True if the error says that the engine has refused the request, and would refuse a repetition, too. After
+// other errors, nobody knows if the engine has carried out the request.
 [[nodiscard]] inline bool is_definite(const Error& error) {
   return error.kind() == ErrorKind::not_found || error.kind() == ErrorKind::refused ||
          error.kind() == ErrorKind::conflict || error.kind() == ErrorKind::invalid;
 }
 
-// Returns seconds since the epoch with nanoseconds, in the format of the parameters `since` and `until`.
+// Formats a time for the parameters `since` and `until`: seconds since the epoch with nanoseconds.
 [[nodiscard]] std::string timestamp_parameter(Instant timestamp);
-// Returns the encoded `filters` parameter: {"label": [...]} and more.
+// Returns the parameter `filters`, encoded for a URL. `filters`: JSON such as {"label": [...]}.
 [[nodiscard]] std::string filters_parameter(const nlohmann::json& filters);
 // Returns a request without a body.
 [[nodiscard]] HttpRequest request_of(const Connections& engine, const char* method, std::string target);

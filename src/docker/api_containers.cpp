@@ -20,7 +20,7 @@ constexpr int k_exit_lost = 255;
 constexpr std::int64_t k_port_max = 65535;
 constexpr std::int64_t k_nanoseconds_max = 9'000'000'000'000'000'000;  // 285 years
 constexpr std::int64_t k_exit_code_max = std::numeric_limits<int>::max();
-// A container takes one or two KiB of a listing.
+// Limit for a listing, in which each container takes one or two KiB.
 constexpr std::size_t k_listing_max = std::size_t{256} << 20U;
 
 std::string without_slash(std::string name) {
@@ -69,8 +69,8 @@ ContainerFacts facts_of(const json& body) {
   facts.oom = state.value("OOMKilled", false);
   facts.ran_at = parse_timestamp(text_at(state, "StartedAt"));
   facts.ended_at = parse_timestamp(text_at(state, "FinishedAt"));
-  // Engine 20.10 sets StartedAt after the start: a container that ended at once would have ended earlier than
-  // it began.
+  // Engine 20.10 sets StartedAt only after the start. So a container that ended at once may have a StartedAt
+  // that is later than its FinishedAt.
   if (facts.state == "exited" && facts.ran_at && facts.ended_at)
     facts.ran_at = std::min(*facts.ran_at, *facts.ended_at);
   if (const auto health = state.find("Health"); health != state.end() && health->is_object()) {
@@ -87,7 +87,7 @@ ContainerFacts facts_of(const json& body) {
 // True if the engine lists at least one process of the container, or cannot list its processes.
 bool has_processes(Connections& engine, const std::string& id, const std::stop_token& stop) {
   const HttpResponse response = engine.send(request_of(engine, "GET", "/containers/" + id + "/top"), stop);
-  if (response.status != 200) return true;  // believe that the container runs
+  if (response.status != 200) return true;  // assume that the container runs
   return reading(engine, [&] {
     const json body = parse_json(response.body);
     const auto processes = body.find("Processes");
@@ -95,9 +95,9 @@ bool has_processes(Connections& engine, const std::string& id, const std::stop_t
   });
 }
 
-// Returns the error of an archive request. The path is at fault if the engine reports ELOOP, ENOTDIR or
-// ENAMETOOLONG. The engine answers these with status 500, like its own failures (20.10 and 29); only the text
-// differs.
+// Returns the error of an archive request. If the engine reports ELOOP, ENOTDIR or ENAMETOOLONG, the attempt
+// made the path unreadable. Engines 20.10 and 29 answer such a path with status 500, as they do for their own
+// failures. Only the text of the answer differs.
 Error archive_error(const HttpResponse& response, const std::string& path) {
   const std::string message = full_message_of(response);
   const auto invalid = [&](const char* why) {
@@ -105,10 +105,10 @@ Error archive_error(const HttpResponse& response, const std::string& path) {
   };
   if (message.starts_with("evalSymlinksInScope: too many links in ") ||
       message.ends_with(": too many levels of symbolic links"))
-    return invalid("its symbolic links form a loop, or there are too many of them");
+    return invalid("the path's symbolic links form a loop, or there are too many of them");
   if (message.ends_with(": not a directory")) return invalid("a part of the path is not a folder");
   if (message.ends_with(": file name too long"))
-    return invalid("the path, or the target of its link, has a name that is too long");
+    return invalid("a name in the path, or in the target of a link, is too long");
   return error_of(response, path);
 }
 
@@ -139,9 +139,9 @@ std::optional<ContainerFacts> inspect_container(Connections& engine, const std::
   if (response.status == 404) return std::nullopt;
   if (response.status != 200) throw error_of(response, which);
   ContainerFacts facts = reading(engine, [&] { return facts_of(parse_json(response.body)); });
-  // If an engine was killed in the middle of a start, it may report the container as running for ever. The
-  // container's process has ended meanwhile (20.10, one in a hundred; moby#41768). If the engine loses a
-  // container in another way, it sets "exited" and 255 itself.
+  // An engine that was killed in the middle of a start may report the container as running for ever, although
+  // the container's process has ended (20.10, one in a hundred; moby#41768). If an engine loses a container
+  // in another way, the engine itself sets the state "exited" and the exit code 255.
   if (facts.state == "running" && !facts.ran_at && !has_processes(engine, facts.id, stop)) {
     facts.state = "exited";
     facts.exit_code = k_exit_lost;
@@ -190,7 +190,7 @@ void start_container(Connections& engine, const std::string& id, const std::stri
 void stop_container(Connections& engine, const std::string& id, std::optional<Seconds> grace,
                     const std::stop_token& stop) {
   HttpRequest request = request_of(engine, "POST", "/containers/" + id + "/stop");
-  // The engine answers when the container has ended.
+  // The engine answers only when the container has ended, so the request has no limit for silence.
   request.silence_max = std::nullopt;
   if (grace) {
     const double seconds = std::ceil(grace->count());
@@ -231,7 +231,7 @@ std::optional<Usage> container_usage(Connections& engine, const std::string& id,
     const json& memory = json_at(body, "memory_stats");
     if (!memory.contains("usage")) return std::nullopt;
     const json& stats = json_at(memory, "stats");
-    // The name differs between version 1 and version 2 of control groups.
+    // The name of this value differs between version 1 and version 2 of control groups.
     const char* const name = stats.contains("total_inactive_file") ? "total_inactive_file" : "inactive_file";
     const std::int64_t inactive = integer_at(stats, name, 0, k_bytes_max);
     const std::int64_t used = integer_of(memory.at("usage"), 0, k_bytes_max);
@@ -275,7 +275,7 @@ HttpRequest archive_request(Connections& engine, const std::string& id, const st
   return request_of(engine, "GET", "/containers/" + id + "/archive?path=" + percent_encode(path));
 }
 
-// Returns false if there is no such path. Reads only the beginning of the archive.
+// Returns false if the path does not exist. Reads only the beginning of the archive.
 bool can_be_read(Connections& engine, const std::string& id, const std::string& path,
                  const std::stop_token& stop) {
   HttpRequest request = archive_request(engine, id, path);
@@ -296,24 +296,28 @@ bool can_be_read(Connections& engine, const std::string& id, const std::string& 
 
 }  // namespace
 
-// The result is in a header: base64 of {name, size, mode, mtime, linkTarget}.
+// The engine's answer has the result in a header, as base64 of JSON with name, size, mode, mtime and
+// linkTarget.
 std::optional<std::string> find_path(Connections& engine, const std::string& id, const std::string& path,
                                      const std::stop_token& stop) {
   const HttpResponse response = engine.send(
       request_of(engine, "HEAD", "/containers/" + id + "/archive?path=" + percent_encode(path)), stop);
   if (response.status == 404) return std::nullopt;
   if (response.status != 200) {
-    // An answer to HEAD has no body. The body of the same GET contains the reason.
+    // An answer to HEAD has no body. The answer to GET for the same path has a body with the reason.
     if (!can_be_read(engine, id, path, stop)) return std::nullopt;
-    throw Error(ErrorKind::unavailable, path,
-                fmt::format("the engine answered HEAD with {}, and GET with 200", response.status));
+    throw Error(
+        ErrorKind::unavailable, path,
+        fmt::format("the engine answered the request HEAD with status {}, but GET for the same path with 200",
+                    response.status));
   }
   const std::string target = reading(engine, [&] {
     return parse_json(decode_base64(response.header("X-Docker-Container-Path-Stat"))).value("linkTarget", "");
   });
   // An archive of the root would contain the whole image, and its entries would have no common folder.
   if (target == "/")
-    throw Error(ErrorKind::invalid, path, "cannot be read: it is a link to the root of the file system");
+    throw Error(ErrorKind::invalid, path,
+                "cannot be read: the path is a link to the root of the file system");
   return target.empty() ? path : target;
 }
 

@@ -13,7 +13,8 @@ namespace {
 using nlohmann::json;
 
 constexpr std::chrono::seconds k_looked_back{10};
-// Limit for past events. An engine remembers some hundred events, each with the labels of a container.
+// Limit for the answer with past events. An engine stores some hundred events, each with the labels of a
+// container.
 constexpr std::size_t k_past_max = std::size_t{64} << 20U;
 
 ContainerEvent event_of(const json& event) {
@@ -64,11 +65,10 @@ void read_events(Connections& engine, const std::vector<std::string>& label_filt
                  const std::function<void()>& on_open, const std::function<void(const ContainerEvent&)>& take,
                  const std::stop_token& stop) {
   HttpRequest request;
-  // Ask only for the events that are needed, because each health check causes three more. The names are
-  // prefixes (moby: daemon/events/filter.go).
-  // Engine 20.10 sends the head of its answer before it subscribes. Asking for the last seconds too catches
-  // the events in between (engines keep some hundred events). If the clocks differ, only these events are
-  // lost.
+  // Request only the events that are needed, because each health check causes three other events. The engine
+  // takes the names as prefixes (moby: daemon/events/filter.go). Engine 20.10 sends the head of its answer
+  // before it begins to collect events for it. So combu also requests the events of the last seconds, of
+  // which engines store some hundred. If the engine's clock differs from combu's, only these events are lost.
   request.target =
       fmt::format("/events?since={}&", whole_seconds(std::chrono::system_clock::now() - k_looked_back));
   request.target += filters_parameter({{"type", {"container"}},

@@ -12,9 +12,9 @@ namespace {
 
 using nlohmann::json;
 
-// Longest pause between two messages of a pull: the engine unpacks one large layer.
+// Longest pause between two messages of a pull, while the engine unpacks one large layer.
 constexpr Seconds k_pull_silence_max{1800};
-// An image has 127 layers at most (moby: layer/layer_store.go).
+// Limit for the layers of an image. An image has 127 layers at most (moby: layer/layer_store.go).
 constexpr std::size_t k_layers_max = 4096;
 
 // Sums the progress of the layers of one pull.
@@ -24,7 +24,7 @@ class PullProgress {
   bool take(const json& line) {
     const auto detail = line.find("progressDetail");
     if (detail == line.end() || !detail->is_object() || !detail->contains("total")) return false;
-    // While the engine unpacks a layer, the count starts at zero again.
+    // Ignore the state of unpacking, because its byte count starts at zero again.
     if (text_at(line, "status") != "Downloading") return false;
     Layer& layer = layers_[text_at(line, "id")];
     if (layers_.size() > k_layers_max)
@@ -56,7 +56,8 @@ bool has_healthcheck(const json& image) {
   return test.is_array() && !test.empty() && test.front() != "NONE";
 }
 
-// An image may have been pulled from several repositories: prefer the digest of `repository`.
+// Returns the digest by which the image was pulled. If the image was pulled from several repositories,
+// prefers the digest of `repository`.
 std::string reference_of(const json& image, const std::string& repository) {
   std::string reference;
   for (const json& one : json_at(image, "RepoDigests")) {
@@ -105,7 +106,7 @@ void pull_image(Connections& engine, const PullOptions& options,
   std::string failure;
   JsonPieces lines([&](std::string_view text) {
     const json line = parse_json(text);
-    // A failed pull may have status 200 and report the error in the stream (Engine 29, Podman).
+    // The answer to a failed pull may have status 200 and report the error in the stream (Engine 29, Podman).
     if (line.contains("error")) failure = text_at(line, "error");
     if (progress.take(line)) std::apply(tell, progress.sum());
   });

@@ -11,7 +11,8 @@
 
 namespace combu::docker {
 
-// Returns read(). Errors of JSON that `read` throws become Error(corrupt) with the engine's address.
+// Returns read(). Converts JSON errors that `read` throws to Error(corrupt) with the engine's address as
+// subject.
 template <typename Read>
 auto reading(const Connections& engine, const Read& read) {
   try {
@@ -24,11 +25,12 @@ auto reading(const Connections& engine, const Read& read) {
     throw Error(ErrorKind::corrupt, engine.address().text(), error.message());
   }
 }
-// Far above any real size, so that the sum of some thousand values does not overflow.
+// Limit for a number of bytes in an answer. The limit is far above any real size, but the sum of some
+// thousand such values does not overflow.
 inline constexpr std::int64_t k_bytes_max = std::int64_t{1} << 50U;
-inline constexpr std::int64_t k_epoch_seconds_max = 9'000'000'000;  // Instant ends in 2262
+inline constexpr std::int64_t k_epoch_seconds_max = 9'000'000'000;  // the type Instant ends in the year 2262
 
-// Returns the member as a string; empty if it is absent or null.
+// Returns the member `name` as a string; empty if the member is absent or null.
 [[nodiscard]] std::string text_at(const nlohmann::json& object, const char* name);
 [[nodiscard]] Labels labels_at(const nlohmann::json& object, const char* name);
 

@@ -37,7 +37,8 @@ void connect_network(Connections& engine, const std::string& network, const std:
   HttpRequest request = request_of(engine, "POST", "/networks/" + percent_encode(network) + "/connect");
   request.body = json_text(json{{"Container", container}, {"EndpointConfig", endpoint}});
   const HttpResponse response = engine.send(std::move(request), stop);
-  // 403: the container is connected already (20.10: "endpoint with name … already exists in network …").
+  // Status 403 means that the container is connected already (20.10 writes "endpoint with name … already
+  // exists in network …").
   if (response.status != 200 && response.status != 403) throw error_of(response, network);
 }
 

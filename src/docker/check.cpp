@@ -29,7 +29,7 @@ class CollectionResult {
     if (const auto holder = names_.find(trial.name); holder != names_.end()) {
       errors.emplace_back(
           ErrorKind::conflict, trial.name,
-          "its name is in use by " + holder->second + "; remove the container or rename the trial");
+          "the container name is in use by " + holder->second + "; remove the container or rename the trial");
     }
     for (const Port& port : trial.container.ports) check_port(trial, port, errors);
   }

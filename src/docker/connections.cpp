@@ -10,7 +10,8 @@
 namespace combu::docker {
 namespace {
 
-// Any engine answers a ping at once. If there is no answer, the engine hangs, or there is no engine.
+// Longest silence after a ping, which any engine answers at once. If there is no answer, the engine hangs, or
+// there is no engine.
 constexpr Seconds k_ping_silence_max{15};
 
 ErrorKind kind_of(int status) {
@@ -26,8 +27,8 @@ ErrorKind kind_of(int status) {
     case 504:
       return ErrorKind::unavailable;
     default:
-      // Status 500 included: the engine uses it for a port in use, an unknown user and an unknown device, and
-      // a repeat would get the same answer.
+      // Includes status 500, which the engine uses for a port in use, an unknown user and an unknown device.
+      // A repeated request would get the same answer.
       return status >= 400 && status < 600 ? ErrorKind::refused : ErrorKind::corrupt;
   }
 }
@@ -84,7 +85,8 @@ std::string message_of(const HttpResponse& response) {
 Error error_of(const HttpResponse& response, const std::string& subject) {
   if (response.status >= 300 && response.status < 400) {
     return {ErrorKind::corrupt, subject,
-            fmt::format("the engine answered with a redirection (status {}); is a proxy at its address?",
+            fmt::format("the engine answered with a redirection (status {}); check if the engine's address "
+                        "belongs to a proxy",
                         response.status)};
   }
   return {kind_of(response.status), subject, message_of(response)};
@@ -107,8 +109,8 @@ void Connections::give_back(std::unique_ptr<Channel> channel) {
 }
 
 HttpResponse Connections::send_over_one(const HttpRequest& request, const std::stop_token& stop) {
-  // Drop the connection if the call fails: after a restart of the engine all idle connections are broken, and
-  // the next call opens a new one.
+  // If the call fails, the connection is closed. After a restart of the engine all idle connections are
+  // broken, so a later call opens a new connection.
   std::unique_ptr<Channel> channel = take();
   HttpResponse response = channel->send(request, stop);
   give_back(std::move(channel));

@@ -20,12 +20,12 @@ struct ApiVersion {
   [[nodiscard]] std::string text() const;
 };
 
-// Parses "1.41". Throws Error(corrupt) with an empty subject.
+// Parses "1.41". Throws Error(corrupt) with an empty subject if `text` has another form.
 [[nodiscard]] ApiVersion parse_api_version(std::string_view text);
 
 inline constexpr ApiVersion k_api_oldest{1, 41};  // Docker Engine 20.10
-inline constexpr ApiVersion k_api_newest{
-    1, 51};  // the newest version whose changes were reviewed; newer engines support it too
+// The newest API version whose changes were reviewed; newer engines support this version too.
+inline constexpr ApiVersion k_api_newest{1, 51};
 
 class Connections {
  public:
@@ -38,8 +38,8 @@ class Connections {
   // the engine is too old.
   ApiVersion version(const std::stop_token& stop);
 
-  // Sends `request` over a connection that no other call uses meanwhile. The request's target does not
-  // contain the version. Returns answers of any status.
+  // Sends `request` over a connection that no other call uses meanwhile. The request's target must not
+  // contain the API version, because send() adds it. Returns answers of any status.
   HttpResponse send(HttpRequest request, const std::stop_token& stop);
 
   // Like send(), but throws an Error with `subject` if the status is not 2xx.
@@ -52,21 +52,22 @@ class Connections {
 
   Address address_;
   DockerOptions options_;
-  std::mutex mutex_;  // guards the members below
+  std::mutex mutex_;  // protects the members below
   std::vector<std::unique_ptr<Channel>> idle_;
   std::optional<ApiVersion> version_;
 };
 
-// Returns the error that the status of an answer means. `subject`: what was requested.
+// Returns the error that corresponds to the status of an answer. `subject`: the requested object.
 [[nodiscard]] Error error_of(const HttpResponse& response, const std::string& subject);
 
 // Returns `text` as one line of limited length.
 [[nodiscard]] std::string one_line(std::string_view text);
 
-// Returns the daemon's {"message": …} unchanged, or the body of the answer if there is none.
+// Returns the field `message` of the answer's JSON unchanged. Without such a field, returns the whole body of
+// the answer.
 [[nodiscard]] std::string full_message_of(const HttpResponse& response);
 
-// Returns the message of the answer as one line.
+// Returns the message of the engine's answer as one line.
 [[nodiscard]] std::string message_of(const HttpResponse& response);
 
 }  // namespace combu::docker

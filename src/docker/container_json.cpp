@@ -58,8 +58,8 @@ void add_ports(json& body, const Trial& trial) {
   }
 }
 
-// Mounts instead of Binds: if the source is missing, the engine reports an error instead of creating a folder
-// that belongs to root.
+// Uses the field Mounts, not Binds. If the source of a mount is missing, the engine reports an error. For
+// Binds, the engine would create a folder that belongs to root.
 void add_volumes(json& host, const Trial& trial) {
   for (const Volume& volume : trial.container.volumes) {
     json mount = {{"Type", volume.source_is_path ? "bind" : "volume"},
@@ -81,8 +81,8 @@ void add_networks(json& body, const Trial& trial, NetworksAtCreate at_create) {
   }
 }
 
-// One device request for each kind of id: names of CDI devices contain "=", other ids are NVIDIA indices. A
-// request with a number of devices would give every container the first devices.
+// Adds one device request for each kind of id: names of CDI devices contain "=", other ids are NVIDIA
+// indices. If a request had a number of devices in place of ids, every container would get the first devices.
 void add_gpus(json& host, const Trial& trial) {
   json cdi = json::array();
   json nvidia = json::array();
@@ -93,8 +93,8 @@ void add_gpus(json& host, const Trial& trial) {
     host["DeviceRequests"].push_back({{"DeviceIDs", std::move(nvidia)}, {"Capabilities", {{"gpu"}}}});
 }
 
-// The section wins: objects are merged field by field, other values are replaced. Mounts and Env are
-// extended, so that a section never loses what the trial's own fields need.
+// Merges the trial's `docker` section into `into`, field by field. Where both have a value, the value of the
+// section is used. Mounts and Env are extended, so that the entries of the trial's own fields stay.
 void merge(json& into, const json& section) {
   for (const auto& [name, value] : section.items()) {
     json& place = into[name];
@@ -115,7 +115,7 @@ bool is_engines_own_network(const std::string& name) {
 }
 
 json endpoint_json(const Trial& trial, const std::string& network) {
-  // The engine's own networks refuse aliases.
+  // The engine refuses aliases on its own networks.
   if (is_engines_own_network(network)) return json::object();
   return {{"Aliases", {trial.name}}};
 }
@@ -129,7 +129,7 @@ json container_json(const Run& run, const Trial& trial, int attempt, NetworksAtC
   if (trial.slots.cpus.nano > 0) host["NanoCpus"] = trial.slots.cpus.nano;
   if (trial.slots.memory.count > 0) {
     host["Memory"] = trial.slots.memory.count;
-    // Without this the engine allows as much swap in addition.
+    // Without MemorySwap, the engine allows as much swap as memory in addition.
     host["MemorySwap"] = trial.slots.memory.count;
   }
   if (settings.shm_size.count > 0) host["ShmSize"] = settings.shm_size.count;
@@ -138,7 +138,7 @@ json container_json(const Run& run, const Trial& trial, int attempt, NetworksAtC
   add_ports(body, trial);
   add_networks(body, trial, networks);
   if (!settings.docker.empty()) merge(body, parse_json(settings.docker));
-  // After a retry for lack of memory an attempt may have more memory than the section's MemorySwap allows.
+  // A retry after lack of memory may get more memory than the MemorySwap of the `docker` section allows.
   json& swap = body["HostConfig"]["MemorySwap"];
   if (swap.is_number_integer() && swap >= 0 && swap < trial.slots.memory.count)
     swap = trial.slots.memory.count;

@@ -1,5 +1,5 @@
 #pragma once
-// The JSON that describes an attempt to the engine: the body of POST /containers/create.
+// Makes the body of POST /containers/create, the JSON that describes an attempt to the engine.
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -8,12 +8,13 @@
 
 namespace combu::docker {
 
-// The networks in the create request. From API 1.44 on, the request can contain all networks of a trial. With
-// older versions, it contains the first one, and combu connects the others afterwards (moby:
-// docs/api/version-history.md, v1.44).
+// The networks that the create request contains. From API 1.44 on, the request can contain all networks of a
+// trial. With older API versions, the request contains the first network, and combu connects the container to
+// the others afterwards (moby: docs/api/version-history.md, v1.44).
 enum class NetworksAtCreate { first, all };
 
-// Returns the body. The trial's `docker` section must have passed check_docker_sections().
+// Returns the body of the create request. The trial's `docker` section must have passed
+// check_docker_sections().
 [[nodiscard]] nlohmann::json container_json(const Run& run, const Trial& trial, int attempt,
                                             NetworksAtCreate networks);
 
@@ -21,8 +22,8 @@ enum class NetworksAtCreate { first, all };
 // removes them.
 [[nodiscard]] bool is_engines_own_network(const std::string& name);
 
-// Returns how a trial is attached to one of its networks. On a network that the engine does not own, others
-// reach the trial by its name.
+// Returns the settings with which a trial is connected to `network`. On a network that the engine does not
+// own, other containers reach the trial by its name.
 [[nodiscard]] nlohmann::json endpoint_json(const Trial& trial, const std::string& network);
 
 }  // namespace combu::docker

@@ -24,7 +24,7 @@ const json* object_at(const json& object, const std::string& name) {
   return at != object.end() && at->is_object() ? &*at : nullptr;
 }
 
-// "https://registry:5000/v2/" and "registry:5000" mean the same registry.
+// Returns the host part of a key: "https://registry:5000/v2/" and "registry:5000" mean the same registry.
 std::string host_of(std::string_view key) {
   for (const std::string_view scheme : {"https://", "http://"}) {
     if (key.starts_with(scheme)) key.remove_prefix(scheme.size());
@@ -45,7 +45,7 @@ std::string header_of(const json& auth) {
   return encode_base64url(json_text(auth));
 }
 
-// `path`: the file that contains `auths`, for messages.
+// Finds the credentials of `key` in `auths`. `path`: the file that contains `auths`, for messages.
 Credentials from_auths(const json& auths, const std::string& key, const std::string& path) {
   const json* entry = object_at(auths, key);
   for (auto other = auths.begin(); entry == nullptr && other != auths.end(); ++other) {
@@ -58,7 +58,7 @@ Credentials from_auths(const json& auths, const std::string& key, const std::str
   const std::string pair = decode_base64(string_at(*entry, "auth"));
   const std::size_t colon = pair.find(':');
   if (colon == std::string::npos) return {};
-  // The header is JSON, which cannot contain other bytes.
+  // The header is JSON, which can contain only UTF-8.
   if (!is_utf8(pair))
     return {"", fmt::format("{}: `auth` of {} must be base64 of UTF-8 text", path, shortened(key))};
   return {header_of({{"username", pair.substr(0, colon)},
@@ -79,8 +79,8 @@ Credentials from_program(const std::string& name, const std::string& key, Second
                                       .stop = stop});
   if (!end.problem.empty()) return {"", fmt::format("{} {}", program, end.problem)};
   if (end.output_cut) return {"", fmt::format("{} printed more than {} MiB", program, k_answer_max >> 20U)};
-  // A program that has no credentials exits with 1 and prints a message (docker-credential-helpers:
-  // credentials/error.go).
+  // A credential program without credentials for the registry exits with 1 and prints a message
+  // (docker-credential-helpers: credentials/error.go).
   if (end.exit_code != 0) return {};
   const json answer = parse_json_or_discard(end.output);
   if (!answer.is_object()) return {"", program + " did not print a JSON object"};

@@ -1,5 +1,5 @@
 #pragma once
-// Registry credentials, as stored in Docker's own config.json.
+// Finds the credentials of a registry in Docker's own config.json.
 
 #include <stop_token>
 #include <string>
@@ -9,14 +9,14 @@
 namespace combu::docker {
 
 struct Credentials {
-  std::string header;  // value of X-Registry-Auth; empty: no credentials
+  std::string header;  // value of the header X-Registry-Auth; empty if there are no credentials
   std::string note;    // a problem that occurred during the search, to be shown if the pull fails
 };
 
 // Searches `config_folder`/config.json under credHelpers, credsStore and auths for the registry's key
-// (ImageReference::credentials_key). Runs docker-credential-NAME if the file names one. Blocks for at most
-// `helper_max`, or until `stop` is set. Never throws: problems are noted in the result, because Docker's own
-// client continues without credentials, too.
+// (ImageReference::credentials_key). If the file names a credential program, runs it as
+// docker-credential-NAME. Blocks for at most `helper_max`, or until `stop` is set. Never throws. The result
+// has a note of a problem, because Docker's own client also continues without credentials.
 [[nodiscard]] Credentials find_credentials(const std::string& config_folder, const std::string& registry_key,
                                            Seconds helper_max, const std::stop_token& stop);
 

@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::size_t k_looks_in_flight = 8;
 constexpr Seconds k_past{300};
-constexpr Seconds k_late{2};  // engines report changes within a moment; a later report is late
+constexpr Seconds k_late{2};  // age from which an event is late; engines usually report changes at once
 
 }  // namespace
 
@@ -57,7 +57,7 @@ std::optional<int> number_at(const ContainerEvent& event, const char* name) {
   return parse_number<int>(attribute(event, name));
 }
 
-// Returns false if the event changes neither phase nor health.
+// Changes `observation` as the event says. Returns false if the event changes neither phase nor health.
 bool apply_action(const ContainerEvent& event, Observation& observation) {
   constexpr std::string_view k_health = "health_status: ";
   observation.status = event.action;
@@ -77,8 +77,9 @@ bool apply_action(const ContainerEvent& event, Observation& observation) {
   return true;
 }
 
-// An attempt that fills its memory as soon as it runs is killed before the engine listens for memory kills
-// (20.10: a quarter of 60 such attempts ended with OOMKilled false).
+// True if lack of memory probably ended the attempt. An attempt that fills its memory at once may be killed
+// before the engine listens for memory kills (20.10: a quarter of 60 such attempts ended with OOMKilled
+// false).
 bool is_oom_likely(const Observation& ended) {
   return !ended.oom && !ended.stopped && ended.exit_code == 128 + SIGKILL && ended.slots.memory.count > 0;
 }
@@ -132,7 +133,8 @@ Facts DockerEngine::facts(std::stop_token stop) {
   facts.address = connections_.address().text();
   facts.capacity = system.capacity;
   facts.is_remote = connections_.address().kind == Address::Kind::tcp;
-  // moby recreates its bridge network whenever it starts (daemon/daemon_unix.go, initBridgeDriver).
+  // The engine recreates its bridge network whenever the engine starts (moby: daemon/daemon_unix.go,
+  // initBridgeDriver).
   facts.began_at = network_created_at(connections_, "bridge", stop);
   return facts;
 }
@@ -163,9 +165,9 @@ std::vector<Observation> DockerEngine::list_once(const Selector& selector,
   return observations;
 }
 
-// Inspects attempts whose state in the listing may be wrong. An engine's listing is a copy that lags behind
-// (20.10: by up to a tenth of a second), so the event of an end may have come earlier. Inspecting a container
-// shows its true state, and why it was killed.
+// Inspects attempts whose state in the listing may be wrong. An engine's listing is a copy that may be up to
+// a tenth of a second old (20.10). So a listing may show an attempt as running after the event of its end.
+// The inspection of a container shows its true state, and why it was killed.
 void DockerEngine::look_again(std::vector<Observation>& observations, ListDetail detail,
                               const std::stop_token& stop) {
   std::vector<Observation*> unclear;
@@ -198,8 +200,8 @@ void DockerEngine::watch(const Selector& selector, const std::function<void(cons
   const TrialFilter filter(selector);
   std::set<std::string> gone;
   const auto take = [&](const ContainerEvent& event) {
-    // The stream also contains events of the last seconds. Skip the events of removed containers: these may
-    // belong to another run with the same id.
+    // The stream also contains events of the last seconds. Skip the events of removed containers, because
+    // these containers may belong to an earlier run with the same id.
     if (event.action != "destroy" && gone.contains(event.id)) return;
     const std::optional<Identity> identity = identity_of(event.attributes, attribute(event, "name"));
     if (!identity || !filter.selects(identity->key.trial)) return;
@@ -224,8 +226,8 @@ void DockerEngine::watch(const Selector& selector, const std::function<void(cons
     tell(observation);
   };
   const auto on_open = [&] {
-    // An engine that restarts stops its containers before it answers (unless live-restore is on), so these
-    // events lie in the past.
+    // An engine that restarts stops its containers before it answers requests (unless live-restore is on). So
+    // the events of these stops are in the past.
     for (const ContainerEvent& event :
          past_events(connections_, label_filters(selector), {"kill", "destroy"}, k_past, stop)) {
       if (event.action == "destroy") {
@@ -246,8 +248,8 @@ void DockerEngine::watch(const Selector& selector, const std::function<void(cons
   throw Error(ErrorKind::unavailable, connections_.address().text(), "the engine closed the event stream");
 }
 
-// The event of an end shows neither whether memory was the reason nor, if the event is late, when the attempt
-// ended.
+// Inspects the container of an ended attempt, because the event does not show if lack of memory was the
+// cause. A late event does not show the time of the end either.
 void DockerEngine::look_at_end(Observation& observation, const std::stop_token& stop) {
   try {
     const std::optional<ContainerFacts> container = inspect_container(connections_, observation.id, stop);
@@ -256,7 +258,8 @@ void DockerEngine::look_at_end(Observation& observation, const std::stop_token& 
     observation.ran_at = container->ran_at;
     observation.ended_at = container->ended_at;
   } catch (const Error& error) {
-    // The engine may refuse to inspect a container that is being removed. Its end is reported all the same.
+    // The engine may refuse to inspect a container that is being removed. combu reports the end of the
+    // attempt nevertheless.
     if (error.kind() != ErrorKind::refused && error.kind() != ErrorKind::conflict) throw;
   }
 }
@@ -280,7 +283,7 @@ std::optional<Usage> DockerEngine::usage(const std::string& id, std::stop_token 
   return container_usage(connections_, id, stop);
 }
 
-// Most containers have the name of their trial, so that no listing is needed.
+// First inspects the container with the trial's name, which usually makes a listing unnecessary.
 ContainerFacts DockerEngine::container_of(const Key& key, const std::stop_token& stop) {
   std::optional<ContainerFacts> container = inspect_container(connections_, key.trial, stop);
   const std::optional<Identity> identity =
@@ -297,7 +300,7 @@ ContainerFacts DockerEngine::container_of(const Key& key, const std::stop_token&
 void DockerEngine::logs(const Key& key, const LogOptions& options, const LogTell& tell,
                         std::stop_token stop) {
   const ContainerFacts container = container_of(key, stop);
-  // Do not use the answer's content type: it differs between engines.
+  // Do not decide by the answer's content type, which differs between engines.
   read_logs(connections_, container.id, container.tty ? LogFormat::raw : LogFormat::frames, options, tell,
             stop);
 }
@@ -307,8 +310,8 @@ bool DockerEngine::copy_out(const Key& key, const std::string& path,
   const std::string id = container_of(key, stop).id;
   const std::optional<std::string> found = find_path(connections_, id, path, stop);
   if (found && get_archive(connections_, id, *found, tell, stop)) return true;
-  // The engine answers in the same way if the container has been removed meanwhile. A container that is being
-  // removed may have lost its files.
+  // The engine also answers that the path does not exist if the container has been removed meanwhile. A
+  // container that is being removed may have lost its files.
   const std::string state = container_of(key, stop).state;
   if (state == "removing" || state == "dead")
     throw Error(ErrorKind::not_found, key.trial,

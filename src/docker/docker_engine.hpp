@@ -22,9 +22,9 @@ class Signals {
  public:
   void sent(const std::string& id, int signal);
   void forget(const std::string& id);
-  // True if a signal that was sent through the engine ended the container. combu assumes so if most programs
-  // end by the last signal (SIGTERM, SIGKILL, SIGINT or SIGQUIT). It also assumes so if the exit code names
-  // the last signal, or SIGKILL, which follows an ignored signal.
+  // True if a signal that was sent through the engine ended the container. combu assumes this after a
+  // SIGTERM, SIGKILL, SIGINT or SIGQUIT, which end most programs. After another signal, combu assumes this if
+  // the exit code stands for that signal, or for SIGKILL, which follows an ignored signal.
   [[nodiscard]] bool ended(const std::string& id, std::optional<int> exit_code) const;
 
  private:
@@ -32,7 +32,7 @@ class Signals {
   std::map<std::string, int> last_;
 };
 
-// The contracts of the public functions are in include/combu/engine.hpp. They are implemented in
+// include/combu/engine.hpp has the contracts of the public functions. The functions are implemented in
 // docker_engine.cpp, start.cpp, check.cpp, prepare.cpp, gpus.cpp and release.cpp.
 class DockerEngine : public Engine {
  public:
@@ -55,7 +55,8 @@ class DockerEngine : public Engine {
   Released release(const Selector& selector, const Releasing& tell, std::stop_token stop) override;
 
  private:
-  // Lists with one request. `networks`: receives the networks of each returned attempt, in the same order.
+  // Lists attempts with one request. `networks` receives the networks of each returned attempt, in the order
+  // of the attempts.
   std::vector<Observation> list_once(const Selector& selector,
                                      std::vector<std::vector<std::string>>& networks,
                                      const std::stop_token& stop);
@@ -69,7 +70,8 @@ class DockerEngine : public Engine {
     bool was_there = false;
     std::optional<Observation> running;  // set if the container runs already or has ended
   };
-  // Returns nullopt if the created container cannot be started or is gone; the start must begin again.
+  // Returns nullopt if the created container cannot be started or does not exist any more; the caller must
+  // then repeat the start.
   std::optional<StartResult> try_start(const Run& run, const Trial& trial, int attempt,
                                        const std::stop_token& stop);
   StartResult start_repeatedly(const Run& run, const Trial& trial, int attempt, const std::stop_token& stop);
@@ -78,10 +80,10 @@ class DockerEngine : public Engine {
   ContainerFacts holder_of_name(const Run& run, const Trial& trial, int attempt, const std::stop_token& stop);
   std::shared_ptr<const SharedListing::Containers> list_claims(const std::stop_token& stop);
   std::optional<Observation> rival_of(const std::string& id, const Slots& slots, const std::stop_token& stop);
-  // The room that other containers leave for a container's CPUs and memory. There is room if `is_contested`
-  // is false. If `holder` is set, that container and others that were created earlier leave no room. If only
-  // `is_contested` is set, the room is taken by containers that were created later; their starts will give
-  // up.
+  // Answers if other containers leave enough CPUs and memory for a container. If `is_contested` is false,
+  // there is enough. If `holder` is set, that container and others that were created earlier do not leave
+  // enough. If only `is_contested` is set, containers that were created later hold the rest; their starts
+  // will give up.
   struct Room {
     bool is_contested = false;
     std::optional<ContainerSummary> holder = {};
@@ -95,8 +97,8 @@ class DockerEngine : public Engine {
   // Returns Observation::inputs.
   std::vector<std::string> add_to_created(const std::string& id, const Trial& trial,
                                           const std::stop_token& stop);
-  // The networks that the selected attempts use. For each network, the trials of those attempts that are
-  // kept.
+  // The networks that the selected attempts use, by name. The value of a network is the list of trials whose
+  // attempts use the network and are kept.
   using UsedNetworks = std::map<std::string, std::vector<std::string>>;
   std::vector<NetworkSummary> networks_to_release(const Selector& selector, const UsedNetworks& used,
                                                   const std::stop_token& stop);
@@ -107,19 +109,20 @@ class DockerEngine : public Engine {
   Signals signals_;
   SharedListing claims_;
   std::mutex capacity_mutex_;
-  std::optional<Slots> capacity_;  // capacity of the host; set by the first query
+  std::optional<Slots> capacity_;  // CPUs and memory of the host; set by the first query
   std::string config_folder_;
   std::function<std::vector<Gpu>()> configured_gpus_;
 };
 
 [[nodiscard]] Observation observation_of(ContainerSummary&& container, Identity&& identity);
 
-// Returns a text that names the holder of a name or a port: "the container x (image y) of the experiment z,
-// run r".
+// Returns a text that names the container that holds a name or a port, such as "the container x (image y) of
+// the experiment z, run r".
 [[nodiscard]] std::string holder_text(const std::string& name, const std::string& image,
                                       const Labels& labels);
 
-// True if the selector names no trials, or names this one. Sorts the names once for a whole listing.
+// Selects the trials that a selector names, or all trials if the selector names none. Sorts the names once
+// for a whole listing.
 class TrialFilter {
  public:
   explicit TrialFilter(const Selector& selector);

@@ -8,7 +8,7 @@
 namespace combu::docker {
 namespace {
 
-// True if the network is gone after the call.
+// Removes a network. Returns true if the network does not exist after the call.
 bool remove(Connections& engine, const std::string& id, const std::stop_token& stop) {
   const int status = remove_network(engine, id, stop).status;
   return status == 200 || status == 204 || status == 404;

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-// Returns nullopt if there is no such file.
+// Returns nullopt if the file does not exist.
 std::optional<json> read_json(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return std::nullopt;
@@ -31,7 +31,7 @@ std::string setting_at(const json& object, const char* name) {
   return at != object.end() && at->is_string() ? at->get<std::string>() : "";
 }
 
-// Parses an address from Docker's own settings.
+// Parses an address from Docker's own settings. `source`: the setting, for messages.
 Address address_from(const std::string& source, const std::string& text) {
   try {
     return parse_address(text);
@@ -40,7 +40,8 @@ Address address_from(const std::string& source, const std::string& text) {
   }
 }
 
-// Docker stores a context in contexts/meta/SHA256-OF-ITS-NAME/meta.json; the file contains the name.
+// Docker stores a context in contexts/meta/SHA256-OF-ITS-NAME/meta.json, and that file contains the context's
+// name.
 Address address_of_context(const std::filesystem::path& config_folder, const std::string& name) {
   std::error_code ignored;
   for (const auto& entry :

@@ -1,7 +1,7 @@
-// The engine's GPUs, and which containers hold them and the host's CPUs and memory.
-// No server assigns these slots. A container claims the slots in its labels as soon as it is created. It is
-// started only if a listing shows no other container with one of its GPUs, and enough CPUs and memory. Of two
-// competing containers, the one that was created later gives up.
+// Finds the engine's GPUs, and the containers that hold GPUs, CPUs and memory of the host. No server assigns
+// these slots. A created container claims the slots that its labels name. combu starts the container only if
+// a listing shows no other container with one of its GPUs, and enough CPUs and memory. Of two competing
+// containers, the start of the later one gives up.
 
 #include <algorithm>
 #include <charconv>
@@ -26,22 +26,23 @@ namespace combu::docker {
 namespace {
 
 constexpr std::string_view k_nvidia = "nvidia.com/gpu=";
-// nvidia-smi takes seconds while the driver is loading.
+// Limit for the time of nvidia-smi, which takes seconds while the driver is loading.
 constexpr Seconds k_nvidia_time_max{30};
 constexpr std::size_t k_nvidia_output_max = std::size_t{1} << 20U;
 
-// If a claim is not started for this long, its process is dead. The claim must not block others.
+// If a container claims slots and is not started for this long, the process that created it is dead. Then its
+// claim must not block other containers.
 constexpr std::int64_t k_claim_seconds_max = 30;
-// Owners of later claims give these up within a moment.
+// Pause before the next listing, while processes with later claims give these up.
 constexpr Seconds k_look_again{0.05};
 constexpr int k_looks_max = 100;
 
-// Also true for "0:1", a part of a partitioned GPU.
+// True for a GPU's index, and for "0:1", a part of a partitioned GPU.
 bool is_number(std::string_view name) {
   return !name.empty() && name.find_first_not_of("0123456789:") == std::string_view::npos;
 }
 
-// Returns one id for each GPU. A device may have several: its index, its UUID, and "all" for all devices.
+// Returns one id for each GPU. A GPU may have several CDI names: its index, its UUID, and "all" for all GPUs.
 std::vector<Gpu> gpus_of_cdi(const std::vector<std::string>& devices) {
   const auto class_of = [](const std::string& id) { return id.substr(0, id.find('=') + 1); };
   const auto name_of = [](const std::string& id) { return id.substr(id.find('=') + 1); };
@@ -58,8 +59,8 @@ std::vector<Gpu> gpus_of_cdi(const std::vector<std::string>& devices) {
   return gpus;
 }
 
-// Returns the GPUs that NVIDIA's driver lists; empty if there is no nvidia-smi. Throws Error(cancelled) if
-// `stop` is set.
+// Returns the GPUs that NVIDIA's driver lists; empty if nvidia-smi is not installed. Throws Error(cancelled)
+// if `stop` is set.
 std::vector<Gpu> gpus_of_nvidia(const std::stop_token& stop) {
   const ProgramEnd end = run_program({.arguments = {"nvidia-smi", "--query-gpu=index,uuid,memory.total,name",
                                                     "--format=csv,noheader,nounits"},
@@ -98,7 +99,7 @@ void add_what_is_known(std::vector<Gpu>& gpus, const std::vector<Gpu>& known) {
   }
 }
 
-// An NVIDIA GPU is identified by its index, whether it is requested through CDI or through NVIDIA's driver.
+// Returns the index of an NVIDIA GPU, the same for a CDI name and for an id of NVIDIA's driver.
 std::string_view device_of(std::string_view id) {
   return id.starts_with(k_nvidia) ? id.substr(k_nvidia.size()) : id;
 }
@@ -127,7 +128,7 @@ Slots DockerEngine::capacity(const std::stop_token& stop) {
   return *capacity_;
 }
 
-// Lists the containers that may hold slots and are not over.
+// Lists the containers that may hold slots and have not ended.
 std::shared_ptr<const SharedListing::Containers> DockerEngine::list_claims(const std::stop_token& stop) {
   return claims_.after_now([&] {
     SharedListing::Containers containers;
@@ -138,9 +139,10 @@ std::shared_ptr<const SharedListing::Containers> DockerEngine::list_claims(const
   });
 }
 
-// Returns an attempt that holds slots of the container `id`, or that claimed them earlier; nullopt if `id`
-// has them for itself. If two containers check at the same time, both see each other, so that never both
-// start. The later one gives up; the earlier one checks again until this has happened.
+// Returns an attempt that holds slots that the container `id` claims, or that claimed such slots earlier.
+// Returns nullopt if no other container holds or claims them. If two starts check at the same time, each sees
+// the other's container, so never do both containers start. The start of the later container gives up. The
+// other start checks again until the later container is gone.
 std::optional<Observation> DockerEngine::rival_of(const std::string& id, const Slots& slots,
                                                   const std::stop_token& stop) {
   const auto seen = [](ContainerSummary&& rival) {
@@ -150,7 +152,7 @@ std::optional<Observation> DockerEngine::rival_of(const std::string& id, const S
   for (int look = 1;; ++look) {
     std::optional<std::int64_t> own_created;
     std::vector<ContainerSummary> rivals;
-    std::vector<ContainerSummary> others;  // containers that hold CPUs or memory
+    std::vector<ContainerSummary> others;  // other containers that hold CPUs or memory
     const auto claims = list_claims(stop);
     for (const ContainerSummary& container : *claims) {
       const auto identity = identity_of(container.labels, container.name);
@@ -162,7 +164,8 @@ std::optional<Observation> DockerEngine::rival_of(const std::string& id, const S
         others.push_back(container);
       }
     }
-    // Another process removed the container as a claim that was too old: it cannot be started.
+    // Another process removed the container because its claim was too old, so the container cannot be
+    // started.
     if (!own_created && !inspect_container(connections_, id, stop)) return std::nullopt;
     std::erase_if(rivals, [&](const ContainerSummary& rival) {
       if (rival.state != "created") return !lives(rival.id, stop);
@@ -186,8 +189,8 @@ std::optional<Observation> DockerEngine::rival_of(const std::string& id, const S
   }
 }
 
-// Returns whether `others` leave enough CPUs and memory for the container `id`, which was created at
-// `created`. Running containers count, and recently created ones, which may be about to start.
+// Finds out if `others` leave enough CPUs and memory for the container `id`, which was created at `created`.
+// Counts running containers, and recently created containers, which may be about to start.
 DockerEngine::Room DockerEngine::room_for(const std::string& id, std::int64_t created, const Slots& slots,
                                           std::vector<ContainerSummary> others, const std::stop_token& stop) {
   if (slots.cpus.nano == 0 && slots.memory.count == 0) return {};
@@ -209,12 +212,12 @@ DockerEngine::Room DockerEngine::room_for(const std::string& id, std::int64_t cr
   };
   if (is_there(is_before)) return {.is_contested = true};
   std::erase_if(others, [&](const ContainerSummary& other) { return !is_before(other); });
-  // The caller is least likely to know of the newest container.
+  // Return the newest container, because the caller is least likely to know that container.
   const auto last = std::ranges::max_element(others, {}, &ContainerSummary::created);
   return {.is_contested = true, .holder = std::move(*last)};
 }
 
-// True if the container runs. Inspects it, because a listing shows its end a moment too late.
+// True if the container runs. Inspects the container, because a listing shows its end a moment too late.
 bool DockerEngine::lives(const std::string& id, const std::stop_token& stop) {
   const std::optional<ContainerFacts> container = inspect_container(connections_, id, stop);
   return container && parse_status(container->state, "").phase == Phase::running;

@@ -24,7 +24,7 @@ bool is_between(char letter) {
 
 }  // namespace
 
-// Scans from `at` to the end of the object or of `bytes`.
+// Scans `bytes` from `at` to the end of the current JSON object, or to the end of `bytes`.
 void JsonPieces::scan_object(std::string_view bytes, std::size_t& at) {
   const std::size_t begin = at;
   for (; at < bytes.size(); ++at) {

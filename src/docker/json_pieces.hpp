@@ -1,5 +1,5 @@
 #pragma once
-// Splits a stream of JSON objects, or a list of them, while it arrives.
+// Splits a stream of JSON objects, or a JSON list of objects, while the stream arrives.
 
 #include <cstddef>
 #include <functional>
@@ -9,20 +9,20 @@
 
 namespace combu::docker {
 
-// Calls `take` with the text of each object. The objects may follow each other, be on one line each, or be
-// the elements of a list. They may arrive in pieces of any size. So a list of thousands of containers is
-// never in memory as a whole.
+// Calls `take` with the text of each object. The objects may follow each other directly or on separate lines,
+// or be the elements of a list. The stream may arrive in pieces of any size. A list of thousands of
+// containers is never in memory as a whole.
 class JsonPieces {
  public:
-  // `bytes_max`: limit for all objects together.
+  // `bytes_max`: maximum size in bytes of the whole stream.
   explicit JsonPieces(std::function<void(std::string_view)> take,
                       std::size_t bytes_max = std::numeric_limits<std::size_t>::max())
       : take_(std::move(take)), bytes_max_(bytes_max) {}
 
-  // Throws Error(corrupt) with an empty subject for anything but JSON objects, for an object larger than 16
-  // MiB, and for more than `bytes_max`.
+  // Throws Error(corrupt) with an empty subject if the stream contains anything but JSON objects. Throws the
+  // same error for an object larger than 16 MiB, and for a stream larger than `bytes_max`.
   void feed(std::string_view bytes);
-  // Call this at the end of the stream. Throws Error(corrupt) if an object or a list is incomplete.
+  // Must be called at the end of the stream. Throws Error(corrupt) if an object or a list is incomplete.
   void finish() const;
 
  private:

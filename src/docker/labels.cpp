@@ -25,7 +25,8 @@ std::optional<RunId> parse_run(const std::string& text) {
   }
 }
 
-// Labels of another version of combu may have another format; such a value counts as zero.
+// Labels of another version of combu may have another format. CPUs or memory that cannot be parsed are taken
+// as zero.
 Slots parse_slots(const std::string& cpus, const std::string& memory, const std::string& gpus) {
   Slots slots;
   std::istringstream ids(gpus);

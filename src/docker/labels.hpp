@@ -1,5 +1,5 @@
 #pragma once
-// The labels that combu sets on containers, and by which it finds attempts again.
+// The labels that combu sets on containers. combu finds the containers of attempts by these labels.
 
 #include <map>
 #include <optional>
@@ -18,14 +18,15 @@ inline constexpr const char* k_label_file = "combu.file";
 inline constexpr const char* k_label_run = "combu.run";
 inline constexpr const char* k_label_trial = "combu.trial";
 inline constexpr const char* k_label_attempt = "combu.attempt";
-// Every container carries all labels: an image made from a container (`docker commit`) has its labels, and
-// passes them on to containers that do not set their own.
+// combu sets all labels on every container. An image made from a container (`docker commit`) has the
+// container's labels, and a new container inherits from the image each label that is not set.
 inline constexpr const char* k_label_service = "combu.service";  // "true" or "false"
-// "1.5": CPUs that the attempt reserves on its host; 0: none
+// CPUs that the attempt reserves on its host, for example "1.5"; "0" for none.
 inline constexpr const char* k_label_cpus = "combu.cpus";
-// Bytes of memory that the attempt reserves; 0: none.
+// Bytes of memory that the attempt reserves; "0" for none.
 inline constexpr const char* k_label_memory = "combu.memory";
-inline constexpr const char* k_label_gpus = "combu.gpus";  // "0,1": Gpu::id of each; empty: none
+// Ids (Gpu::id) of the reserved GPUs, for example "0,1"; empty for none.
+inline constexpr const char* k_label_gpus = "combu.gpus";
 
 using Labels = std::map<std::string, std::string, std::less<>>;
 
@@ -40,15 +41,16 @@ struct Identity {
 [[nodiscard]] Labels labels_of(const Run& run, const Trial& trial, int attempt);
 [[nodiscard]] Labels network_labels_of(const Run& run);
 
-// Returns nullopt if the container is not combu's: labels are missing or invalid, or they belong to another
-// container from which this container's image was made. `name`: the name of this container.
+// Returns nullopt if combu did not create the container: labels are missing or invalid, or come from another
+// container, from which this container's image was made. `name`: the name of this container.
 [[nodiscard]] std::optional<Identity> identity_of(const Labels& labels, std::string_view name);
 
-// True if these labels, of the container with the trial's name, belong to this attempt of this experiment.
+// True if `labels` belong to this attempt of this experiment. `labels` are those of the container with the
+// trial's name.
 [[nodiscard]] bool are_labels_of(const Labels& labels, const Run& run, const std::string& trial, int attempt);
 
-// Returns the `label` filters ("combu.run=x") of the selector, without its trials: a filter cannot express
-// "one of".
+// Returns the `label` filters of a selector, such as "combu.run=x". The selector's trials are not among them,
+// because a filter cannot select one of several values.
 [[nodiscard]] std::vector<std::string> label_filters(const Selector& selector);
 [[nodiscard]] std::vector<std::string> label_filters(const Key& key);
 

@@ -8,7 +8,8 @@
 namespace combu::docker {
 namespace {
 
-constexpr std::size_t k_timestamp_max = 64;  // RFC 3339 with nanoseconds and a time zone takes 35 bytes
+// A time in RFC 3339 format with nanoseconds and a time zone takes 35 bytes.
+constexpr std::size_t k_timestamp_max = 64;
 
 Error no_timestamp() {
   return {ErrorKind::corrupt, "", "the log's lines have no timestamps, although combu requested them"};

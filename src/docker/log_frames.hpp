@@ -1,5 +1,5 @@
 #pragma once
-// Splits a container's multiplexed log.
+// Splits the log of a container, in which the engine multiplexes the output streams.
 
 #include <cstddef>
 #include <optional>
@@ -11,19 +11,21 @@
 namespace combu::docker {
 
 // Maximum size in bytes of a piece that has a time. A longer text is split into pieces of this size and a
-// rest, all with the same time. The cuts depend only on the text, so that a later reading of the log returns
-// the same pieces.
+// last, smaller piece, all with the same time. The cuts depend only on the text, so each reading of the log
+// returns the same pieces.
 inline constexpr std::size_t k_timed_piece_max = std::size_t{64} << 10U;
 
-// One message of the engine's log: a time, a blank, a text. Buffers at most one piece.
+// Parses messages of the engine's log, each of which is a time, a blank and a text. Buffers at most one
+// piece.
 class TimedMessage {
  public:
   explicit TimedMessage(LogTell tell) : tell_(std::move(tell)) {}
 
   // Adds bytes of the message. Throws Error(corrupt) with an empty subject if the time cannot be parsed.
   void feed(LogStream stream, std::string_view bytes);
-  // Ends the message and passes the rest of its text on; an empty text becomes one empty piece. The next
-  // feed() begins another message. Throws Error(corrupt) with an empty subject if the message has no time.
+  // Ends the message and passes on the rest of its text. If the message has no text, passes on one empty
+  // piece. The next feed() begins another message. Throws Error(corrupt) with an empty subject if the message
+  // has no time.
   void end(LogStream stream);
   [[nodiscard]] bool is_open() const { return at_ || !held_.empty(); }
 
@@ -32,19 +34,20 @@ class TimedMessage {
 
   LogTell tell_;
   std::optional<Instant> at_;
-  std::string held_;  // the time until it is complete, then text
+  // First the message's time until the time is complete, then text that was not passed on yet.
+  std::string held_;
   bool has_told_ = false;
 };
 
 // Splits a log into frames. Each frame has a header of eight bytes: the stream, three zeros, and the length
-// as a big-endian number. Streams 0 and 1 are out, 2 is err, and 3 is for errors of the engine itself.
-// Source: Docker Engine API, ContainerAttach, "Stream format".
+// as a big-endian number. Streams 0 and 1 are standard output, 2 is standard error, and 3 is for errors of
+// the engine itself. Source: Docker Engine API, ContainerAttach, "Stream format".
 class LogFrames {
  public:
-  // `timed`: each frame is one TimedMessage.
+  // `timed`: true if each frame is one message that begins with a time.
   LogFrames(const LogTell& tell, bool timed) : tell_(tell), message_(tell), timed_(timed) {}
 
-  // Throws Error(corrupt) with an empty subject.
+  // Throws Error(corrupt) with an empty subject if the log's format is invalid.
   void feed(std::string_view bytes);
 
  private:
@@ -61,12 +64,13 @@ class LogFrames {
   LogStream stream_ = LogStream::out;
 };
 
-// Splits the log of a container with a terminal, which is not multiplexed. Each line is one TimedMessage.
+// Splits the log of a container with a terminal, which is not multiplexed. Each line is one message that
+// begins with a time.
 class TimedLines {
  public:
   explicit TimedLines(LogTell tell) : message_(std::move(tell)) {}
 
-  // Throws Error(corrupt) with an empty subject.
+  // Throws Error(corrupt) with an empty subject if the log's format is invalid.
   void feed(std::string_view bytes);
   // Passes on a last line that has no line end.
   void end();

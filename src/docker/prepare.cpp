@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t k_pulls_in_flight = 4;
 constexpr Seconds k_credential_program_max{30};
 
-// One image, for all trials that use it.
+// An image that trials need, with the names of all these trials.
 struct Wanted {
   std::string image;
   std::string platform;
@@ -37,7 +37,8 @@ ImageKey key_of(const Trial& trial) {
   return {trial.image, trial.platform};
 }
 
-// If trials disagree, the most eager setting counts: always, then missing, then never.
+// If the trials of an image have different values of `pull`, "always" is preferred to "missing", and
+// "missing" to "never".
 int eagerness(Pull pull) {
   return pull == Pull::always ? 2 : pull == Pull::missing ? 1 : 0;
 }
@@ -60,7 +61,7 @@ std::string needed_by(const std::vector<std::string>& trials) {
 }
 
 bool is_of_platform(const ImageFacts& facts, const std::string& platform) {
-  // Not every engine reports the variant: "v7" of "linux/arm/v7".
+  // Not every engine reports the variant of a platform, such as "v7" in "linux/arm/v7".
   return platform.empty() || platform == facts.platform || platform.starts_with(facts.platform + "/");
 }
 
@@ -132,11 +133,12 @@ class ImagePreparer {
 bool checks_its_health(const Trial& trial, const std::map<ImageKey, Wanted>& images) {
   const Wanted& image = images.at(key_of(trial));
   if (trial.healthcheck && !trial.healthcheck->test.empty()) return trial.healthcheck->test.front() != "NONE";
-  // If the image is missing, assume that it has a health check: the missing image is already reported.
+  // If the image is missing, assume that the image has a health check, because the missing image is already
+  // reported.
   return !image.facts || image.facts->has_healthcheck;
 }
 
-// Adds an error for each trial that others wait for to be healthy, although it has no health check.
+// Adds an error for each trial that has no health check, although another trial waits until it is healthy.
 void check_health(const Run& run, const std::map<ImageKey, Wanted>& images, std::vector<Error>& errors) {
   std::unordered_map<std::string, const Trial*> by_name;
   for (const Trial& trial : run.experiment.trials) by_name.emplace(trial.name, &trial);

@@ -10,7 +10,7 @@ namespace combu::docker {
 namespace {
 
 constexpr std::size_t k_removals_in_flight = 8;
-constexpr int k_network_in_use = 403;  // an engine also answers this for its own networks
+constexpr int k_network_in_use = 403;  // the engine gives the same answer for its own networks
 
 // True if the error concerns one container or network, not the engine.
 bool concerns_one(const Error& error) {
@@ -64,9 +64,9 @@ Released DockerEngine::release(const Selector& selector, const Releasing& tell, 
   return released;
 }
 
-// Returns the networks that were created for the selected runs or experiments. Adds networks that the
-// selected attempts use and whose own experiment has no attempts left: `combu kill` of that experiment could
-// not remove them while they were in use.
+// Returns the networks that were created for the selected runs or experiments. Also returns networks of other
+// experiments that the selected attempts use, if the other experiment has no attempts left. `combu kill` of
+// that experiment could not remove such a network while it was in use.
 std::vector<NetworkSummary> DockerEngine::networks_to_release(const Selector& selector,
                                                               const UsedNetworks& used,
                                                               const std::stop_token& stop) {
@@ -87,8 +87,8 @@ std::vector<NetworkSummary> DockerEngine::networks_to_release(const Selector& se
 void DockerEngine::release_networks(const Selector& selector, const UsedNetworks& used, Released& released,
                                     const std::stop_token& stop) {
   for (const NetworkSummary& network : networks_to_release(selector, used, stop)) {
-    // Do not ask the engine about a network of a kept attempt: it removes a network whose containers have all
-    // ended.
+    // Do not ask the engine to remove a network of a kept attempt. The engine removes a network if all its
+    // containers have ended.
     if (const auto user = used.find(network.name); user != used.end() && !user->second.empty()) {
       released.in_use.emplace_back(ErrorKind::conflict, network.name, still_used_by(user->second));
       continue;

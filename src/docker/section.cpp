@@ -23,7 +23,8 @@ struct ApiField {
   Shape shape;
 };
 
-// ContainerConfig and HostConfig of the Docker Engine API, v1.41 to v1.51 (moby: api/swagger.yaml).
+// The fields of ContainerConfig and HostConfig of the Docker Engine API, v1.41 to v1.51 (moby:
+// api/swagger.yaml).
 constexpr ApiField k_config[] = {
     {"ArgsEscaped", Shape::truth},
     {"AttachStderr", Shape::truth},
@@ -147,16 +148,16 @@ std::string_view lacks_shape(const json& value, Shape shape) {
 
 struct Found {
   std::vector<Error> errors;
-  std::unordered_set<std::string> in_defaults;  // errors that were found in the defaults
+  std::unordered_set<std::string> in_defaults;  // the errors of the defaults' section
 };
 
 class SectionCheck {
  public:
-  // `owner`: the path of the section's trial, or "defaults".
+  // `owner`: the path of the trial that has the section, or "defaults".
   SectionCheck(std::string_view owner, const Trial* trial, Found& found)
       : owner_(owner), trial_(trial), found_(found) {}
 
-  // Checks everything that is the same for all trials that share the section.
+  // Makes the checks whose results are the same for all trials that share the section.
   void check(const json& section) {
     check_fields(section, "", k_config);
     if (const json* host = object_at(section, "HostConfig")) check_host(*host);
@@ -170,14 +171,15 @@ class SectionCheck {
     }
   }
 
-  // Checks that the section does not override fields that the trial reserves.
+  // Checks that the section does not set API fields that other fields of the trial already set.
   void check_reserved(const json& section) {
     const json* host = object_at(section, "HostConfig");
     if (host == nullptr) return;
     const auto check = [&](const char* name, bool reserved, const char* field) {
       if (reserved && host->contains(name))
         add(fmt::format("HostConfig.{}", name),
-            fmt::format("the trial's `{}` already sets this; keep only one of the two", field));
+            fmt::format("the trial's field `{}` already sets this value; remove one of the two fields",
+                        field));
     };
     check("NanoCpus", trial_->slots.cpus.nano > 0, "cpus");
     check("CpuQuota", trial_->slots.cpus.nano > 0, "cpus");

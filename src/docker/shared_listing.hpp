@@ -11,8 +11,9 @@
 
 namespace combu::docker {
 
-// Shares one listing among all callers that need one at about the same time. An engine takes milliseconds for
-// each container, and every start needs a listing of all others. Safe for many threads.
+// Shares one listing among all callers that need a listing at about the same time. For a listing, an engine
+// takes milliseconds for each container, and every start needs a listing of all containers. Safe for many
+// threads.
 class SharedListing {
  public:
   using Containers = std::vector<ContainerSummary>;

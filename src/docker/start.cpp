@@ -57,31 +57,31 @@ bool is_earlier_attempt(const ContainerFacts& container, const Run& run, const T
          identity->key.attempt < attempt && parse_status(container.state, "").phase != Phase::running;
 }
 
-// Each try creates or adopts one container. A second try is needed after an earlier attempt, or after the
-// death of an engine or of another process that had claimed the slots.
+// Each try of a start creates or adopts one container. A second try is needed if the container of an earlier
+// attempt must be removed first, or if an engine or a process with a claim died.
 constexpr int k_tries_max = 5;
 
 enum class AfterFailure {
-  rethrow,             // the created container stays: listings show it, and release() removes it
-  remove_and_rethrow,  // the claim on the slots is given up
+  rethrow,             // the created container stays, so listings show it and release() can remove it
+  remove_and_rethrow,  // the container is removed, which gives up its claim on slots
   begin_again,
 };
 
 // The container of a start that failed.
 struct Failed {
-  bool was_there = false;  // created by an earlier call
+  bool was_there = false;  // an earlier call created the container
   bool claims = false;     // the container holds slots
   // Another process that needed the slots removed the container, because its claim was too old.
   bool is_gone = false;
 };
 
-// Decides what to do when a start failed after its container had been created.
+// Decides what combu does with the container if the start fails after the creation.
 AfterFailure after_failure(const Error& error, const Failed& container) {
-  // If an engine dies in the middle of a start, it may never be able to start that container again ("task …:
-  // already exists", 20.10).
+  // If an engine dies in the middle of a start, the engine may never be able to start that container again
+  // ("task …: already exists", 20.10).
   const bool is_useless = container.was_there && error.kind() == ErrorKind::refused;
   if (is_useless || container.is_gone) return AfterFailure::begin_again;
-  // If the container may have been started after all, a repeat of the call adopts it.
+  // If the error is not definite, the container may run, and a repeated call adopts the container.
   return container.claims && is_definite(error) ? AfterFailure::remove_and_rethrow : AfterFailure::rethrow;
 }
 
@@ -111,7 +111,7 @@ StartResult DockerEngine::start_repeatedly(const Run& run, const Trial& trial, i
   for (int tries = 0; tries < k_tries_max; ++tries)
     if (auto result = try_start(run, trial, attempt, stop)) return *std::move(result);
   throw Error(ErrorKind::unavailable, trial.name,
-              fmt::format("its container disappeared during each of {} starts; try again", k_tries_max));
+              fmt::format("the container disappeared during each of {} starts; try again", k_tries_max));
 }
 
 std::optional<StartResult> DockerEngine::try_start(const Run& run, const Trial& trial, int attempt,
@@ -125,7 +125,7 @@ std::optional<StartResult> DockerEngine::try_start(const Run& run, const Trial& 
   if (claims) {
     if (auto rival = rival_of(place.id, trial.slots, stop)) {
       if (remove_unstarted_container(connections_, place.id, stop)) return TakenByOther{*std::move(rival)};
-      return std::nullopt;  // an earlier call has started the container after all
+      return std::nullopt;  // the container runs, because an earlier call has started it
     }
   }
   auto created = asked;
@@ -152,7 +152,7 @@ std::optional<StartResult> DockerEngine::try_start(const Run& run, const Trial& 
   return started;
 }
 
-// The image is inspected again, because its name may mean another image than in prepare().
+// Inspects the image again, because the image's name may mean another image now than in prepare().
 std::string DockerEngine::digest_of(const std::string& id, const std::string& image,
                                     const std::stop_token& stop) {
   try {
@@ -161,11 +161,12 @@ std::string DockerEngine::digest_of(const std::string& id, const std::string& im
     const std::optional<ImageFacts> named = inspect_image(connections_, image, stop);
     return named && named->id == container->image_id ? named->digest : container->image_id;
   } catch (const Error&) {
-    return "";  // the start has succeeded nevertheless
+    return "";  // the start has succeeded, also without a digest
   }
 }
 
-// Returns nullopt if a container that had the trial's name was removed; the caller must try again.
+// Creates the container of the attempt, or adopts an existing one. If another container with the trial's name
+// had to be removed first, returns nullopt. The caller must then call the function again.
 std::optional<DockerEngine::Place> DockerEngine::create_or_adopt(const Run& run, const Trial& trial,
                                                                  int attempt, const std::stop_token& stop) {
   const nlohmann::json body =
@@ -194,15 +195,15 @@ std::optional<DockerEngine::Place> DockerEngine::create_or_adopt(const Run& run,
   return place;
 }
 
-// Returns the container that has the trial's name. It must belong to this attempt (an earlier call created
-// it, and the answer was lost) or to an earlier attempt. Throws Error: conflict if another container has the
-// name, unavailable if the name is being freed.
+// Returns the container that has the trial's name. The container must belong to this attempt or to an earlier
+// one. A container of this attempt exists if an earlier call created it, and the engine's answer was lost.
+// Throws Error: conflict if any other container has the name, unavailable if the name is being freed.
 ContainerFacts DockerEngine::holder_of_name(const Run& run, const Trial& trial, int attempt,
                                             const std::stop_token& stop) {
   std::optional<ContainerFacts> holder = inspect_container(connections_, trial.name, stop);
   if (!holder) {
     throw Error(ErrorKind::unavailable, trial.name,
-                "its name was in use a moment ago and is free now; try again");
+                "the container name was in use a moment ago and is free now; try again");
   }
   if (holder->state == "removing")
     throw Error(ErrorKind::unavailable, trial.name,
@@ -210,11 +211,11 @@ ContainerFacts DockerEngine::holder_of_name(const Run& run, const Trial& trial, 
   if (are_labels_of(holder->labels, run, trial.name, attempt)) return std::move(*holder);
   if (is_earlier_attempt(*holder, run, trial, attempt)) return std::move(*holder);
   throw Error(ErrorKind::conflict, trial.name,
-              "its name is in use by " + holder_text(holder->name, holder->image, holder->labels) +
+              "the container name is in use by " + holder_text(holder->name, holder->image, holder->labels) +
                   "; remove the container or rename the trial");
 }
 
-// Adds networks, the parameters file and inputs to a created container. Each step is repeatable.
+// Adds networks, the parameters file and inputs to a created container. Each of these steps can be repeated.
 std::vector<std::string> DockerEngine::add_to_created(const std::string& id, const Trial& trial,
                                                       const std::stop_token& stop) {
   if (networks_at_create(connections_.version(stop)) == NetworksAtCreate::first) {

@@ -39,8 +39,8 @@ Status parse_status(std::string_view state, std::string_view text) {
   if (state == "running" || state == "paused" || state == "restarting") {
     return {Phase::running, health_in_brackets(text), std::nullopt};
   }
-  // The container is being removed (in listings of Engine 29 "dead", too), or an engine died during the
-  // removal. It is unknown whether the container has ever run.
+  // The container is being removed, or an engine died during the removal. Listings of Engine 29 also show
+  // "dead" during a removal. These states do not show if the container has ever run.
   if (state == "removing" || state == "dead") return {Phase::gone, Health::none, std::nullopt};
   return {Phase::ended, Health::none, number_in_brackets(text)};
 }

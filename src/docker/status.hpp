@@ -1,5 +1,5 @@
 #pragma once
-// Parses the states in Docker's listings.
+// Parses the states of containers in Docker's listings.
 
 #include <optional>
 #include <string_view>
@@ -14,9 +14,9 @@ struct Status {
   std::optional<int> exit_code;
 };
 
-// `state`: State of a listed container ("running"). `text`: its Status ("Up 3 seconds (healthy)", "Exited
-// (137) 2 hours ago"). An unknown state counts as ended, so that combu never waits for it. Source: moby,
-// container/state.go.
+// `state`: the field State of a listed container, such as "running". `text`: the field Status of that
+// container, such as "Up 3 seconds (healthy)" or "Exited (137) 2 hours ago". An unknown state is taken as
+// ended, so that combu never waits for such a container. Source: moby, container/state.go.
 [[nodiscard]] Status parse_status(std::string_view state, std::string_view text);
 
 // Parses "healthy", "unhealthy" and "starting"; returns none for other words.

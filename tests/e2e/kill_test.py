@@ -159,7 +159,7 @@ def test_kill_interrupts_a_run_without_containers(combu, engine, tmp_path):
     assert running.returncode == 130
 
 
-LOOP = "its symbolic links form a loop, or there are too many of them"
+LOOP = "the path's symbolic links form a loop, or there are too many of them"
 
 
 @pytest.fixture
@@ -219,8 +219,8 @@ UNREADABLE = {
     "loop": ("ln -s out /out", f"cannot be read: {LOOP}"),
     "two-links": ("ln -s /b /out; ln -s /out /b", f"cannot be read: {LOOP}"),
     "below-a-file": ("echo >/file; ln -s /file/x /out", "cannot be read: a part of the path is not a folder"),
-    "long-name": (f"ln -s /{'n' * 300} /out", "cannot be read: the path, or the target of its link, has a name that is too long"),
-    "root": ("ln -s / /out", "cannot be read: it is a link to the root of the file system"),
+    "long-name": (f"ln -s /{'n' * 300} /out", "cannot be read: a name in the path, or in the target of a link, is too long"),
+    "root": ("ln -s / /out", "cannot be read: the path is a link to the root of the file system"),
     "dangling": ("ln -s /nowhere /out", "there is no such output"),
 }
 

@@ -81,7 +81,7 @@ def test_errors_of_names_ports_and_host_paths_are_reported_together(combu, engin
     engine.run_stranger("taken", ExposedPorts={"80/tcp": {}}, HostConfig={"PortBindings": {"80/tcp": [{"HostPort": "38480"}]}})
     combu.write([sleeper("taken"), sleeper("port", ports=["38480:80"]), sleeper("path", volumes=["./file/:/x"]), sleeper("below", volumes=["./file/below/:/x"])])
     told = combu("run", code=None).stderr
-    for words in ("taken: its name is in use", "port: host port 38480", "is a file, but the `/` at its end", "does not exist and cannot be created"):
+    for words in ("taken: the container name is in use", "port: host port 38480", "is a file, but the `/` at its end", "does not exist and cannot be created"):
         assert words in told
     assert engine.names() == {"taken"}
 

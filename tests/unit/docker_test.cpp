@@ -192,9 +192,10 @@ TEST(DockerSection, ChecksEachTrialForFieldsThatItReserves) {
   experiment.trials[1].slots.cpus = parse_cpus("2");
   const std::vector<Error> errors = check_docker_sections(experiment);
   ASSERT_EQ(errors.size(), 1U);
-  EXPECT_STREQ(errors[0].what(),
-               "[1].docker.HostConfig.NanoCpus: the trial's `cpus` already sets this; keep only one of the "
-               "two (trial `a`)");
+  EXPECT_STREQ(
+      errors[0].what(),
+      "[1].docker.HostConfig.NanoCpus: the trial's field `cpus` already sets this value; remove one of the "
+      "two (trial `a`)");
 }
 
 TEST(DockerSection, AcceptsTheFieldsOfTheDockerApi) {

@@ -111,15 +111,15 @@ INSTANTIATE_TEST_SUITE_P(
     , UnreadablePath,
     testing::ValuesIn(std::vector<PathFault>{
         {"ALoop20", "evalSymlinksInScope: too many links in /var/lib/docker/overlay2/0a/merged/out",
-         "/out: cannot be read: its symbolic links form a loop, or there are too many of them"},
+         "/out: cannot be read: the path's symbolic links form a loop, or there are too many of them"},
         {"ALoop29", "evalSymlinksInScope: too many links in /out",
-         "/out: cannot be read: its symbolic links form a loop, or there are too many of them"},
+         "/out: cannot be read: the path's symbolic links form a loop, or there are too many of them"},
         {"ALoopOnTheWay", "lstat /out/sub: too many levels of symbolic links",
-         "/out: cannot be read: its symbolic links form a loop, or there are too many of them"},
+         "/out: cannot be read: the path's symbolic links form a loop, or there are too many of them"},
         {"AFileOnTheWay", "lstat /var/lib/docker/overlay2/0a/merged/f/x: not a directory",
          "/out: cannot be read: a part of the path is not a folder"},
         {"ALongName", "lstat /" + std::string(3000, 'a') + ": file name too long",
-         "/out: cannot be read: the path, or the target of its link, has a name that is too long"}}),
+         "/out: cannot be read: a name in the path, or in the target of a link, is too long"}}),
     [](const auto& fault) { return fault.param.name; });
 
 TEST_P(UnreadablePath, IsInvalid) {
@@ -163,7 +163,9 @@ TEST(CopyOut, ReadsOnlyTheBeginningOfTheArchiveAfterAFailedHead) {
     const std::optional<Error> error = copy_error(500, whole(200, body));
     ASSERT_TRUE(error);
     EXPECT_EQ(error->kind(), ErrorKind::unavailable);
-    EXPECT_EQ(std::string(error->what()), "/out: the engine answered HEAD with 500, and GET with 200");
+    EXPECT_EQ(
+        std::string(error->what()),
+        "/out: the engine answered the request HEAD with status 500, but GET for the same path with 200");
   }
   constexpr std::size_t k_pieces = 1024;
   const std::string piece(std::size_t{1} << 16U, 'a');

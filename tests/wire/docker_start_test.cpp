@@ -86,7 +86,8 @@ TEST(Start, ANameOfAnotherContainerIsAConflict) {
     ASSERT_TRUE(error);
     EXPECT_EQ(error->kind(), ErrorKind::conflict);
     EXPECT_EQ(std::string(error->what()),
-              "a: its name is in use by the container a (image img), which combu did not create; remove the "
+              "a: the container name is in use by the container a (image img), which combu did not create; "
+              "remove the "
               "container or rename the trial");
   }
 }
