@@ -238,7 +238,7 @@ void print_changes(Progress& progress, const RunId& run, const Changes& changes,
   add(changes.changed(), "trial changed", "trials changed");
   add(changes.joined, "trial is new", "trials are new");
   add(changes.gone, "trial was removed", "trials were removed");
-  add(changes.tried_again, "trial is tried again", "trials are tried again");
+  add(changes.tried_again, "trial is retried", "trials are retried");
   progress.note(fmt::format("run {}: {}", run.text(),
                             parts.empty() ? "no trial changed" : fmt::format("{}", fmt::join(parts, ", "))));
   name_kept(progress, run, changes, wishes);

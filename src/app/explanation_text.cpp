@@ -80,7 +80,7 @@ class ExplanationText {
       case TrialState::running:
         return fmt::format("runs{}{}{}", running_time(it), attempt_text(it), why_not_skipped(trial));
       case TrialState::retrying:
-        return fmt::format("is tried again: {}", reason_text(it));
+        return fmt::format("is retried: {}", reason_text(it));
       case TrialState::collecting:
         return fmt::format("has ended{}, and its outputs are being collected{}", attempt_text(it),
                            reason_text(it).empty() ? "" : ": " + reason_text(it));

@@ -85,7 +85,7 @@ Result retry(Session& session, Record& record, const RetryOptions& options, cons
   loaded.plan = changes.plan;
   expect_env_files(loaded.run.experiment, restored, changes.again);
   forget_inputs(loaded.run.experiment, restored, changes.again);
-  session.progress().note(fmt::format("run {}: {} {} tried again", id.text(),
+  session.progress().note(fmt::format("run {}: {} {} retried", id.text(),
                                       number_of(changes.tried_again, "trial"),
                                       changes.tried_again == 1 ? "is" : "are"));
   auto ready = prepare_run(session, loaded, run, Earlier::refuse);

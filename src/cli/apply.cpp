@@ -40,14 +40,13 @@ void add_apply(CommandLine& line, const Invocation& invocation, Action& action) 
   CliCommand command = line.add_command(
       "apply", "Apply the edited file to a run: add new trials, stop removed ones, continue the others");
   const auto options = std::make_shared<ApplyOptions>();
-  command.add_flag(
-      "--failed", options->failed,
-      "Also start trials again that failed, were stopped or were blocked, even if they have not changed");
+  command.add_flag("--failed", options->failed,
+                   "Also start unchanged trials again if they failed, were stopped or were blocked");
   command.add_flag("--replace", options->replace,
-                   "Also start changed trials again that run or have ended: all, or with =TRIALS "
-                   "those with a name (solver-a-*) or condition (lr<0.01)");
+                   "Also start changed trials again if they run or have ended; "
+                   "=TRIALS selects some by name (solver-a-*) or condition (lr<0.01)");
   add_detach_option(command, options->detach);
-  command.add_option("RUN", options->run, "The run's id; default: the file's newest run with an owner")
+  command.add_option("RUN", options->run, "The run's id; default: the file's newest run that a process owns")
       .type_name("");
   command.footer("Example:\n  combu -f experiment.jsonnet apply");
   command.callback([&invocation, &action, options] {

@@ -21,9 +21,10 @@ int attach_command(const Invocation& invocation, const std::string& id) {
 
 void add_attach(CommandLine& line, const Invocation& invocation, Action& action) {
   CliCommand command = line.add_command(
-      "attach", "Show the progress of a run that another combu process owns; Ctrl-C ends only `attach`");
+      "attach", "Show the progress of a run that another combu process owns; on Ctrl-C, only `attach` ends");
   const auto run = std::make_shared<std::string>();
-  command.add_option("RUN", *run, "The run's id; default: the file's newest run with an owner").type_name("");
+  command.add_option("RUN", *run, "The run's id; default: the file's newest run that a process owns")
+      .type_name("");
   command.footer("Example:\n  combu -f experiment.jsonnet attach");
   command.callback([&invocation, &action, run] {
     action = [&invocation, run] { return attach_command(invocation, *run); };

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::array k_passed_on{SIGINT, SIGTERM, SIGQUIT, SIGHUP};
 
-// Global, because a signal handler has no other parameter.
+// A global variable, because a signal handler gets only the signal's number.
 volatile pid_t passed_to = 0;
 
 void pass_on(int number) {
@@ -30,7 +30,7 @@ Error failed(const char* what) {
           fmt::format("{}: {}", what, std::generic_category().message(errno))};
 }
 
-// Returns the next line from the pipe, or "" if the pipe ends before the line does.
+// Returns the next line from the pipe, or an empty string if the pipe ends before the line is complete.
 std::string line_from(int file) {
   std::string line;
   for (char letter = 0;;) {
@@ -50,7 +50,7 @@ int code_of(pid_t process) {
   return 128 + WTERMSIG(status);
 }
 
-// Runs in the foreground process until the child enters the background or ends.
+// Waits in the foreground process until the child enters the background or ends. Returns the exit code.
 int see_off(pid_t process, int file) {
   const std::string run = line_from(file);
   if (run.empty()) return code_of(process);
@@ -58,7 +58,7 @@ int see_off(pid_t process, int file) {
   return 0;
 }
 
-// `file`: descriptor of a pipe to the foreground process, which prints the run's id.
+// Sends the run's id through the pipe `file` to the foreground process, which prints the id.
 class ForkedBackground final : public Background {
  public:
   explicit ForkedBackground(int file) : file_(file) {}
@@ -69,7 +69,7 @@ class ForkedBackground final : public Background {
     (void)close(nothing);
     (void)dup2(log, STDOUT_FILENO);
     (void)dup2(log, STDERR_FILENO);
-    // Errors do not matter: the foreground process may have ended.
+    // Ignore errors of write(), because the foreground process may have ended.
     const std::string line = run.text() + "\n";
     (void)!write(file_, line.data(), line.size());
     (void)close(file_);
@@ -88,7 +88,7 @@ int in_background(const std::function<int(const Background*)>& body) {
   sigset_t before;
   sigemptyset(&passed);
   for (const int number : k_passed_on) sigaddset(&passed, number);
-  // Blocks the signals until the handler is set, so that none is lost.
+  // Block the signals until the handler is set, so that no signal is lost.
   (void)pthread_sigmask(SIG_BLOCK, &passed, &before);
   passed_to = fork();
   if (passed_to < 0) throw failed("cannot create the background process");
@@ -101,7 +101,7 @@ int in_background(const std::function<int(const Background*)>& body) {
     return body(&background);
   }
   (void)close(files[1]);
-  // If the caller ignores a signal, both processes ignore it.
+  // If combu's caller ignores a signal, both processes ignore that signal.
   for (const int number : k_passed_on)
     if (signal(number, pass_on) == SIG_IGN) (void)signal(number, SIG_IGN);
   (void)pthread_sigmask(SIG_SETMASK, &before, nullptr);

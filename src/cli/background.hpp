@@ -8,10 +8,11 @@
 
 namespace combu {
 
-// Forks, and calls `body` in the child process, which the terminal does not end. Returns twice. In the child,
-// the result is that of `body`. In the parent, the result is 0 once the child has entered the background, or
-// the child's exit code if the child ended before that. Until then both share the standard files, and the
-// parent passes signals on. Must be called while the program has only one thread.
+// Forks, and calls `body` in the child process, which continues if the terminal is closed. Returns twice. In
+// the child, returns the result of `body`. In the parent, returns 0 once the child has entered the
+// background, or the child's exit code if the child ended earlier. Until the child has entered the
+// background, both processes share the standard files, and the parent passes signals on to the child. Must be
+// called while the program has only one thread.
 [[nodiscard]] int in_background(const std::function<int(const Background*)>& body);
 
 // Adds -d.

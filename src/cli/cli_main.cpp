@@ -33,14 +33,14 @@ void add_global_options(CliCommand program, Invocation& invocation) {
   program.add_option("-f,--file", invocation.file, "The experiment's file; - is standard input")
       .type_name("FILE");
   add_list(program, "-V,--ext-str", invocation.ext_str, "K[=V]",
-           "Value of std.extVar(K), a string; without =V from the environment");
+           "Value of std.extVar(K), a string; without =V, taken from the environment");
   add_list(program, "--ext-code", invocation.ext_code, "K[=CODE]", "Value of std.extVar(K), as Jsonnet code");
   add_list(program, "-A,--tla-str", invocation.tla_str, "K[=V]",
-           "Argument K of a file that is a function, a string");
+           "Argument K, a string, if the file is a function");
   add_list(program, "--tla-code", invocation.tla_code, "K[=CODE]",
-           "Argument K of a file that is a function, as Jsonnet code");
+           "Argument K, as Jsonnet code, if the file is a function");
   add_list(program, "-J,--jpath", invocation.import_dirs, "FOLDER",
-           "A folder for imports; the last one is searched first, then JSONNET_PATH");
+           "A folder for imports; the last given folder is searched first, JSONNET_PATH last");
   program.add_option("--evaluate-memory", invocation.evaluate_memory, "Memory limit of the file's evaluation")
       .type_name("BYTES")
       .show_default();
@@ -50,7 +50,7 @@ void add_global_options(CliCommand program, Invocation& invocation) {
   program
       .add_option("--engine", invocation.engine,
                   "Address of the engine: unix:///path, tcp://host:port or simulated:[?options]; default: "
-                  "DOCKER_HOST, else Docker's context")
+                  "the value of DOCKER_HOST, else Docker's context")
       .type_name("ADDRESS");
   program.add_option("--progress", invocation.progress, "Form of the progress output on standard error")
       .one_of({"auto", "tty", "plain", "json", "quiet"})
@@ -73,7 +73,7 @@ std::string command_meant_by(const std::string& word, const std::vector<CommandD
 
 int parse_and_act(int argc, const char* const* argv);
 
-// Adds `help`: `combu help COMMAND` is the same as `combu COMMAND --help`.
+// Adds the command `help`. `combu help COMMAND` prints the same text as `combu COMMAND --help`.
 void add_help(CommandLine& line, Action& action) {
   CliCommand command = line.add_command("help", "Print the usage of a command");
   command.footer("Example:\n  combu help run");
@@ -124,7 +124,8 @@ void add_commands(CommandLine& line, const Invocation& invocation, Action& actio
   add_help(line, action);
 }
 
-// Suggests the most similar long option of the command or the program; "" if there is none.
+// Suggests the most similar long option of the command or the program; returns an empty string if no option
+// is similar.
 std::string option_meant_by(const std::string& word, const CommandDescription& program,
                             const CommandDescription& command) {
   std::vector<std::string_view> options;
@@ -136,8 +137,8 @@ std::string option_meant_by(const std::string& word, const CommandDescription& p
   return near ? fmt::format("; did you mean {}?", *near) : "";
 }
 
-// Returns the message for a word that the parser does not accept. `command`: the given command; nullptr:
-// none.
+// Returns the message for a word that the parser does not accept. `command`: the command that the user gave;
+// nullptr if the user gave none.
 std::string extra_message(const std::string& word, const CommandLine& line,
                           const CommandDescription* command) {
   const bool option = word.starts_with('-');
@@ -170,7 +171,7 @@ std::vector<std::string> short_names(const std::string& name, const CommandDescr
   return {};
 }
 
-// Returns "-f, --file needs a value: -f FILE".
+// Returns a message such as "-f, --file needs a value: -f FILE".
 std::string value_needed(const std::string& name, std::string_view type, const CommandDescription& program,
                          const CommandDescription* command) {
   std::vector<std::string> names = short_names(name, program, command);
@@ -179,8 +180,8 @@ std::string value_needed(const std::string& name, std::string_view type, const C
                      names.front() == "-V" ? "; --version prints the version" : "");
 }
 
-// Rewords messages of the parser: "--sort: At Most 1 required but received 2", and
-// "--file: 1 required FILE missing".
+// Replaces the parser's messages about an option that is given too often, and about a missing value. Returns
+// other messages unchanged.
 std::string parser_message(std::string_view text, const CommandDescription& program,
                            const CommandDescription* command) {
   constexpr std::string_view k_too_often = ": At Most 1 required but received ";
@@ -219,9 +220,10 @@ int parse_and_act(int argc, const char* const* argv) {
   invocation.arguments.assign(argv, argv + argc);
   invocation.check_sections = check_docker_sections;
   Action action;
-  CommandLine line(
-      "combu", "combu runs an experiment, a Jsonnet file of trials, each a container, on a Docker Engine.",
-      std::string(version_text()));
+  CommandLine line("combu",
+                   "combu runs an experiment on a Docker Engine: a Jsonnet file describes the trials, and "
+                   "each trial is a container.",
+                   std::string(version_text()));
   line.program().footer(
       "Example:\n  combu -f experiment.jsonnet run\n  combu -f experiment.jsonnet kill\n\n"
       "These options may precede or follow the command; combu COMMAND --help shows the command's own "
@@ -241,7 +243,7 @@ int parse_and_act(int argc, const char* const* argv) {
   const std::string& command = parsed.command;
   if (!invocation.file.empty() && std::ranges::find(k_without_file, command) != k_without_file.end())
     throw Error(ErrorKind::invalid, command,
-                fmt::format("reads no experiment; leave out -f {}", invocation.file));
+                fmt::format("the command reads no experiment; leave out -f {}", invocation.file));
   return action();
 }
 

@@ -179,7 +179,7 @@ Parsed CommandLine::parse(int argc, const char* const* argv) {
     note_command();
   } catch (const CLI::ParseError& error) {
     note_command();
-    // CLI11 also throws for help and version.
+    // CLI11 also throws exceptions for --help and --version.
     if (error.get_exit_code() == 0) {
       std::ostringstream text;
       std::ostringstream nothing;

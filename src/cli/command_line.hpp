@@ -1,6 +1,6 @@
 #pragma once
 // The program's options and commands, and the parser of its arguments. Only command_line.cpp includes CLI11,
-// because that takes about four seconds of compile time for each file.
+// because CLI11 adds about four seconds of compile time to each file that includes it.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,7 +23,7 @@ class CliOption {
   explicit CliOption(CLI::Option& option) : option_(&option) {}
 
   CliOption required();
-  // Sets the placeholder for the value in --help; empty: none.
+  // Sets the placeholder that --help shows for the value. An empty name removes the placeholder.
   CliOption type_name(const std::string& name);
   // Shows the current value as the default in --help.
   CliOption show_default();
@@ -37,25 +37,25 @@ class CliOption {
   CliOption one_of(const std::vector<std::string>& choices);
   CliOption between(int least, int greatest);
   CliOption positive();
-  // A number of `things` ("lines"): an integer from 0 to 999,999,999.
+  // Valid are integers from 0 to 999,999,999. `things`: the things that are counted ("lines"), for messages.
   CliOption count_of(const std::string& things);
-  // `fault` returns why a value is invalid; "" if it is valid.
+  // `fault` returns why a value is invalid, or an empty string for a valid value.
   CliOption check(const std::function<std::string(const std::string& value)>& fault);
 
  private:
   CLI::Option* option_;
 };
 
-// A command of a CommandLine, or the program itself. A copy refers to the same command. Valid as long as the
-// CommandLine exists.
+// A command of a CommandLine, or the program itself. A copy refers to the same command. A CliCommand is valid
+// as long as its CommandLine exists.
 class CliCommand {
  public:
   explicit CliCommand(CLI::App& command) : command_(&command) {}
 
   [[nodiscard]] std::string name() const;
 
-  // `names`: "-f,--file" for an option, or a name without dashes, "TRIAL", for an argument.
-  // CommandLine::parse() writes to `value`.
+  // `names`: for an option, its names, such as "-f,--file"; for an argument, a name without dashes, such as
+  // "TRIAL". CommandLine::parse() writes to `value`.
   CliOption add_option(const std::string& names, std::string& value, const std::string& description = {});
   CliOption add_option(const std::string& names, std::vector<std::string>& value,
                        const std::string& description);
@@ -63,7 +63,7 @@ class CliCommand {
   CliOption add_option(const std::string& names, std::int64_t& value, const std::string& description);
   CliOption add_option(const std::string& names, std::size_t& value, const std::string& description);
   void add_flag(const std::string& names, bool& value, const std::string& description);
-  // Each use of the flag appends the text after `=`, or "true" without one, to `values`.
+  // Each use of the flag appends the text after `=` to `values`, or "true" if the flag is given without `=`.
   void add_flag(const std::string& name, std::vector<std::string>& values, const std::string& description);
 
   // Sets the text at the end of the command's help.
@@ -82,9 +82,9 @@ class CliCommand {
 
 struct OptionDescription {
   std::string name;                // "file", "TRIAL"
-  std::vector<std::string> names;  // "-f", "--file"; empty for an argument
+  std::vector<std::string> names;  // for example "-f" and "--file"; empty for an argument
   std::string description;
-  std::string type;  // type of its value: "FILE", or with choices "BOOL:{true,false}"
+  std::string type;  // type of the value, such as "FILE", or "BOOL:{true,false}" if there are choices
   bool takes_value = false;
 };
 
@@ -97,20 +97,20 @@ struct CommandDescription {
 
 // The result of parse().
 struct Parsed {
-  std::string command;              // name of the given command; empty: none
-  std::optional<std::string> help;  // text of --help or --version, if given
+  std::string command;              // name of the command that the user gave; empty if the user gave none
+  std::optional<std::string> help;  // text to print for --help or --version; nullopt if neither is given
   struct Misuse {
     std::string what;                // message of CLI11
     std::vector<std::string> extra;  // arguments that no option or command accepts
-    bool lacks_required = false;     // a required command, option or argument is missing
+    bool lacks_required = false;     // true if a required command, option or argument is missing
   };
   std::optional<Misuse> misuse;
 };
 
 class CommandLine {
  public:
-  // `version`: the text of --version. The user must give exactly one command. Options of the program may
-  // precede or follow it.
+  // `version`: the text that --version prints. The user must give exactly one command. Options of the program
+  // may precede or follow the command.
   CommandLine(const std::string& name, const std::string& description, const std::string& version);
   ~CommandLine();
   CommandLine(const CommandLine&) = delete;
@@ -124,8 +124,8 @@ class CommandLine {
   // Returns the commands in the order in which they were added.
   [[nodiscard]] std::vector<CommandDescription> describe_commands() const;
 
-  // Calls the callback of the given command, unless the result has help or misuse. argv[0] is the program's
-  // name.
+  // Parses the arguments. Calls the callback of the given command, unless the result contains `help` or
+  // `misuse`. argv[0] is the program's name.
   [[nodiscard]] Parsed parse(int argc, const char* const* argv);
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
-// Each function adds a command to the parser. If the user gives that command, parsing sets `action` to the
-// function that executes it and returns the exit code.
+// Each function adds a command to the parser. If the user gives the command, the parser sets `action` to the
+// function that executes the command and returns the exit code.
 
 #include <functional>
 #include <string_view>

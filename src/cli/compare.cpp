@@ -45,7 +45,8 @@ void add_compare(CommandLine& line, const Invocation& invocation, Action& action
                   "Columns to compare (loss,accuracy.greatest); default: all metrics")
       .type_name("NAMES")
       .one_value_each();
-  command.add_option("--over", options->compare.over, "Params in which the repeats of a setting differ")
+  command
+      .add_option("--over", options->compare.over, "Params whose values distinguish the repeats of a setting")
       .type_name("NAMES")
       .one_value_each()
       .show_default();

@@ -66,7 +66,7 @@ int export_runs(const Invocation& invocation, const ExportOptions& options) {
   Progress& progress = sessions.progress();
   const std::vector<Results> runs = read_run_results(invocation, options.chosen, sessions.opener(), progress);
   if (options.format == "mlflow") {
-    const Interrupts interrupts;  // no session is open at the same time, which would handle signals itself
+    const Interrupts interrupts;  // handles signals, because no session is open that would handle them
     send_to_mlflow(invocation, runs, options.to, progress, interrupts.token());
   } else if (options.format == "sqlite") {
     export_sqlite(options.output, runs);
@@ -88,7 +88,8 @@ void add_export(CommandLine& line, const Invocation& invocation, Action& action)
       .type_name("FILE");
   command.add_flag("--points", options->points,
                    "With csv and json: one row for each point of a metric, not for each trial");
-  command.add_option("--to", options->to, "The MLflow server; default: MLFLOW_TRACKING_URI").type_name("URL");
+  command.add_option("--to", options->to, "The MLflow server; default: the value of MLFLOW_TRACKING_URI")
+      .type_name("URL");
   command
       .add_option("--where", options->chosen.where,
                   "Only trials that match this condition: lr<0.01 && state=succeeded")

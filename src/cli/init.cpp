@@ -25,11 +25,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view k_placeholder = "my-experiment";
-constexpr std::size_t k_name_max = 40;  // leaves room for a trial's name within a hostname
+constexpr std::size_t k_name_max = 40;  // leaves enough characters for a trial's name within a hostname
 
-// Converts a folder's name to a valid name for images and containers: "My Lab" becomes my-lab. Returns "" if
-// the name would be empty or too long, or would lose non-ASCII letters. Otherwise different folders could get
-// the same name, and would count as one experiment.
+// Converts a folder's name to a valid name for images and containers, for example "My Lab" to my-lab. Returns
+// "" if the name would be empty or too long, or would lose non-ASCII letters. Without this rule, different
+// folders could get the same name, and combu would take them for one experiment.
 std::string project_name(std::string_view folder) {
   std::string name;
   for (const char c : folder) {
@@ -116,20 +116,20 @@ bool is_there(const fs::path& path) {
   return fs::exists(fs::symlink_status(path, fault));
 }
 
-// True for files that a folder may have before an experiment is created in it. `init` leaves these as they
-// are.
+// True for files that a folder may have before an experiment is created in it. `init` leaves existing files
+// of this kind as they are.
 bool may_be_theirs(std::string_view path) {
   return path == "README.md" || path == ".gitignore" || path == ".dockerignore";
 }
 
-// Returns the files to create in `folder`. Throws Error(invalid) with all paths that prevent this.
+// Returns the files to create in `folder`. Throws Error(invalid) with all paths that prevent the creation.
 std::vector<InitFile> to_be_made(const fs::path& folder) {
   std::vector<InitFile> files;
   std::vector<std::string> obstacles;
   for (const InitFile& file : k_init_files) {
     std::string obstacle;
     if (is_there(folder / file.path)) obstacle = (folder / file.path).lexically_normal().string();
-    // A link instead of a folder would lead the file elsewhere.
+    // If the path had a link in place of a folder, the file would be written elsewhere.
     for (fs::path within = fs::path(file.path).parent_path(); !within.empty();
          within = within.parent_path()) {
       std::error_code fault;
@@ -147,7 +147,7 @@ std::vector<InitFile> to_be_made(const fs::path& folder) {
   return files;
 }
 
-// Returns the content of a .gitignore; "" if it cannot be read.
+// Returns the content of a .gitignore, or an empty string if the file cannot be read.
 std::string ignored_paths(const fs::path& file) {
   constexpr Bytes k_most{std::int64_t{1} << 20U};
   try {
@@ -157,7 +157,8 @@ std::string ignored_paths(const fs::path& file) {
   }
 }
 
-// Returns "kept: README.md, .gitignore (add /results/ to it)\n", or "" if no file was kept.
+// Returns a line that names the existing files that `init` kept, or an empty string if no file was kept. The
+// line also says if the .gitignore lacks /results/.
 std::string left_alone(const fs::path& folder, const std::vector<InitFile>& made) {
   std::vector<std::string> names;
   for (const InitFile& file : k_init_files) {
@@ -179,7 +180,7 @@ std::string left_alone(const fs::path& folder, const std::vector<InitFile>& made
 
 struct Options {
   std::string folder = ".";
-  std::optional<std::string> name;  // nullopt: the folder's name
+  std::optional<std::string> name;  // the experiment's name; nullopt for the folder's name
 };
 
 int init(const Options& options) {

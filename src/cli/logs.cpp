@@ -26,13 +26,13 @@ struct LogsArguments {
   bool follow = false;
   std::int64_t tail = -1;
   std::string since;
-  int attempt = 0;  // 0: the last attempt
+  int attempt = 0;  // number of the attempt; 0 for the last attempt
   bool json = false;
 };
 
 // Prints log lines unchanged (plain), after the trial's name (named), or as JSON. Named and JSON lines have
-// at most k_line_max bytes: longer ones are split into several lines. put() and note() return false if the
-// reader has gone.
+// at most k_line_max bytes, so longer lines are split. put() and note() return false if the reader of the
+// output has closed it.
 class Printer : public LogSink {
  public:
   enum class Form { plain, named, json };
@@ -83,8 +83,8 @@ class Printer : public LogSink {
 
   Form form_;
   std::string trial_;
-  std::string prefix_;                // used by the form `named`
-  std::array<std::string, 2> lines_;  // incomplete lines, by stream
+  std::string prefix_;                // prefix of a line in the form `named`
+  std::array<std::string, 2> lines_;  // the incomplete line of each stream
   LogOutput out_;
   LogOutput err_;
 };

@@ -11,15 +11,15 @@ void add_file_argument(CliCommand command, std::string& file) {
 }
 
 void add_selection(CliCommand command, SelectionOptions& options) {
-  command
-      .add_option("--experiment", options.experiment,
-                  "The experiment with this name, instead of that of -f FILE")
+  command.add_option("--experiment", options.experiment, "Select the experiment by its name, not by -f FILE")
       .type_name("NAME");
   command.add_option("--run", options.run, "Only the run with this id").type_name("ID");
 }
 
 void add_limit(CliCommand command, std::int64_t& limit) {
-  command.add_option("--limit", limit, "Print at most N rows, 0: all; default: 100 on a terminal, else all")
+  command
+      .add_option("--limit", limit,
+                  "Print at most N rows (0: all rows); default: 100 on a terminal, else all")
       .type_name("N")
       .count_of("rows");
 }

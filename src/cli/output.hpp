@@ -13,12 +13,12 @@ namespace combu {
 // as an engine's socket, would become a standard file. Must be called before any file is opened.
 void hold_standard_files();
 
-// Commands print only by the functions and classes of this header, and progress by the room progress. So text
-// from trials, engines and files cannot send control sequences to a terminal.
+// Commands print only by the functions and classes of this header, and the progress of a command is printed
+// by the room progress. So text from trials, engines and files cannot send control sequences to a terminal.
 
-// Writes text to standard output without buffering, with escape_controls(). Returns false if the reader has
-// gone (`combu ps | head`): this is not an error, and further output is useless. Throws Error(refused) for
-// other errors.
+// Writes text to standard output without buffering, with escape_controls(). Returns false if the reader of
+// the output has closed the pipe (`combu ps | head`). This is not an error, but further output is useless.
+// Throws Error(refused) for other errors.
 [[nodiscard]] bool put_out(std::string_view text);
 // Like put_out(), but writes to standard error.
 [[nodiscard]] bool put_err(std::string_view text);
@@ -33,13 +33,13 @@ void hold_standard_files();
 class LogOutput {
  public:
   enum class File { out, err };
-  // `prefix` is as in ColouredText.
+  // `prefix` has the same meaning as in ColouredText.
   explicit LogOutput(File file, std::string_view prefix = {});
   ~LogOutput();
   LogOutput(const LogOutput&) = delete;
   LogOutput& operator=(const LogOutput&) = delete;
 
-  // Writes a piece that continues the previous one.
+  // Writes the next piece of the stream.
   [[nodiscard]] bool put(std::string_view piece);
   // Writes text that is still buffered for the terminal.
   [[nodiscard]] bool end();
@@ -53,7 +53,8 @@ class LogOutput {
 };
 
 // Standard output as a stream, for output that is too large to keep in memory. Writes pieces by put_out() or
-// put_bytes(); flush() writes the last piece. If the reader has gone, further output is dropped.
+// put_bytes(); flush() writes the last piece. If the reader of the output has closed the pipe, further output
+// is dropped.
 class OutStream : public std::ostream {
  public:
   enum class Content { text, bytes };

@@ -61,11 +61,12 @@ void add_plot(CommandLine& line, const Invocation& invocation, Action& action) {
   CliCommand command = line.add_command("plot", "Draw a metric of a run's trials");
   const auto options = std::make_shared<PlotOptions>();
   command
-      .add_option("--by", options->form.by, "One curve for each value of this column: the mean of its trials")
+      .add_option("--by", options->form.by,
+                  "Draw one curve for each value of this column, the mean of the trials with that value")
       .type_name("NAME");
   command
       .add_option("--x", options->form.x,
-                  "One point for each trial: its last value over this param, field or metric")
+                  "Draw one point for each trial, the last value over this param, field or metric")
       .type_name("NAME");
   command.add_option("--log", options->log, "Axes with a logarithmic scale")
       .one_of({"x", "y", "xy"})
@@ -76,7 +77,7 @@ void add_plot(CommandLine& line, const Invocation& invocation, Action& action) {
       .type_name("CONDITION");
   command.add_option("-o,--output", options->output, "Write an SVG to this file").type_name("FILE");
   add_run_option(command, options->chosen.ids.front());
-  command.add_option("METRIC", options->form.metric, "The metric to draw; with --x any column")
+  command.add_option("METRIC", options->form.metric, "The metric to draw; with --x, any column")
       .required()
       .type_name("");
   command.footer("Example:\n  combu -f experiment.jsonnet plot loss --by lr -o loss.svg");

@@ -23,7 +23,7 @@ struct PsOptions {
   std::string where;
 };
 
-// Prints in the form that the options choose.
+// Prints trials, containers and runs in the form that the options choose.
 class StatusPrinter {
  public:
   explicit StatusPrinter(const PsOptions& options)
@@ -81,7 +81,7 @@ int ps(const Invocation& invocation, const PsOptions& options) {
                     .all_runs = options.all,
                     .trials_max = printer.form().rows,
                     .all_details = options.json,
-                    // If the output is a pipe, it gets every trial.
+                    // Equal failures are joined only on a terminal, so a pipe gets a row for each trial.
                     .join_failures = printer.form().columns > 0 && !options.json};
   if (options.limit >= 0) query.runs_max = static_cast<std::size_t>(options.limit);
   const StatusListener listener{
@@ -103,8 +103,7 @@ void add_ps(CommandLine& line, const Invocation& invocation, Action& action) {
   const auto options = std::make_shared<PsOptions>();
   add_selection(command, options->selection);
   command.add_flag("--json", options->json, "Print one JSON object per line");
-  command.add_flag("--all", options->all,
-                   fmt::format("In a list of runs: all runs; default: the newest {}", k_runs_shown));
+  command.add_flag("--all", options->all, fmt::format("List all runs, not only the newest {}", k_runs_shown));
   add_limit(command, options->limit);
   command
       .add_option("--where", options->where, "Only rows that match this condition: lr<0.01 && state=failed")

@@ -33,14 +33,14 @@ void add_retry(CommandLine& line, const Invocation& invocation, Action& action) 
   const auto options = std::make_shared<RetryCommand>();
   add_run_option(command, options->run);
   command.add_flag("--failed", options->failed,
-                   "Also start all trials again that failed or were stopped (the default without TRIAL)");
+                   "Also retry all trials that failed or were stopped (the default without TRIAL)");
   command.add_flag("--edited", options->edited, "Use the edited file, as `apply` does");
   command.add_flag("--wait", options->wait, "Wait until all trials have ended");
   add_detach_option(command, options->detach);
   command
-      .add_option(
-          "TRIAL", options->trials,
-          "Names (solver-a-*) or conditions on params (lr<0.01); default: all that failed or were stopped")
+      .add_option("TRIAL", options->trials,
+                  "Names (solver-a-*) or conditions on params (lr<0.01); default: all trials that failed or "
+                  "were stopped")
       .type_name("");
   command.footer("Example:\n  combu -f experiment.jsonnet retry --failed");
   command.callback([&invocation, &action, options] {

@@ -17,8 +17,8 @@ namespace {
 
 struct RunArguments : NewRun {
   std::string file;
-  std::string parallel;  // a number, "false" or "true"; empty: not given
-  std::string resume;    // a run's id; empty: the last run
+  std::string parallel;  // a number, "false" or "true"; empty if the option is not given
+  std::string resume;    // a run's id; empty for the last run
   bool edited = false;
   bool detach = false;
   bool no_cache = false;
@@ -30,14 +30,14 @@ std::string_view parallel_value(std::string_view text) {
   return text;
 }
 
-// Returns why `text` is not a valid value of --parallel; "" if it is valid.
+// Returns why `text` is not a valid value of --parallel, or an empty string for a valid value.
 std::string parallel_fault(const std::string& text) {
   const std::string_view value = parallel_value(text);
   if (value == "true" || value == "false" || parse_number<std::size_t>(value)) return "";
   return fmt::format("must be a number or false, not {}", value);
 }
 
-// `resumption`: nullopt for a new run.
+// Starts or resumes a run. `resumption`: nullopt for a new run.
 int run(const Invocation& invocation, const NewRun& wanted, const std::optional<Resumption>& resumption,
         const Background* background) {
   RunOwner owner(background);

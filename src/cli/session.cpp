@@ -51,7 +51,7 @@ std::unique_ptr<Progress> open_progress(const Invocation& invocation) {
   return make_progress(parse_progress_form(invocation.progress), stderr);
 }
 
-// A session with the objects that it refers to.
+// A session with the objects that the session refers to.
 struct CommandSessions::Opened {
   Opened(CommandSessions& command, const Invocation& invocation)
       : sessions(command),

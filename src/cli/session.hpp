@@ -20,7 +20,7 @@ class CommandSessions {
   explicit CommandSessions(std::unique_ptr<Progress> progress) : progress_(std::move(progress)) {}
 
   [[nodiscard]] Progress& progress() { return *progress_; }
-  // Opens a session, as OpenSession does. This object must outlive the session.
+  // Opens a session, as OpenSession does. The CommandSessions must outlive the session.
   [[nodiscard]] std::shared_ptr<Session> open(const Invocation& invocation);
   [[nodiscard]] OpenSession opener() {
     return [this](const Invocation& invocation) { return open(invocation); };
@@ -34,17 +34,17 @@ class CommandSessions {
   struct Opened;
 
   std::unique_ptr<Progress> progress_;
-  // These belong to the last session.
+  // The source of the engine's address, and the received signal, of the last session.
   std::string engine_source_;
   int signal_ = 0;
 };
 
-// Calls `body` with a session, prints its error if any, and returns the exit code.
+// Calls `body` with a session, prints the error that `body` throws, and returns the exit code.
 [[nodiscard]] int in_session(const Invocation& invocation, const std::function<Result(Session&)>& body);
 
 [[nodiscard]] NamedEngine named_engine(const std::string& given);
-// Returns the engine's address given by --engine, in the form in which runs record it; "" if not given.
-// Throws Error if it is invalid.
+// Returns the engine's address given by --engine, in the form that the record has for runs. Returns an empty
+// string if --engine is not given. Throws Error if the address is invalid.
 [[nodiscard]] std::string address_given(const Invocation& invocation);
 
 // Returns the line that reports an error which ends the program. `engine_source`: where the engine's address

@@ -20,7 +20,7 @@ std::size_t whole_number(const std::string& setting, std::string_view text) {
 
 struct Wanted {
   Adjust adjust;
-  std::string run;  // a run's id; empty: the last run of the file
+  std::string run;  // a run's id; empty for the last run of the file
 };
 
 // Parses words of the form "parallel=20", and a run's id, which contains no "=".
@@ -59,8 +59,8 @@ int adjust(const Invocation& invocation, const Wanted& wanted, const Line& line)
 std::string settings_line(const RunId& /*run*/, const Settings& settings) {
   const std::string parallel =
       settings.parallel_max == 0 ? "0 (no limit)" : fmt::format("{}", settings.parallel_max);
-  return fmt::format("has parallel {}, starts in flight {}{}", parallel, settings.starts_in_flight_max,
-                     settings.paused ? ", and is paused" : "");
+  return fmt::format("has the settings parallel={}, starts_in_flight={}{}", parallel,
+                     settings.starts_in_flight_max, settings.paused ? ", and is paused" : "");
 }
 
 std::string pause_line(const RunId& run, const Settings& settings) {
@@ -72,7 +72,8 @@ std::string pause_line(const RunId& run, const Settings& settings) {
 
 void add_pausing(CliCommand command, const Invocation& invocation, Action& action, bool paused) {
   const auto run = std::make_shared<std::string>();
-  command.add_option("RUN", *run, "The run's id; default: the file's newest run with an owner").type_name("");
+  command.add_option("RUN", *run, "The run's id; default: the file's newest run that a process owns")
+      .type_name("");
   command.footer(fmt::format("Example:\n  combu -f experiment.jsonnet {}", command.name()));
   command.callback([&invocation, &action, run, paused] {
     action = [&invocation, run, paused] {
@@ -90,7 +91,7 @@ void add_set(CommandLine& line, const Invocation& invocation, Action& action) {
       .add_option(
           "SETTING", *words,
           "parallel=N (0: no limit) or starts_in_flight=N, or both; and the run's id, default: the file's "
-          "newest run with an owner")
+          "newest run that a process owns")
       .required()
       .type_name("");
   command.footer("Example:\n  combu -f experiment.jsonnet set parallel=20");

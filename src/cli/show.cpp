@@ -38,7 +38,7 @@ ShowWhat what_of(const ShowArguments& arguments) {
   return arguments.reproduce ? ShowWhat::reproduction : ShowWhat::trials;
 }
 
-// Prints the details of each trial: as text, with an empty line between two trials, or as one JSON object a
+// Prints the details of each trial: as text, with an empty line between two trials, or as one JSON object per
 // line.
 int show_command(const Invocation& invocation, const ShowArguments& arguments) {
   expect_one_form(arguments);
@@ -64,7 +64,7 @@ void add_show(CommandLine& line, const Invocation& invocation, Action& action) {
   CliCommand command = line.add_command("show", "Show all data of trials, and how to run them again");
   const auto options = std::make_shared<ShowArguments>();
   add_run_option(command, options->run);
-  command.add_flag("--json", options->json, "Print one JSON object per line, for each trial");
+  command.add_flag("--json", options->json, "Print one JSON object for each trial, one per line");
   command.add_flag("--reproduce", options->reproduce,
                    "Print the commands that run the trials again as they were");
   command.add_flag("--evaluated", options->evaluated,

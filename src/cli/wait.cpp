@@ -41,7 +41,7 @@ void print_end(const Observation& seen, const TrialRow& row, bool json) {
 
 void add_wait(CommandLine& line, const Invocation& invocation, Action& action) {
   CliCommand command =
-      line.add_command("wait", "Wait until trials end; the exit code is 1 if one failed or was stopped");
+      line.add_command("wait", "Wait until trials end; the exit code is 1 if a trial failed or was stopped");
   const auto options = std::make_shared<WaitOptions>();
   command
       .add_option("TRIAL", options->selection.trials,

@@ -26,7 +26,7 @@ void add_why(CommandLine& line, const Invocation& invocation, Action& action) {
   add_run_option(command, options->run);
   command
       .add_option("TRIAL", options->trial,
-                  "The trial's name; default: all that failed, were stopped or were blocked")
+                  "The trial's name; default: all trials that failed, were stopped or were blocked")
       .type_name("");
   command.footer("Example:\n  combu -f experiment.jsonnet why solver-a-1");
   command.callback([&invocation, &action, options] {

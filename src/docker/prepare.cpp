@@ -150,9 +150,10 @@ void check_health(const Run& run, const std::map<ImageKey, Wanted>& images, std:
       if (checks_its_health(*needed->second, images) || !told.insert(depend.trial).second) continue;
       errors.emplace_back(
           ErrorKind::invalid, depend.trial,
-          fmt::format("{} waits until it is healthy, but neither the trial nor its image {} has a health "
-                      "check; add `healthcheck` or use another condition",
-                      trial.name, needed->second->image));
+          fmt::format(
+              "{} waits until this trial is healthy, but neither this trial nor its image {} has a health "
+              "check; add `healthcheck` or use another condition",
+              trial.name, needed->second->image));
     }
   }
 }

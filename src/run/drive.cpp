@@ -75,7 +75,7 @@ class Remarks {
     if (++count_ <= k_remarks_max) listener_.remark(line);
     if (count_ == k_remarks_max + 1) listener_.remark("further notes of this kind are not shown");
   }
-  // Adds a line about outputs that could not be collected and are tried again. Adds one line for each trial.
+  // Adds a line about outputs that could not be collected and are retried. Adds one line for each trial.
   void add_undelivered(const Trial& trial, TrialIndex index, const std::string& fault) {
     if (undelivered_.insert(index).second)
       add(fmt::format("{}: collecting the outputs failed: {}; combu tries again", trial.name, fault));

@@ -32,13 +32,13 @@ std::string next_text(const EndDetails& details, int attempt) {
     case Next::due:
       return fmt::format("; attempt {} waits to be started", attempt + 1);
     case Next::verdict:
-      return "; tried again if the engine is being restarted";
+      return "; retried if the engine is being restarted";
     case Next::collect:
       return fmt::format("; its outputs are not collected yet: {}", details.next_why);
     case Next::spent:
       return fmt::format(", after {} attempts", attempt);
     case Next::given_up:
-      return fmt::format("; not tried again: {}", details.next_why);
+      return fmt::format("; not retried: {}", details.next_why);
     case Next::lost:
       return "; removed by `combu kill` before its outputs were collected";
   }

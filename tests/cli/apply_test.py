@@ -321,7 +321,7 @@ def test_apply_failed_starts_what_failed_and_was_blocked_again(combu, study, sta
     study(cmd="exit 0")
     result = combu("-f", study.file, "--engine", ENGINE, "apply", "--failed")
     assert result.returncode == 0, result.stderr
-    assert "run r1: 1 trial changed, 1 trial is tried again" in result.stderr
+    assert "run r1: 1 trial changed, 1 trial is retried" in result.stderr
     assert states(study.file) == {"good": ("succeeded", 1), "bad": ("succeeded", 2), "after": ("succeeded", 1)}
     assert "the file has not changed, and none of its trials has failed" in combu("-f", study.file, "--engine", ENGINE, "apply", "--failed").stderr
 
@@ -329,7 +329,7 @@ def test_apply_failed_starts_what_failed_and_was_blocked_again(combu, study, sta
 def test_apply_failed_starts_unchanged_trials_again(combu, study, states):
     result = combu("-f", study.file, "--engine", ENGINE, "apply", "--failed")
     assert result.returncode == 1
-    assert "run r1: 1 trial is tried again" in result.stderr
+    assert "run r1: 1 trial is retried" in result.stderr
     assert states(study.file) == {"good": ("succeeded", 1), "bad": ("failed", 2), "after": ("blocked", 1)}
     assert versions(combu, study.file) == {"good": 1, "bad": 1, "after": 1}
 
@@ -527,7 +527,7 @@ def test_a_file_that_cannot_be_read_costs_a_note_only(combu, importing, states, 
         result = combu("-f", file, "--engine", ENGINE, "retry")
         assert "run r1: the recorded text is used; the current file cannot be read: " in result.stderr
         assert words in result.stderr
-        assert "1 trial is tried again" in result.stderr
+        assert "1 trial is retried" in result.stderr
         return states(file)["bad"]
 
     values.write_text("{ code: }")

@@ -150,7 +150,7 @@ def test_a_run_in_the_foreground_is_followed_and_changed_too(combu, write, tmp_p
         while json.loads(run.stderr.readline())["event"] != "begin":
             pass
         result = combu("-f", file, "set", "parallel=3")
-        assert (result.returncode, result.stderr) == (0, "run r1 has parallel 3, starts in flight 8\n")
+        assert (result.returncode, result.stderr) == (0, "run r1 has the settings parallel=3, starts_in_flight=8\n")
         for line in run.stderr:
             told = json.loads(line)
             if told["event"] == "snapshot" and told["counts"]["running"] == 3:

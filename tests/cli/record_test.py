@@ -126,7 +126,7 @@ def test_relative_paths_are_those_of_the_file_as_it_was_named(combu, write, tmp_
     link = tmp_path / "link.jsonnet"
     link.symlink_to("real/real.jsonnet")
     assert run(combu, link, "run", "--wait").returncode == 1
-    assert "1 trial is tried again" in run(combu, link, "retry", "--wait").stderr
+    assert "1 trial is retried" in run(combu, link, "retry", "--wait").stderr
 
 
 @pytest.mark.parametrize("damage, words", [

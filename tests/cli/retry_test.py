@@ -1,4 +1,4 @@
-"""Tests of `retry`: which trials are tried again, including the trials that these depend on."""
+"""Tests of `retry`: which trials are retried, including the trials that these depend on."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ def test_retry_tries_what_failed_again(combu, failing, record):
     run(combu, failing, "run", "--wait", "--run-id", "mine")
     again = run(combu, failing, "retry", "--wait")
     assert again.returncode == 1
-    assert "run mine: 1 trial is tried again" in again.stderr
+    assert "run mine: 1 trial is retried" in again.stderr
     assert record("SELECT name, state, attempt FROM states ORDER BY trial") == [
         ("good", "succeeded", 1), ("bad", "failed", 2), ("after", "blocked", 1), ("last", "blocked", 1)]
 
@@ -61,10 +61,10 @@ def states(record):
 
 
 def test_a_retry_of_what_was_blocked_brings_what_it_needs(combu, failing, record):
-    """Trials on which a blocked trial depends only indirectly are tried again too."""
+    """Trials on which a blocked trial depends only indirectly are retried too."""
     run(combu, failing, "run", "--wait")
     again = run(combu, failing, "retry", "last", "--wait")
-    assert "3 trials are tried again" in again.stderr
+    assert "3 trials are retried" in again.stderr
     assert states(record) == {"good": "succeeded 1", "bad": "failed 2", "after": "blocked 1", "last": "blocked 1"}
 
 

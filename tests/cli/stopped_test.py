@@ -41,7 +41,7 @@ def test_retry_takes_what_was_stopped_and_what_that_blocked(combu, write, states
     combu("-f", file, "--engine", SLOW, "run", "--wait", "--run-id", "mine")
     write(DEADLINE % (0.5, 0, 0))
     again = combu("-f", file, "apply", "--failed")
-    assert (again.returncode, "2 trials are tried again" in again.stderr) == (0, True), again.stderr
+    assert (again.returncode, "2 trials are retried" in again.stderr) == (0, True), again.stderr
     assert {name: state for name, (state, cause) in states(file).items()} == {
         "long": "succeeded", "other": "succeeded", "after": "succeeded", "serv": "stopped"}
 

@@ -108,11 +108,11 @@ def test_help_is_a_command(combu):
     (["plan", "--tla-code"], "combu: --tla-code needs a value: --tla-code K[=CODE]; see combu plan --help\n"),
     (["plan", "-f"], "combu: -f, --file needs a value: -f FILE; see combu plan --help\n"),
     (["run", "--only"], "combu: --only needs a value: --only TRIALS; see combu run --help\n"),
-    (["-f", "x", "init", "lab"], "combu: init: reads no experiment; leave out -f x\n"),
-    (["schema", "-f", "x"], "combu: schema: reads no experiment; leave out -f x\n"),
-    (["completion", "-f", "x", "bash"], "combu: completion: reads no experiment; leave out -f x\n"),
-    (["-f", "x", "version"], "combu: version: reads no experiment; leave out -f x\n"),
-    (["-f", "x", "help"], "combu: help: reads no experiment; leave out -f x\n"),
+    (["-f", "x", "init", "lab"], "combu: init: the command reads no experiment; leave out -f x\n"),
+    (["schema", "-f", "x"], "combu: schema: the command reads no experiment; leave out -f x\n"),
+    (["completion", "-f", "x", "bash"], "combu: completion: the command reads no experiment; leave out -f x\n"),
+    (["-f", "x", "version"], "combu: version: the command reads no experiment; leave out -f x\n"),
+    (["-f", "x", "help"], "combu: help: the command reads no experiment; leave out -f x\n"),
 ])
 def test_usage_errors(combu, arguments, message):
     result = combu(*arguments)

@@ -194,4 +194,4 @@ def test_a_service_that_is_not_tried_again_tells_so(combu, write):
     """)
     combu("-f", file, "--engine", SLOW, "run", "--wait")
     assert combu("-f", file, "why", "serv").stdout == (
-        "serv was stopped: exit code 1; not tried again: no trial needs this service any more\n")
+        "serv was stopped: exit code 1; not retried: no trial needs this service any more\n")

@@ -155,7 +155,7 @@ def test_apply_failed_runs_failed_trials_with_the_edited_text(combu):
     # The edit changes the text of all trials. Trials that have succeeded keep their results.
     combu.write(STUDY % "true")
     told = combu("apply", "--failed").stderr
-    assert "run r1: 12 trials changed, 4 trials are tried again" in told
+    assert "run r1: 12 trials changed, 4 trials are retried" in told
     assert "these trials changed, but succeeded with the earlier definition; `apply --replace` runs these trials again: t-0, t-1, t-2, t-4, t-6 and 3 more" in told
     rows = combu.ps()
     assert {(row["state"], row["attempt"], row["version"]) for name, row in rows.items() if name in bad} == {("succeeded", 2, 2)}

@@ -244,7 +244,7 @@ def test_set_changes_parallel_during_a_run(combu, engine, lab, background):
     lab.hold(*names)
     background.begin("--wait", "--starts-in-flight", "1")
     wait_until(lambda: engine.running() == {"t-0"}, "the first trial")
-    assert combu("set", "parallel=3", "starts_in_flight=4").stderr == f"run {background.run} has parallel 3, starts in flight 4\n"
+    assert combu("set", "parallel=3", "starts_in_flight=4").stderr == f"run {background.run} has the settings parallel=3, starts_in_flight=4\n"
     wait_until(lambda: engine.running() == {"t-0", "t-1", "t-2"}, "three trials")
     assert "3 attempts are alive, which is the limit" in combu("why", "t-5").stdout
     combu("set", "parallel=0", background.run)

@@ -132,7 +132,7 @@ def test_a_trial_that_waits_for_its_retry_has_the_time_of_its_end(combu, engine,
     end = datetime.fromisoformat(finished_at(engine)["one"])
     assert combu.ps()["one"]["state"] == "retrying"
     assert abs(moment(ended_at(combu)["one"][0]) - end) <= timedelta(microseconds=2)
-    assert "is tried again" in combu("why", "one").stdout
+    assert "is retried" in combu("why", "one").stdout
     assert combu("run", "--resume", code=1).returncode == 1
     assert combu.ps()["one"]["attempt"] == 3
 

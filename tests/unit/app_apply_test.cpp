@@ -138,7 +138,7 @@ TEST_F(ApplyTest, AChangedTrialThatFailedRunsOnRequest) {
                "starts these trials again: bad"));
   EXPECT_EQ(states("r1").at("bad"), "failed");
   EXPECT_EQ(apply(file_text(trial_text("bad")), {.failed = true}), Result::succeeded);
-  EXPECT_THAT(told.of("note"), Contains("run r1: 1 trial changed, 1 trial is tried again"));
+  EXPECT_THAT(told.of("note"), Contains("run r1: 1 trial changed, 1 trial is retried"));
   EXPECT_EQ(states("r1").at("bad"), "succeeded 2");
   EXPECT_EQ(trial_of("r1", "bad").revision, 2);
 }

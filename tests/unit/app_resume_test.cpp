@@ -211,7 +211,7 @@ TEST_F(ResumeTest, RetryStartsFailedTrialsWithTheTrialsThatTheyBlocked) {
             Result::failed);
   told.clear();
   EXPECT_EQ(retry({.failed = true}), Result::failed);
-  EXPECT_THAT(told.of("note"), Contains("run r1: 1 trial is tried again"));
+  EXPECT_THAT(told.of("note"), Contains("run r1: 1 trial is retried"));
   EXPECT_THAT(states("r1"), UnorderedElementsAre(Pair("good", "succeeded"), Pair("bad", "failed 2"),
                                                  Pair("next", "blocked")));
 }

@@ -204,7 +204,7 @@ TEST_F(ExplanationTextTest, TheStateOfAnAttemptIsShown) {
                  .cause = Cause::error,
                  .reason = "exit code 1",
                  .details = {.next = Next::attempt, .pause = Seconds(10)}};
-  EXPECT_EQ(text(0), "is tried again: exit code 1; attempt 2 in 10.0 s");
+  EXPECT_EQ(text(0), "is retried: exit code 1; attempt 2 in 10.0 s");
 }
 
 TEST_F(ExplanationTextTest, AFailureIsShownWithTheLastLineOfTheLog) {

@@ -279,7 +279,7 @@ TEST_F(Outputs, TheErrorForAFullDiskNamesTheTrialAndItsFolder) {
   const auto fault = fault_of({Output{.path = "/out"}});
   faults->is_disk_full = false;
   ASSERT_TRUE(fault);
-  EXPECT_EQ(fault->kind(), ErrorKind::refused) << "it is tried again";
+  EXPECT_EQ(fault->kind(), ErrorKind::refused) << "it is retried";
   EXPECT_EQ(std::string(fault->what()),
             home().string() + "/out/a: cannot be written: No space left on device");
   (void)take("/out");

@@ -95,7 +95,7 @@ TEST_F(Synced, OutputsThatCannotBeSyncedAreNotCollected) {
       add_files(*writer, files);
       writer->close("sums\n");
     } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::refused) << "it is tried again";
+      EXPECT_EQ(error.kind(), ErrorKind::refused) << "it is retried";
       return std::string(error.what());
     }
     return std::string();

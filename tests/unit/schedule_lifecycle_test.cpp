@@ -416,7 +416,7 @@ TEST(Lifecycle, AStopByTheEnginesShutdownIsALostHost) {
   Driven it(test::with_retries("a", {.max = 1, .on = {}}));
   it.run({0});
   EXPECT_EQ(it.end_by_signal(0),
-            "collect a | a retrying (stopped from outside (exit code 143, SIGTERM); tried again if the "
+            "collect a | a retrying (stopped from outside (exit code 143, SIGTERM); retried if the "
             "engine is being restarted)");
   EXPECT_EQ(it.life.trials.attempt(0), 1) << "there may be no other attempt";
   EXPECT_EQ(it.life.timers.next(), at(75));

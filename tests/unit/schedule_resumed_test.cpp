@@ -318,7 +318,7 @@ TEST(GoingOn, AStoppedRetryKeepsTheReasonOfTheLastAttempt) {
   Planned planned(with_retries("a", {.max = 1}), {.restored = {failed}});
   (void)planned.begin();
   EXPECT_EQ(planned.adjust({.stopping = {"a"}, .stopper = "alice"}),
-            " | a failed (exit code 1; not tried again: stopped by alice with `combu stop`)");
+            " | a failed (exit code 1; not retried: stopped by alice with `combu stop`)");
   EXPECT_EQ(planned.fact("a").attempt, 1);
 }
 

@@ -68,8 +68,8 @@ TEST(Retries, AStoppedAttemptIsRetriedIfTheEngineRestarts) {
     it.begin_running({"a"});
     const Observation seen = it.stopped_from_outside("a");
     EXPECT_EQ(it.seen(seen),
-              "collect a | a retrying (stopped from outside (exit code 143, SIGTERM); tried "
-              "again if the engine is being restarted)");
+              "collect a | a retrying (stopped from outside (exit code 143, SIGTERM); retried "
+              "if the engine is being restarted)");
     (void)it.collected("a");
     EXPECT_EQ(it.pass(70), " | ");
     EXPECT_FALSE(it.done());
@@ -103,7 +103,7 @@ TEST(Retries, TheReasonNamesThePersonWhoStopsATrial) {
        {std::pair("a", "collect a | a stopped (stopped by alice with `combu stop`)"),
         std::pair("b",
                   "collect b | b retrying (stopped from outside (exit code "
-                  "143, SIGTERM); tried again if the engine is being "
+                  "143, SIGTERM); retried if the engine is being "
                   "restarted)")}) {
     const Observation seen = it.stopped_from_outside(name);
     EXPECT_EQ(it.seen(seen), words);
@@ -114,10 +114,9 @@ TEST(Retries, ATrialThatWaitsForItsRetryCanBeStopped) {
   Planned it(with_retries("a b<-a:succeeded", {.max = 3, .pause = Seconds(20)}));
   it.begin_running({"a"});
   it.end_and_collect("a", 7);
-  EXPECT_EQ(
-      it.adjust({.stopping = {"a"}, .stopper = "alice"}),
-      " | a failed (exit code 7; not tried again: stopped by alice with `combu stop`), b blocked (depends "
-      "on `a`, which did not succeed)");
+  EXPECT_EQ(it.adjust({.stopping = {"a"}, .stopper = "alice"}),
+            " | a failed (exit code 7; not retried: stopped by alice with `combu stop`), b blocked (depends "
+            "on `a`, which did not succeed)");
   EXPECT_EQ(it.pass(60), " | ");
   EXPECT_TRUE(it.done());
 }
@@ -246,7 +245,7 @@ TEST(MaxFailures, ARetryThatWaitsForSlotsKeepsItsFailure) {
   (void)it.started("b");
   EXPECT_EQ(it.pass(1), " | a ready");
   EXPECT_EQ(it.ended("b", 3),
-            "collect b | b failed (exit code 3), a failed (exit code 7; not tried again: 1 trial has failed, "
+            "collect b | b failed (exit code 3), a failed (exit code 7; not retried: 1 trial has failed, "
             "which is the limit (max_failures))");
 }
 
@@ -272,7 +271,7 @@ TEST(MaxFailures, ARetryThatWaitsForItsPauseKeepsItsFailure) {
   it.begin_running({"a", "b"});
   it.end_and_collect("a", 7);
   EXPECT_EQ(it.ended("b", 3),
-            "collect b | b failed (exit code 3), a failed (exit code 7; not tried again: 1 trial has failed, "
+            "collect b | b failed (exit code 3), a failed (exit code 7; not retried: 1 trial has failed, "
             "which is the limit (max_failures))");
 }
 
@@ -376,10 +375,9 @@ TEST(Retries, SlotsAreFreeWhileATrialAwaitsAVerdict) {
   Planned it(with_retries("a=2 b=2", {.max = 1}), {.capacity = Planned::cpus("2")});
   it.begin_running({"a"});
   const Observation seen = it.stopped_from_outside("a");
-  EXPECT_EQ(
-      it.seen(seen),
-      "collect a, start b | a retrying (stopped from outside (exit code 143, SIGTERM); tried again if the "
-      "engine is being restarted), b starting");
+  EXPECT_EQ(it.seen(seen),
+            "collect a, start b | a retrying (stopped from outside (exit code 143, SIGTERM); retried if the "
+            "engine is being restarted), b starting");
 }
 
 TEST(Retries, AStopDuringTheVerdictIsFinal) {
@@ -388,10 +386,9 @@ TEST(Retries, AStopDuringTheVerdictIsFinal) {
   const Observation seen = it.stopped_from_outside("a");
   (void)it.seen(seen);
   (void)it.collected("a");
-  EXPECT_EQ(
-      it.adjust({.stopping = {"a"}, .stopper = "alice"}),
-      " | a stopped (stopped from outside (exit code 143, SIGTERM); not tried again: stopped by alice with "
-      "`combu stop`)");
+  EXPECT_EQ(it.adjust({.stopping = {"a"}, .stopper = "alice"}),
+            " | a stopped (stopped from outside (exit code 143, SIGTERM); not retried: stopped by alice with "
+            "`combu stop`)");
   EXPECT_EQ(it.listing_begins_after_a_break(), " | ");
   EXPECT_EQ(it.pass(100), " | ");
   EXPECT_EQ(it.state("a"), TrialState::stopped);

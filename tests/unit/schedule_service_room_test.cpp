@@ -293,7 +293,7 @@ TEST(ServiceRoom, NoRoomIsKeptForAServiceThatIsNotRetriedAfterAll) {
   EXPECT_EQ(it.started("busy"), " | busy running");
   EXPECT_EQ(
       it.adjust({.stopping = {"d1"}, .stopper = "alice"}),
-      "start d2 | d1 failed (exit code 1; not tried again: stopped by alice with `combu stop`), d2 starting");
+      "start d2 | d1 failed (exit code 1; not retried: stopped by alice with `combu stop`), d2 starting");
 }
 
 // There is room for z only after d1 has been stopped.

@@ -47,7 +47,7 @@ TEST(Stops, NothingStartsAfterFailuresMax) {
   it.run({0, 1, 2});
   (void)it.end(0, 5);
   EXPECT_EQ(it.end(1, 3),
-            "collect b | b failed (exit code 3), a failed (exit code 5; not tried again: 1 trial has failed, "
+            "collect b | b failed (exit code 3), a failed (exit code 5; not retried: 1 trial has failed, "
             "which is the limit (max_failures)), d blocked (not started: 1 trial has failed, which is the "
             "limit (max_failures))");
   EXPECT_EQ(it.life.trials.attempt(0), 1) << "the attempt that failed";
@@ -112,7 +112,7 @@ TEST(Stops, AServiceThatIsNotStartedAgainKeepsItsFailure) {
   it.run({0, 1});
   (void)it.end(0, 3);
   EXPECT_EQ(it.end(1, 0),
-            " | a succeeded, s stopped (exit code 3; not tried again: no trial needs this service any more), "
+            " | a succeeded, s stopped (exit code 3; not retried: no trial needs this service any more), "
             "t stopped");
   EXPECT_EQ(it.life.trials.attempt(0), 1);
 }

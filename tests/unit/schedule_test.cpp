@@ -422,7 +422,7 @@ TEST(Planner, AServiceIsNotRetriedWhenTheWorkIsDone) {
   (void)it.collected("db");
   EXPECT_EQ(
       it.ended("a", 0),
-      " | a succeeded, db stopped (exit code 1; not tried again: no trial needs this service any more)");
+      " | a succeeded, db stopped (exit code 1; not retried: no trial needs this service any more)");
   EXPECT_TRUE(it.done());
 }
 

@@ -36,7 +36,7 @@ std::vector<std::string> with_equals(std::vector<std::string> names) {
   return names;
 }
 
-// Returns where the last part of a condition begins: after the last `&&`.
+// Returns the offset of the last part of a condition, which begins after the last `&&`.
 std::size_t last_condition(std::string_view word) {
   const std::size_t joint = word.rfind("&&");
   if (joint == std::string_view::npos) return 0;
@@ -44,8 +44,8 @@ std::size_t last_condition(std::string_view word) {
   return begin == std::string_view::npos ? word.size() : begin;
 }
 
-// Returns the completions of `word`: the part before `begin`, followed by each of `ends` that begins with the
-// rest.
+// Returns the completions of `word`. Each is the part of `word` before `begin`, followed by an element of
+// `ends` that begins with the rest of `word`.
 std::vector<std::string> completed(const std::string& word, std::size_t begin,
                                    const std::vector<std::string>& ends) {
   const std::string head = word.substr(0, begin);

@@ -63,8 +63,8 @@ std::string bash_case(std::string_view name, const std::vector<OptionModel>& opt
                      name.empty() ? "''" : name, cases, joined(all));
 }
 
-// In bash, `=` and `:` split words in COMP_WORDS. The script joins them again, and removes the part before
-// the split from its replies.
+// In bash, `=` and `:` split words in COMP_WORDS. The script joins split words again, and removes the part
+// before the split from its replies.
 constexpr std::string_view k_bash_words = R"bash(_combu() {
   local words=() word cur prev head='' quote='' asked='' command='' file=() run=() i
   COMPREPLY=()
@@ -161,7 +161,8 @@ std::string bash_completion(const CompletionModel& model) {
 
 namespace {
 
-// Returns the specification of one name of an option for _arguments: '-f[description]:file:_files'.
+// Returns the text that describes one name of an option to zsh's _arguments, such as
+// '-f[description]:file:_files'.
 std::string zsh_option(const OptionModel& option, const std::string& name) {
   std::string text = replaced(option.description, "'", "'\\''");
   for (const char* special : {"[", "]", ":"}) text = replaced(text, special, std::string("\\") + special);
@@ -171,7 +172,7 @@ std::string zsh_option(const OptionModel& option, const std::string& name) {
   if (option.value == ValueKind::folder) value = ":folder:_files -/";
   if (!option.choices.empty()) value = fmt::format(":value:({})", joined(option.choices));
   if (!option.kind.empty()) value = ":value: _combu_ask " + option.kind;
-  // The value may follow `=`, or be the next word.
+  // The option's value may follow `=`, or be the next word.
   const char* const equals = name.starts_with("--") && option.value != ValueKind::none ? "=" : "";
   return fmt::format("'*{}{}[{}]{}'", name, equals, text, value);
 }
@@ -256,7 +257,7 @@ std::string fish_option(const OptionModel& option, const std::string& condition)
   return fmt::format("{} -d {}\n", line, fish_text(option.description));
 }
 
-// Returns the condition that excludes commands with an option of the same name (`logs -f`).
+// Returns a condition of fish that excludes commands with an option of the same name (`logs -f`).
 std::string outside_of_hiders(const OptionModel& option, const CompletionModel& model) {
   std::vector<std::string> hiders;
   for (const CommandModel& command : model.commands)
