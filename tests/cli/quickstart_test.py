@@ -104,7 +104,7 @@ def test_only_the_very_name_counts_in_the_checksums(quickstart, program, tmp_pat
     assert refusal(sums, tarball.name) in quickstart("--binary", tarball).stderr
     sums.write_text(f"{'0' * 64}  {tarball.name}\n")
     done = quickstart("--binary", tarball)
-    assert done.returncode == 1 and done.stderr.endswith(f"quickstart: {tarball} is not what {sums} says\n")
+    assert done.returncode == 1 and done.stderr.endswith(f"quickstart: {tarball} does not have the checksum that {sums} has for it\n")
 
 
 def test_an_address_is_checked_by_the_checksums_beside_it(quickstart, program, served):
@@ -118,8 +118,8 @@ def test_an_address_is_checked_by_the_checksums_beside_it(quickstart, program, s
     assert done.stdout.startswith(f"quickstart: fetching {url}\nquickstart: using combu 1.2.3 of {url}\n")
     (folder / "SHA256SUMS").write_text(f"{'0' * 64}  {tarball.name}\n")
     done = quickstart("--binary", url)
-    assert done.returncode == 1 and done.stderr.endswith(f"quickstart: {url} is not what {address}/SHA256SUMS says\n")
-    assert quickstart("--binary", f"{address}/nothing").stderr.endswith(f"quickstart: {address}/nothing cannot be had\n")
+    assert done.returncode == 1 and done.stderr.endswith(f"quickstart: {url} does not have the checksum that {address}/SHA256SUMS has for it\n")
+    assert quickstart("--binary", f"{address}/nothing").stderr.endswith(f"quickstart: downloading {address}/nothing failed\n")
 
 
 def test_a_program_need_not_be_executable(quickstart, program, served):
@@ -151,7 +151,7 @@ def test_unchecked_ignores_no_wrong_checksum(quickstart, program):
     sums = program.parent / "SHA256SUMS"
     sums.write_text(f"{'0' * 64}  combu\n")
     done = quickstart("--binary", program, "--unchecked")
-    assert done.returncode == 1 and done.stderr.endswith(f"quickstart: {program} is not what {sums} says\n")
+    assert done.returncode == 1 and done.stderr.endswith(f"quickstart: {program} does not have the checksum that {sums} has for it\n")
 
 
 def test_unchecked_needs_binary(quickstart):

@@ -143,7 +143,7 @@ def test_quickstart_with_a_release(combu, engine, program, tmp_path):
     assert engine.names() == set()
     (tmp_path / "SHA256SUMS").write_text("0" * 64 + sums[64:])
     done = quickstart(f"--binary={tarball}")
-    assert done.returncode == 1 and done.stderr.endswith(f"quickstart: {tarball} is not what {tmp_path}/SHA256SUMS says\n")
+    assert done.returncode == 1 and done.stderr.endswith(f"quickstart: {tarball} does not have the checksum that {tmp_path}/SHA256SUMS has for it\n")
     done = quickstart("--binary", tmp_path / "nowhere")
     assert (done.returncode, done.stderr) == (1, f"quickstart: there is no file {tmp_path}/nowhere\n")
     assert quickstart("--binary").returncode == quickstart("--build", "--binary", tarball).returncode == 2
