@@ -27,8 +27,8 @@ using DockerEnvironment = std::function<std::optional<std::string>(const std::st
 
 // Returns the endpoint that Docker's own client would use. combu uses the first of these that is set: the
 // argument `explicit_address`, $DOCKER_HOST, $DOCKER_CONTEXT, currentContext of config.json. The default is
-// unix:///var/run/docker.sock. Settings are read from $DOCKER_CONFIG, or from $HOME/.docker if it is not set.
-// Reads files, but sends nothing to an engine.
+// unix:///var/run/docker.sock. Settings are read from $DOCKER_CONFIG, or from $HOME/.docker if DOCKER_CONFIG
+// is not set. Reads files, but sends nothing to an engine.
 // Throws Error(invalid) if the address cannot be parsed, has an unsupported kind, or names another machine.
 // Also throws Error(invalid) if the context is unknown or a file is broken.
 [[nodiscard]] DockerEndpoint find_docker(const DockerEnvironment& env, const std::string& explicit_address);
@@ -36,8 +36,9 @@ using DockerEnvironment = std::function<std::optional<std::string>(const std::st
 struct DockerOptions {
   // The longest time that the engine may stay silent during a call that is not a stream.
   Seconds silence_max{120};
-  // Returns the GPUs that the user has configured for the host. Engine::gpus() uses them to complete the GPUs
-  // that the engine or NVIDIA's driver reports, or as the list of GPUs if these report none.
+  // Returns the GPUs that the user has configured for the host. If the engine or NVIDIA's driver reports
+  // GPUs, Engine::gpus() adds missing data from the configured GPUs. Otherwise Engine::gpus() returns the
+  // configured GPUs.
   std::function<std::vector<Gpu>()> gpus = [] { return std::vector<Gpu>(); };
 };
 

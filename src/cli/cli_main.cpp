@@ -49,8 +49,8 @@ void add_global_options(CliCommand program, Invocation& invocation) {
       .show_default();
   program
       .add_option("--engine", invocation.engine,
-                  "Address of the engine: unix:///path, tcp://host:port or simulated:[?options]; default: "
-                  "the value of DOCKER_HOST, else Docker's context")
+                  "Address of the engine: unix:///path, tcp://host:port or simulated:[?options]; "
+                  "default: the value of DOCKER_HOST, else the address of Docker's context")
       .type_name("ADDRESS");
   program.add_option("--progress", invocation.progress, "Form of the progress output on standard error")
       .one_of({"auto", "tty", "plain", "json", "quiet"})

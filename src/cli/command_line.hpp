@@ -37,7 +37,7 @@ class CliOption {
   CliOption one_of(const std::vector<std::string>& choices);
   CliOption between(int least, int greatest);
   CliOption positive();
-  // Valid are integers from 0 to 999,999,999. `things`: the things that are counted ("lines"), for messages.
+  // Allows integers from 0 to 999,999,999. `things`: the things that are counted ("lines"), for messages.
   CliOption count_of(const std::string& things);
   // `fault` returns why a value is invalid, or an empty string for a valid value.
   CliOption check(const std::function<std::string(const std::string& value)>& fault);
@@ -82,7 +82,7 @@ class CliCommand {
 
 struct OptionDescription {
   std::string name;                // "file", "TRIAL"
-  std::vector<std::string> names;  // for example "-f" and "--file"; empty for an argument
+  std::vector<std::string> names;  // the option's names, such as "-f" and "--file"; empty for an argument
   std::string description;
   std::string type;  // type of the value, such as "FILE", or "BOOL:{true,false}" if there are choices
   bool takes_value = false;

@@ -32,7 +32,7 @@ struct LogsArguments {
 
 // Prints log lines unchanged (plain), after the trial's name (named), or as JSON. Named and JSON lines have
 // at most k_line_max bytes, so longer lines are split. put() and note() return false if the reader of the
-// output has closed it.
+// output has closed the pipe.
 class Printer : public LogSink {
  public:
   enum class Form { plain, named, json };

@@ -66,7 +66,7 @@ void add_plot(CommandLine& line, const Invocation& invocation, Action& action) {
       .type_name("NAME");
   command
       .add_option("--x", options->form.x,
-                  "Draw one point for each trial, the last value over this param, field or metric")
+                  "Draw one point for each trial: the metric's last value over this param, field or metric")
       .type_name("NAME");
   command.add_option("--log", options->log, "Axes with a logarithmic scale")
       .one_of({"x", "y", "xy"})

@@ -64,7 +64,7 @@ void add_run(CommandLine& line, const Invocation& invocation, Action& action) {
       "Wait until all trials have ended; the exit code is 1 if a trial failed or was blocked, or if "
       "a trial that is not a service was stopped");
   command.add_flag("--replace", options->replace,
-                   "First remove the containers of earlier runs that still run");
+                   "First remove the containers of earlier runs that have not ended");
   command
       .add_option("--starts-in-flight", options->options.starts_in_flight, "Limit of starts at the same time")
       .type_name("N")

@@ -43,8 +43,8 @@ class CommandSessions {
 [[nodiscard]] int in_session(const Invocation& invocation, const std::function<Result(Session&)>& body);
 
 [[nodiscard]] NamedEngine named_engine(const std::string& given);
-// Returns the engine's address given by --engine, in the form that the record has for runs. Returns an empty
-// string if --engine is not given. Throws Error if the address is invalid.
+// Returns the engine's address given by --engine, in the form in which the record stores the addresses of
+// runs. Returns an empty string if --engine is not given. Throws Error if the address is invalid.
 [[nodiscard]] std::string address_given(const Invocation& invocation);
 
 // Returns the line that reports an error which ends the program. `engine_source`: where the engine's address

@@ -34,7 +34,7 @@ struct SystemFacts {
 
 struct ImageFacts {
   std::string id;
-  // "NAME@sha256:…" of the manifest by which the image was pulled, or the image's own id.
+  // The digest "NAME@sha256:…" of the manifest by which the image was pulled, or the image's own id.
   std::string digest;
   std::string platform;  // "linux/amd64"
   bool has_healthcheck = false;
@@ -199,7 +199,7 @@ void read_events(Connections& engine, const std::vector<std::string>& label_filt
 // ---- Common functions
 
 // True if the error says that the engine has refused the request, and would refuse a repetition, too. After
-// other errors, nobody knows if the engine has carried out the request.
+// other errors, the engine may or may not have carried out the request.
 [[nodiscard]] inline bool is_definite(const Error& error) {
   return error.kind() == ErrorKind::not_found || error.kind() == ErrorKind::refused ||
          error.kind() == ErrorKind::conflict || error.kind() == ErrorKind::invalid;
@@ -207,7 +207,8 @@ void read_events(Connections& engine, const std::vector<std::string>& label_filt
 
 // Formats a time for the parameters `since` and `until`: seconds since the epoch with nanoseconds.
 [[nodiscard]] std::string timestamp_parameter(Instant timestamp);
-// Returns the parameter `filters`, encoded for a URL. `filters`: JSON such as {"label": [...]}.
+// Returns the parameter `filters`, encoded for a URL. `filters`: a JSON object with a list of values for each
+// filter.
 [[nodiscard]] std::string filters_parameter(const nlohmann::json& filters);
 // Returns a request without a body.
 [[nodiscard]] HttpRequest request_of(const Connections& engine, const char* method, std::string target);

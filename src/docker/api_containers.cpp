@@ -231,7 +231,7 @@ std::optional<Usage> container_usage(Connections& engine, const std::string& id,
     const json& memory = json_at(body, "memory_stats");
     if (!memory.contains("usage")) return std::nullopt;
     const json& stats = json_at(memory, "stats");
-    // The name of this value differs between version 1 and version 2 of control groups.
+    // Versions 1 and 2 of control groups have different names for the inactive file cache.
     const char* const name = stats.contains("total_inactive_file") ? "total_inactive_file" : "inactive_file";
     const std::int64_t inactive = integer_at(stats, name, 0, k_bytes_max);
     const std::int64_t used = integer_of(memory.at("usage"), 0, k_bytes_max);

@@ -24,7 +24,7 @@ class PullProgress {
   bool take(const json& line) {
     const auto detail = line.find("progressDetail");
     if (detail == line.end() || !detail->is_object() || !detail->contains("total")) return false;
-    // Ignore the state of unpacking, because its byte count starts at zero again.
+    // Ignore other states, because the byte count starts at zero again while the engine unpacks a layer.
     if (text_at(line, "status") != "Downloading") return false;
     Layer& layer = layers_[text_at(line, "id")];
     if (layers_.size() > k_layers_max)

@@ -25,8 +25,8 @@ auto reading(const Connections& engine, const Read& read) {
     throw Error(ErrorKind::corrupt, engine.address().text(), error.message());
   }
 }
-// Limit for a number of bytes in an answer. The limit is far above any real size, but the sum of some
-// thousand such values does not overflow.
+// Limit for each size in bytes that an answer names. The limit is far above any real size, but the sum of
+// some thousand such sizes does not overflow.
 inline constexpr std::int64_t k_bytes_max = std::int64_t{1} << 50U;
 inline constexpr std::int64_t k_epoch_seconds_max = 9'000'000'000;  // the type Instant ends in the year 2262
 

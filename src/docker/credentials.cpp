@@ -24,7 +24,8 @@ const json* object_at(const json& object, const std::string& name) {
   return at != object.end() && at->is_object() ? &*at : nullptr;
 }
 
-// Returns the host part of a key: "https://registry:5000/v2/" and "registry:5000" mean the same registry.
+// Returns the host part of a key, which is "registry:5000" for both "https://registry:5000/v2/" and
+// "registry:5000".
 std::string host_of(std::string_view key) {
   for (const std::string_view scheme : {"https://", "http://"}) {
     if (key.starts_with(scheme)) key.remove_prefix(scheme.size());

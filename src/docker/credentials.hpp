@@ -15,8 +15,8 @@ struct Credentials {
 
 // Searches `config_folder`/config.json under credHelpers, credsStore and auths for the registry's key
 // (ImageReference::credentials_key). If the file names a credential program, runs it as
-// docker-credential-NAME. Blocks for at most `helper_max`, or until `stop` is set. Never throws. The result
-// has a note of a problem, because Docker's own client also continues without credentials.
+// docker-credential-NAME. Blocks for at most `helper_max`, or until `stop` is set. Never throws. A problem
+// only becomes a note in the result, because Docker's own client also continues without credentials.
 [[nodiscard]] Credentials find_credentials(const std::string& config_folder, const std::string& registry_key,
                                            Seconds helper_max, const std::stop_token& stop);
 

@@ -77,7 +77,7 @@ std::vector<Gpu> gpus_of_nvidia(const std::stop_token& stop) {
     char kind[256];
     char size[32];
     std::int64_t mebibytes = 0;
-    // Example: "0, GPU-5d1f…, 81559, NVIDIA H100 80GB HBM3"
+    // A line of nvidia-smi is, for example, "0, GPU-5d1f…, 81559, NVIDIA H100 80GB HBM3".
     if (std::sscanf(line.c_str(), " %31[^,], %127[^,], %31[^,], %255[^\n]", id, uuid, size, kind) == 4 &&
         std::from_chars(size, size + std::strlen(size), mebibytes).ec == std::errc())
       gpus.push_back({.id = id, .uuid = uuid, .kind = kind, .memory = Bytes{mebibytes << 20U}});
@@ -141,8 +141,8 @@ std::shared_ptr<const SharedListing::Containers> DockerEngine::list_claims(const
 
 // Returns an attempt that holds slots that the container `id` claims, or that claimed such slots earlier.
 // Returns nullopt if no other container holds or claims them. If two starts check at the same time, each sees
-// the other's container, so never do both containers start. The start of the later container gives up. The
-// other start checks again until the later container is gone.
+// the other's container, so at most one of the containers starts. The start of the later container gives up.
+// The other start checks again until the later container is gone.
 std::optional<Observation> DockerEngine::rival_of(const std::string& id, const Slots& slots,
                                                   const std::stop_token& stop) {
   const auto seen = [](ContainerSummary&& rival) {

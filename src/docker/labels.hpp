@@ -21,9 +21,9 @@ inline constexpr const char* k_label_attempt = "combu.attempt";
 // combu sets all labels on every container. An image made from a container (`docker commit`) has the
 // container's labels, and a new container inherits from the image each label that is not set.
 inline constexpr const char* k_label_service = "combu.service";  // "true" or "false"
-// CPUs that the attempt reserves on its host, for example "1.5"; "0" for none.
+// CPUs that the attempt reserves on its host, for example "1.5", or "0" for none.
 inline constexpr const char* k_label_cpus = "combu.cpus";
-// Bytes of memory that the attempt reserves; "0" for none.
+// Bytes of memory that the attempt reserves, or "0" for none.
 inline constexpr const char* k_label_memory = "combu.memory";
 // Ids (Gpu::id) of the reserved GPUs, for example "0,1"; empty for none.
 inline constexpr const char* k_label_gpus = "combu.gpus";
@@ -49,8 +49,8 @@ struct Identity {
 // trial's name.
 [[nodiscard]] bool are_labels_of(const Labels& labels, const Run& run, const std::string& trial, int attempt);
 
-// Returns the `label` filters of a selector, such as "combu.run=x". The selector's trials are not among them,
-// because a filter cannot select one of several values.
+// Returns the `label` filters of a selector, such as "combu.run=x". The filters do not contain the selector's
+// trials, because a filter cannot select one of several values.
 [[nodiscard]] std::vector<std::string> label_filters(const Selector& selector);
 [[nodiscard]] std::vector<std::string> label_filters(const Key& key);
 

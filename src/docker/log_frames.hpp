@@ -34,14 +34,14 @@ class TimedMessage {
 
   LogTell tell_;
   std::optional<Instant> at_;
-  // First the message's time until the time is complete, then text that was not passed on yet.
+  // The bytes of the message's time until the time is complete, afterwards text that was not passed on yet.
   std::string held_;
   bool has_told_ = false;
 };
 
 // Splits a log into frames. Each frame has a header of eight bytes: the stream, three zeros, and the length
 // as a big-endian number. Streams 0 and 1 are standard output, 2 is standard error, and 3 is for errors of
-// the engine itself. Source: Docker Engine API, ContainerAttach, "Stream format".
+// the engine itself. The source is the Docker Engine API, ContainerAttach, "Stream format".
 class LogFrames {
  public:
   // `timed`: true if each frame is one message that begins with a time.

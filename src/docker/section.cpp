@@ -127,7 +127,7 @@ constexpr ApiField k_host_config[] = {
     {"VolumesFrom", Shape::list},
 };
 
-// Returns an empty text if `value` has the shape, otherwise the error message.
+// Returns an empty text if `value` has the type `shape`, otherwise the error message.
 std::string_view lacks_shape(const json& value, Shape shape) {
   switch (shape) {
     case Shape::text:
@@ -198,8 +198,8 @@ class SectionCheck {
     check_fields(host, "HostConfig.", k_host_config);
     if (host.contains("RestartPolicy"))
       add("HostConfig.RestartPolicy",
-          "must not be set: Docker would restart containers whose attempts combu has recorded as ended; use "
-          "`retries`");
+          "must not be set, because Docker would restart containers whose attempts combu has recorded as "
+          "ended; use `retries`");
     if (host.contains("AutoRemove") && host.at("AutoRemove") == true)
       add("HostConfig.AutoRemove",
           "must not be true: the exit code would be lost with the container; remove containers with `combu "

@@ -19,7 +19,7 @@ class Bearer {
     const outputs::Unpacking how{
         .place = output.path.substr(1), .size_max = output.size_max, .subject = output.path, .stop = stop_};
     outputs::Pipe pipe;
-    std::exception_ptr fault;  // the exception of unpacking
+    std::exception_ptr fault;  // the exception that unpacking threw
     bool any = false;
     const auto read = [&] {
       const std::string_view bytes = pipe.read();
@@ -39,7 +39,7 @@ class Bearer {
       }
       pipe.leave();
     });
-    std::exception_ptr cut;  // the exception of reading from the engine
+    std::exception_ptr cut;  // the exception that reading from the engine threw
     bool found = false;
     try {
       found = engine_.copy_out(

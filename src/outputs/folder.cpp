@@ -76,7 +76,8 @@ const char* fault_of_output(int code) {
     case EISDIR:
     case ELOOP:
     case ENOTDIR:
-      return "another output has the same path, or a name that the file system does not distinguish";
+      return "another output has the same path, or a path that the file system cannot distinguish from this "
+             "one";
     case EOPNOTSUPP:
       return "the file system does not support this kind of link";
     default:
@@ -120,7 +121,7 @@ class Growing {
       const std::string_view block = bytes.substr(0, room);
       if (!are_zeros(block)) {
         std::size_t count = block.size();
-        // Extend the write over the following blocks that are not zero.
+        // Write the following blocks in the same call, up to the first block of zeros.
         for (auto next = bytes.substr(count, k_block); !are_zeros(next); next = bytes.substr(count, k_block))
           count += next.size();
         put(bytes.substr(0, count));
@@ -135,7 +136,7 @@ class Growing {
   void end() {
     const int number = file_.number();
     const auto times = times_of(entry_.modified);
-    if (ftruncate(number, size_) != 0 ||  // Growing does not write zeros at the end of a file
+    if (ftruncate(number, size_) != 0 ||  // write() does not write zeros at the end of a file
         fchmod(number, (entry_.mode & k_permissions) | k_owner_reads_and_writes) != 0 ||
         futimens(number, times.data()) != 0)
       target_.refuse("cannot be written", errno);
@@ -308,7 +309,7 @@ class FolderWriter final : public OutputWriter {
     }
   }
 
-  // Returns the same as close().
+  // Returns the same message as close().
   std::string put_in_place() {
     const int above = above_.number();
     const char* const from = unfinished_.c_str();

@@ -420,7 +420,7 @@ class S3 final : public OutputStore {
     for (const S3Object& object : left)
       if (object.size > k_copied_max)
         throw Error(ErrorKind::refused, outputs::end_of_key(object.key),
-                    "is larger than 5 GiB, the limit of a copy by an S3 server");
+                    "is larger than 5 GiB, the maximum size that an S3 server copies");
     remove(wanted.trial);
     try {
       in_parallel(left.size(), k_copies_at_once, [&](std::size_t index) {
@@ -430,7 +430,7 @@ class S3 final : public OutputStore {
     } catch (const Error&) {
       try {
         remove(wanted.trial);
-        // Without a manifest, objects that stay are not complete outputs.
+        // If objects stay, they have no manifest, so combu does not take them for complete outputs.
       } catch (const Error&) {  // NOLINT(bugprone-empty-catch)
       }
       throw;

@@ -14,8 +14,8 @@
 namespace combu::outputs {
 namespace {
 
-// An AWS configuration file, whose sections have keys with values. If KEY is indented below ABOVE, its name
-// here is "ABOVE.KEY".
+// An AWS configuration file, whose sections have keys with values. A key KEY that is indented below a key
+// ABOVE is stored as "ABOVE.KEY".
 class Profiles {
  public:
   explicit Profiles(const std::string& path) {

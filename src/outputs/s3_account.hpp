@@ -13,7 +13,7 @@ struct S3Account {
   std::string token;   // session token; may be empty
   std::string source;  // the place where the keys were found, for messages
   std::string region;
-  std::string endpoint;     // "http[s]://HOST[:PORT][/PATH]"; empty for Amazon's server
+  std::string endpoint;     // the address "http[s]://HOST[:PORT][/PATH]"; empty for Amazon's server
   std::string authorities;  // a file of trusted CA certificates; empty: the system's certificates
 };
 

@@ -168,7 +168,7 @@ std::size_t receive_some(char* bytes, std::size_t size, std::size_t count, void*
   curl_easy_getinfo(exchange.easy, CURLINFO_RESPONSE_CODE, &status);
   if (exchange.sink == nullptr || status >= 300) return exchange.kept.add(piece) ? piece.size() : 0;
   exchange.has_begun = true;
-  // Some servers ignore the range and send the whole object.
+  // Some servers ignore the header `range` and send the whole object.
   if (status != k_partial_content) {
     const auto unwanted = std::min(static_cast<std::size_t>(exchange.from), piece.size());
     exchange.from -= static_cast<std::int64_t>(unwanted);
@@ -285,8 +285,8 @@ void S3Client::use(S3Account account) {
   connections_->use(std::move(account));
 }
 
-// If Amazon requires the bucket in the host name and its certificate allows this, combu puts the bucket
-// there. Otherwise the bucket is in the path.
+// The host name contains the bucket's name if Amazon requires this and Amazon's certificate allows this.
+// Otherwise the path contains the bucket's name.
 std::string S3Client::url(const Request& request, const S3Account& account) const {
   std::string url = endpoint_of(account);
   if (is_amazon(account) && bucket_.find('.') == std::string::npos) {

@@ -6,8 +6,8 @@
 
 namespace combu::outputs {
 
-// A temporary folder for files that can be downloaded again. The destructor removes it. If the process dies
-// first, the next Scratch in the same parent folder removes the dead process's folder.
+// A temporary folder for files that can be downloaded again. The destructor removes the folder. If the
+// process dies first, the next Scratch in the same parent folder removes the dead process's folder.
 class Scratch {
  public:
   // Creates the folder inside `folder`. Throws Error(refused).

@@ -286,8 +286,8 @@ class Sharer {
   std::map<std::pair<dev_t, ino_t>, std::string> made_;
 };
 
-// Renames `unfinished` to `place`, and replaces an existing `place`. An existing one comes from an earlier
-// attempt, or from a process that died before it recorded its result.
+// Renames `unfinished` to `place`, and replaces an existing `place`. An existing folder `place` comes from an
+// earlier attempt, or from a process that died before it recorded its result.
 void put_in_place(int above, const std::string& unfinished, const std::string& place,
                   const std::string& shown) {
   const auto put = [&] { return renameat(above, unfinished.c_str(), above, place.c_str()) == 0; };

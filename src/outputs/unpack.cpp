@@ -48,7 +48,8 @@ la_ssize_t read_some(archive* reader, void* of, const void** bytes) {
   }
 }
 
-// Computes the digest of a large file on a separate thread, so that it does not slow down writing.
+// Computes the digest of a large file on a separate thread, so that the digest does not slow down the
+// writing.
 class SumBeside {
  public:
   SumBeside()

@@ -11,7 +11,7 @@ namespace combu::outputs {
 
 // How to unpack the archive of one output.
 struct Unpacking {
-  std::string place;  // replaces the first component of each entry's path
+  std::string place;  // the path that replaces the first component of each entry's path
   Bytes size_max;     // maximum size of all files together, including holes; 0 means 1 EiB
   std::string subject;
   std::stop_token stop = {};

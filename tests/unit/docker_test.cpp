@@ -154,7 +154,8 @@ TEST(DockerSection, ReportsAnErrorInASharedSectionOnce) {
        "[0].docker.HostConfig.AutoRemove: must not be true: the exit code would be lost with the container; "
        "remove containers with `combu kill` (trial `a`)"},
       {R"({"HostConfig": {"RestartPolicy": {"Name": "always"}}})",
-       "[0].docker.HostConfig.RestartPolicy: must not be set: Docker would restart containers whose attempts "
+       "[0].docker.HostConfig.RestartPolicy: must not be set, because Docker would restart containers whose "
+       "attempts "
        "combu has recorded as ended; use `retries` (trial `a`)"},
       {R"({"Labels": {"combu.run": "x"}})",
        "[0].docker.Labels.combu.run: names that begin with `combu.` are reserved for combu's own labels; use "
