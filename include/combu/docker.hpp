@@ -20,7 +20,7 @@ struct DockerEndpoint {
   // The source of the address, for messages, such as "--engine", "DOCKER_HOST", "context lab" or "the
   // default".
   std::string source;
-  std::string config_folder;  // contains config.json with the registries' credentials; need not exist
+  std::string config_folder;  // the folder of config.json with the registries' credentials; need not exist
 };
 
 using DockerEnvironment = std::function<std::optional<std::string>(const std::string&)>;
@@ -37,8 +37,8 @@ struct DockerOptions {
   // The longest time that the engine may stay silent during a call that is not a stream.
   Seconds silence_max{120};
   // Returns the GPUs that the user has configured for the host. If the engine or NVIDIA's driver reports
-  // GPUs, Engine::gpus() adds missing data from the configured GPUs. Otherwise Engine::gpus() returns the
-  // configured GPUs.
+  // GPUs, Engine::gpus() adds missing data from the configured GPUs. If these report no GPUs, Engine::gpus()
+  // returns the configured GPUs.
   std::function<std::vector<Gpu>()> gpus = [] { return std::vector<Gpu>(); };
 };
 

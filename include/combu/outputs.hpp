@@ -65,8 +65,8 @@ class OutputStore {
   [[nodiscard]] virtual bool is_whole(const std::string& place) = 0;
   // Makes the outputs of other trials available as outputs of this run's trials. Returns one text for each
   // element of `wanted`. The text is empty on success: the outputs and their manifest are then stored as
-  // after OutputWriter::close(). Otherwise the text says why sharing failed, for example that the outputs
-  // differ from their manifest.
+  // after OutputWriter::close(). If sharing failed, the text says why, for example that the outputs differ
+  // from their manifest.
   [[nodiscard]] virtual std::vector<std::string> share(std::span<const Sharing> wanted) = 0;
   // Returns a folder on this machine that holds the trial's output `path` at the same relative path.
   // Downloads the output if necessary. Downloaded files stay until the store is destroyed or the trial's
@@ -91,7 +91,7 @@ class OutputStore {
 };
 
 // Returns the place for outputs that combu collects while the trial is still running. No trial can have the
-// name of such a place.
+// same name as a place for partial outputs.
 [[nodiscard]] std::string partial_place(const std::string& trial);
 
 inline constexpr std::string_view k_manifest_name = "manifest.sha256";
@@ -106,23 +106,24 @@ struct Owner {
   std::uint32_t gid = 0;
 };
 
-// Stores outputs in FOLDER/PLACE/…, with the manifest inside. `folder` is an absolute path; combu creates the
-// folder when the first writer is opened. combu refuses symbolic links in the path. All files belong to
-// `owner`, or to the user of this process by default. The owner may always read and write the files, whatever
-// permissions they had in the container. Until close(), a writer writes to FOLDER/.PLACE.unfinished. If a
-// writer is destroyed without close(), the outputs of the earlier attempt stay. If the file system supports
-// clones or hard links, share() makes these; otherwise share() copies the files.
+// Returns a store that keeps the outputs of each place in FOLDER/PLACE, together with their manifest.
+// `folder` is an absolute path; combu creates the folder when the first writer is opened. combu refuses
+// symbolic links in the path. All files belong to `owner`, or to the user of this process by default. The
+// owner may always read and write the files, whatever permissions they had in the container. Until close(), a
+// writer writes to FOLDER/.PLACE.unfinished. If a writer is destroyed without close(), the outputs of the
+// earlier attempt stay. If the file system supports clones or hard links, share() makes these; otherwise
+// share() copies the files.
 [[nodiscard]] std::unique_ptr<OutputStore> open_folder(const std::string& folder,
                                                        std::optional<Owner> owner = std::nullopt);
 
-// Stores outputs in a bucket, under PREFIX/TRIAL/…, with the manifest inside. `place`:
-// "s3://BUCKET[/PREFIX]". A writer removes the old manifest before any other change and writes the new
-// manifest last. Permissions and times are metadata of the objects (`mode`, `mtime`). The object
-// k_entries_name describes folders and links. Each time a writer is opened, combu looks up the server and the
-// access keys as the AWS tools do. So access keys that expire after an hour can be replaced during a run.
-// fetch() downloads to a new folder in $TMPDIR, or /var/tmp if TMPDIR is not set. Large files are downloaded
-// one at a time, and interrupted downloads are resumed. If the server is unavailable, fetch() retries for
-// some minutes.
+// Returns a store that keeps the outputs of each trial in a bucket, below PREFIX/TRIAL, together with their
+// manifest. `place`: "s3://BUCKET[/PREFIX]". A writer removes the old manifest before any other change and
+// writes the new manifest last. Permissions and times are metadata of the objects (`mode`, `mtime`). The
+// object k_entries_name describes folders and links. Each time a writer is opened, combu looks up the server
+// and the access keys as the AWS tools do. So access keys that expire after an hour can be replaced during a
+// run. fetch() downloads to a new folder in $TMPDIR, or /var/tmp if TMPDIR is not set. Large files are
+// downloaded one at a time, and interrupted downloads are resumed. If the server is unavailable, fetch()
+// retries for some minutes.
 [[nodiscard]] std::unique_ptr<OutputStore> open_s3(const std::string& place, const Caller& caller,
                                                    Clock& clock = real_clock());
 // Throws Error(refused or unavailable) unless combu can write to the bucket. Causes of Error(refused) are
@@ -131,8 +132,8 @@ struct Owner {
 void check_s3(const std::string& place, const Caller& caller, const std::stop_token& stop,
               Clock& clock = real_clock());
 
-// The cache entries ("marks") of all users who collect outputs to the same bucket. Each entry is a small
-// object for one cache key. Equal trials have the same cache key. May be used from many threads. All
+// The cache entries ("marks") of all users who collect outputs to the same bucket. Each cache entry is a
+// small object for one cache key. Equal trials have the same cache key. May be used from many threads. All
 // functions throw Error.
 class SharedCacheIndex {
  public:

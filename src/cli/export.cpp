@@ -94,7 +94,8 @@ void add_export(CommandLine& line, const Invocation& invocation, Action& action)
       .add_option("--where", options->chosen.where,
                   "Only trials that match this condition: lr<0.01 && state=succeeded")
       .type_name("CONDITION");
-  command.add_option("FORMAT", options->format, "csv, json (lines), sqlite, or mlflow")
+  command
+      .add_option("FORMAT", options->format, "The format: csv, json (one object per line), sqlite, or mlflow")
       .required()
       .one_of({"csv", "json", "sqlite", "mlflow"})
       .type_name("");

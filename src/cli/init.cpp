@@ -28,8 +28,8 @@ constexpr std::string_view k_placeholder = "my-experiment";
 constexpr std::size_t k_name_max = 40;  // leaves enough characters for a trial's name within a hostname
 
 // Converts a folder's name to a valid name for images and containers, for example "My Lab" to my-lab. Returns
-// "" if the name would be empty or too long, or would lose non-ASCII letters. Without this rule, different
-// folders could get the same name, and combu would take them for one experiment.
+// "" if the name would be empty or too long, or would lose non-ASCII letters. If such letters were dropped,
+// different folders could get the same name, and combu would take them for one experiment.
 std::string project_name(std::string_view folder) {
   std::string name;
   for (const char c : folder) {
@@ -116,8 +116,8 @@ bool is_there(const fs::path& path) {
   return fs::exists(fs::symlink_status(path, fault));
 }
 
-// True for files that a folder may have before an experiment is created in it. `init` leaves existing files
-// of this kind as they are.
+// True for a file that may exist in the folder before `init` creates the experiment. `init` leaves existing
+// files of this kind as they are.
 bool may_be_theirs(std::string_view path) {
   return path == "README.md" || path == ".gitignore" || path == ".dockerignore";
 }

@@ -9,16 +9,17 @@
 
 namespace combu {
 
-// Opens /dev/null for each standard file that the caller closed. Otherwise the next file to be opened, such
-// as an engine's socket, would become a standard file. Must be called before any file is opened.
+// Opens /dev/null for each standard file that the caller closed. If a standard file stayed closed, the next
+// opened file, such as an engine's socket, would become that standard file. Must be called before any file is
+// opened.
 void hold_standard_files();
 
 // Commands print only by the functions and classes of this header, and the progress of a command is printed
 // by the room progress. So text from trials, engines and files cannot send control sequences to a terminal.
 
 // Writes text to standard output without buffering, with escape_controls(). Returns false if the reader of
-// the output has closed the pipe (`combu ps | head`). This is not an error, but further output is useless.
-// Throws Error(refused) for other errors.
+// the output has closed the pipe (`combu ps | head`). A closed pipe is not an error, but further output is
+// useless. Throws Error(refused) for other errors.
 [[nodiscard]] bool put_out(std::string_view text);
 // Like put_out(), but writes to standard error.
 [[nodiscard]] bool put_err(std::string_view text);

@@ -1,7 +1,7 @@
 #pragma once
 // The endpoints of the Docker Engine API that combu uses, one function for each. Each kind of resource has a
 // file: api_system.cpp, api_images.cpp, api_containers.cpp, api_networks.cpp, api_events.cpp. Each function
-// blocks until the answer is complete. Each throws the errors of Connections::send_checked(), and
+// blocks until the answer is complete. Each function throws the errors of Connections::send_checked(), and
 // Error(corrupt) for an answer that combu cannot parse. https://docs.docker.com/reference/api/engine/
 
 #include <cstdint>
@@ -110,7 +110,7 @@ struct ContainerFacts {
 [[nodiscard]] std::string created_id(const HttpResponse& created);
 // PUT /containers/{id}/archive: unpacks `tar` in the container's root folder.
 void put_archive(Connections& engine, const std::string& id, std::string tar, const std::stop_token& stop);
-// Like the function above, but for an archive that `pack` writes piece by piece. Like pack_inputs(), `pack`
+// PUT /containers/{id}/archive for an archive that `pack` writes piece by piece. Like pack_inputs(), `pack`
 // returns false if `pack` was asked to stop.
 void put_archive(Connections& engine, const std::string& id, const std::string& subject,
                  const std::function<bool(const HttpRequest::Tell&)>& pack, const std::stop_token& stop);

@@ -97,7 +97,7 @@ bool has_processes(Connections& engine, const std::string& id, const std::stop_t
 
 // Returns the error of an archive request. If the engine reports ELOOP, ENOTDIR or ENAMETOOLONG, the attempt
 // made the path unreadable. Engines 20.10 and 29 answer such a path with status 500, as they do for their own
-// failures. Only the text of the answer differs.
+// failures. Only the text of the answer shows the difference.
 Error archive_error(const HttpResponse& response, const std::string& path) {
   const std::string message = full_message_of(response);
   const auto invalid = [&](const char* why) {

@@ -28,7 +28,7 @@ ErrorKind kind_of(int status) {
       return ErrorKind::unavailable;
     default:
       // Includes status 500, which the engine uses for a port in use, an unknown user and an unknown device.
-      // A repeated request would get the same answer.
+      // A repetition of the request would get the same answer.
       return status >= 400 && status < 600 ? ErrorKind::refused : ErrorKind::corrupt;
   }
 }

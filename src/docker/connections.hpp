@@ -63,8 +63,8 @@ class Connections {
 // Returns `text` as one line of limited length.
 [[nodiscard]] std::string one_line(std::string_view text);
 
-// Returns the field `message` of the answer's JSON unchanged. Without such a field, returns the whole body of
-// the answer.
+// Returns the field `message` of the answer's JSON unchanged. Without a field `message`, returns the whole
+// body of the answer.
 [[nodiscard]] std::string full_message_of(const HttpResponse& response);
 
 // Returns the message of the engine's answer as one line.

@@ -93,8 +93,8 @@ void add_gpus(json& host, const Trial& trial) {
     host["DeviceRequests"].push_back({{"DeviceIDs", std::move(nvidia)}, {"Capabilities", {{"gpu"}}}});
 }
 
-// Merges the trial's `docker` section into `into`, field by field. Where both have a value, the value of the
-// section is used. Mounts and Env are extended, so that the entries of the trial's own fields stay.
+// Merges the trial's `docker` section into `into`, field by field. If both have a value for a field, the
+// section's value is used. Mounts and Env are extended, so that the entries of the trial's own fields stay.
 void merge(json& into, const json& section) {
   for (const auto& [name, value] : section.items()) {
     json& place = into[name];

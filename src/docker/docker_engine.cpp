@@ -227,7 +227,7 @@ void DockerEngine::watch(const Selector& selector, const std::function<void(cons
   };
   const auto on_open = [&] {
     // An engine that restarts stops its containers before it answers requests (unless live-restore is on). So
-    // the events of these stops are in the past.
+    // the events of the containers' stops are in the past when combu connects.
     for (const ContainerEvent& event :
          past_events(connections_, label_filters(selector), {"kill", "destroy"}, k_past, stop)) {
       if (event.action == "destroy") {

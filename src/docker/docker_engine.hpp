@@ -64,7 +64,7 @@ class DockerEngine : public Engine {
   void look_at_end(Observation& observation, const std::stop_token& stop);
   std::vector<std::string> ids_of(const Key& key, const std::stop_token& stop);
   ContainerFacts container_of(const Key& key, const std::stop_token& stop);
-  // The container of an attempt. Either this call created it, or an earlier call whose answer was lost.
+  // The container of an attempt. This call created the container, or an earlier call whose answer was lost.
   struct Place {
     std::string id;
     bool was_there = false;

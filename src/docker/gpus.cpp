@@ -30,8 +30,8 @@ constexpr std::string_view k_nvidia = "nvidia.com/gpu=";
 constexpr Seconds k_nvidia_time_max{30};
 constexpr std::size_t k_nvidia_output_max = std::size_t{1} << 20U;
 
-// If a container claims slots and is not started for this long, the process that created it is dead. Then its
-// claim must not block other containers.
+// If a container claims slots and is not started for this long, the process that created it is dead. The
+// claim of a dead process must not block other containers.
 constexpr std::int64_t k_claim_seconds_max = 30;
 // Pause before the next listing, while processes with later claims give these up.
 constexpr Seconds k_look_again{0.05};
@@ -141,8 +141,8 @@ std::shared_ptr<const SharedListing::Containers> DockerEngine::list_claims(const
 
 // Returns an attempt that holds slots that the container `id` claims, or that claimed such slots earlier.
 // Returns nullopt if no other container holds or claims them. If two starts check at the same time, each sees
-// the other's container, so at most one of the containers starts. The start of the later container gives up.
-// The other start checks again until the later container is gone.
+// the other's container, so at most one of the containers starts. The start of the container that was created
+// later gives up. The other start checks again until that container is gone.
 std::optional<Observation> DockerEngine::rival_of(const std::string& id, const Slots& slots,
                                                   const std::stop_token& stop) {
   const auto seen = [](ContainerSummary&& rival) {

@@ -49,8 +49,8 @@ Observation observation_of(const Run& run, const Trial& trial, int attempt, cons
   return observation;
 }
 
-// True if the container belongs to an earlier attempt of the same trial and run, and does not run. Such a
-// container can be removed.
+// True if the container belongs to an earlier attempt of the same trial and run, and does not run. The
+// container of an earlier attempt can be removed.
 bool is_earlier_attempt(const ContainerFacts& container, const Run& run, const Trial& trial, int attempt) {
   const std::optional<Identity> identity = identity_of(container.labels, trial.name);
   return identity && identity->key.run == run.id && identity->key.trial == trial.name &&
@@ -81,7 +81,7 @@ AfterFailure after_failure(const Error& error, const Failed& container) {
   // ("task …: already exists", 20.10).
   const bool is_useless = container.was_there && error.kind() == ErrorKind::refused;
   if (is_useless || container.is_gone) return AfterFailure::begin_again;
-  // If the error is not definite, the container may run, and a repeated call adopts the container.
+  // If is_definite(error) is false, the container may run, and a repeated call adopts the container.
   return container.claims && is_definite(error) ? AfterFailure::remove_and_rethrow : AfterFailure::rethrow;
 }
 
@@ -215,7 +215,8 @@ ContainerFacts DockerEngine::holder_of_name(const Run& run, const Trial& trial, 
                   "; remove the container or rename the trial");
 }
 
-// Adds networks, the parameters file and inputs to a created container. Each of these steps can be repeated.
+// Adds networks, the parameters file and inputs to a created container. Each step of the function can be
+// repeated.
 std::vector<std::string> DockerEngine::add_to_created(const std::string& id, const Trial& trial,
                                                       const std::stop_token& stop) {
   if (networks_at_create(connections_.version(stop)) == NetworksAtCreate::first) {

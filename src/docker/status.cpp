@@ -40,7 +40,7 @@ Status parse_status(std::string_view state, std::string_view text) {
     return {Phase::running, health_in_brackets(text), std::nullopt};
   }
   // The container is being removed, or an engine died during the removal. Listings of Engine 29 also show
-  // "dead" during a removal. These states do not show if the container has ever run.
+  // "dead" during a removal. The states "removing" and "dead" do not show if the container has ever run.
   if (state == "removing" || state == "dead") return {Phase::gone, Health::none, std::nullopt};
   return {Phase::ended, Health::none, number_in_brackets(text)};
 }

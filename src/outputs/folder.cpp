@@ -239,8 +239,8 @@ class FolderWriter final : public OutputWriter {
     add({.path = std::string(k_manifest_name), .mode = 0644, .modified = real_clock().now()});
     write(manifest);
     end_file();
-    // Making entries changes a folder's time, and a folder's final permissions may forbid writing. So times
-    // and permissions of folders are set last.
+    // Making entries changes a folder's time, and a folder's final permissions may forbid writing. So close()
+    // sets the times and permissions of folders last.
     std::ranges::for_each(std::views::reverse(folders_), [this](const OutputEntry& entry) { settle(entry); });
     if (lasts_ == Lasts::over_crashes) sync();
     std::string unremoved = put_in_place();
@@ -279,8 +279,8 @@ class FolderWriter final : public OutputWriter {
     return folders;
   }
 
-  // syncfs() also waits for data of other processes on the same file system. So a small number of entries is
-  // synced one by one.
+  // syncfs() also waits for data of other processes on the same file system. So sync() syncs a small number
+  // of entries one by one.
   void sync() {
     const auto folders = things_.size() > k_synced_alone_max ? std::nullopt : few_folders();
     if (!folders) {

@@ -150,7 +150,8 @@ class S3Parcel final : public OutputWriter {
     std::shared_ptr<InParts> in_parts;
   };
 
-  // Throws Error(invalid) if the key is too long for S3, because the trial chose the path.
+  // Throws Error(invalid) if the key is too long for S3: the trial chose the path, so a retry would fail,
+  // too.
   [[nodiscard]] std::string key_of(const std::string& path) const {
     std::string key = prefix_ + as_key(path);
     if (key.size() > k_key_size_max)

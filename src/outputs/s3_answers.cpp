@@ -54,7 +54,7 @@ std::string without_entities(std::string_view text) {
 }
 
 // Returns the text between <NAME> and </NAME>, searching from `at` on, and moves `at` to the end of that
-// text. The function handles no other XML syntax, because the elements that combu reads use none.
+// text. The function finds only elements without attributes, because the elements that combu reads have none.
 std::optional<std::string_view> next_element(std::string_view xml, std::string_view name, std::size_t& at) {
   const std::string open = fmt::format("<{}>", name);
   const std::size_t from = xml.find(open, at);

@@ -18,7 +18,7 @@ struct S3Object {
   // The object's metadata `mode` and `mtime`, set only by requests for a single object.
   std::string mode = {};
   std::string mtime = {};
-  std::string tag = {};      // ETag; set only by requests for a single object
+  std::string tag = {};      // the object's ETag; set only by requests for a single object
   std::string written = {};  // time of the last change; set only in listings; later times compare greater
 };
 

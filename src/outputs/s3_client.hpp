@@ -27,9 +27,9 @@ namespace combu::outputs {
 // requests reuse it. Requests are repeated with growing pauses if the server does not answer, an answer is
 // cut, or the server is overloaded (5xx, 429). All requests are safe to repeat.
 // Other failures throw Error with the subject "s3://BUCKET/KEY": refused, unavailable, cancelled.
-// Error(refused) is also thrown if an answer or a listing exceeds a size limit. The same error is thrown if
-// an answer that is kept in memory takes more than ten minutes. Messages name the place where the keys were
-// found, but contain no other data of the account.
+// Error(refused) is also thrown if an answer or a listing exceeds a size limit. Error(refused) is also thrown
+// if an answer that is kept in memory takes more than ten minutes. Messages name the place where the keys
+// were found, but contain no other data of the account.
 class S3Client {
  public:
   // Header names must be in lower case, because all headers are signed. No name may be a prefix of another

@@ -68,7 +68,7 @@ std::optional<Left> as_left(const LeftInBucket& from) {
   return left;
 }
 
-// Returns the digest of each file, by object key. Hard links have keys of their own.
+// Returns the digest of each file, by object key. Each hard link of a file has a key of its own.
 std::map<std::string, std::string> sums_by_key(const std::string& prefix, const LeftInBucket& left) {
   std::map<std::string, std::string> sums;
   for (const auto& [path, sum] : left.sums) sums.emplace(prefix + as_key(path), sum);

@@ -102,7 +102,8 @@ void remove_all(const Experiment& experiment, const Address& address, std::size_
   });
   Channel one(address);
   for (const std::string& network : networks) {
-    // Engine 20.10 can lose count of a network's users (moby#42119). It then refuses to remove the network.
+    // Engine 20.10 can lose count of a network's users (moby#42119). The engine then refuses to remove the
+    // network.
     const HttpResponse answer = one.send({.method = "DELETE", .target = "/v1.41/networks/" + network}, {});
     if (answer.status == 403) fmt::print(stderr, "the network {} stays: {}\n", network, answer.body);
   }

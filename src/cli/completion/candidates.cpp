@@ -44,8 +44,8 @@ std::size_t last_condition(std::string_view word) {
   return begin == std::string_view::npos ? word.size() : begin;
 }
 
-// Returns the completions of `word`. Each is the part of `word` before `begin`, followed by an element of
-// `ends` that begins with the rest of `word`.
+// Returns the completions of `word`. Each completion is the part of `word` before `begin`, followed by an
+// element of `ends` that begins with the rest of `word`.
 std::vector<std::string> completed(const std::string& word, std::size_t begin,
                                    const std::vector<std::string>& ends) {
   const std::string head = word.substr(0, begin);
