@@ -51,14 +51,14 @@ struct ShownTrial {
   std::optional<KnownEntry> known;
   std::vector<std::string> inputs;  // digests of the trial's inputs; empty if unknown
   std::vector<MetricSummary> metrics;
-  std::optional<KeptLog> log;
+  std::optional<StoredLog> log;
   std::string outputs;          // folder or bucket of the collected outputs; empty: there are none
   std::string partial_outputs;  // folder or bucket of outputs that were collected while an attempt still ran
 
   [[nodiscard]] bool is_equal() const { return known && !known->equal_trial.empty(); }
   // Number of metric points that were counted but not stored, because an attempt keeps at most
   // k_kept_points_max.
-  [[nodiscard]] std::size_t points_not_kept() const {
+  [[nodiscard]] std::size_t points_dropped() const {
     std::size_t points = 0;
     for (const MetricSummary& metric : metrics) points += metric.points;
     return points - std::min(points, k_kept_points_max);
@@ -82,7 +82,7 @@ using Value = std::variant<std::monostate, double, std::string>;
 
 // Summary of one metric of a trial's newest attempt. `last`, `least` and `greatest` are NaN if all values of
 // the metric are NaN.
-struct Told {
+struct TrialMetric {
   std::size_t points = 0;  // 0: the trial did not report this metric
   double last = 0;
   double least = 0;
@@ -91,8 +91,8 @@ struct Told {
 
 struct ResultRow {
   TrialEntry trial;
-  std::vector<Value> params;  // same order as Results::params
-  std::vector<Told> metrics;  // same order as Results::metrics
+  std::vector<Value> params;         // same order as Results::params
+  std::vector<TrialMetric> metrics;  // same order as Results::metrics
 };
 
 struct Results {
@@ -186,7 +186,7 @@ enum class AttemptPart {
   creating,  // the engine creates the container
   starting,
   running,
-  home,  // collecting outputs
+  collecting,  // collecting outputs
 };
 inline constexpr std::size_t k_attempt_part_count = 8;
 // Durations, indexed by AttemptPart; nullopt: the attempt had no such part, or the duration is unknown.

@@ -42,7 +42,7 @@ class ControlServer {
 
   // Sends a whole line to all clients that follow the run. The server also keeps the lines of "phase",
   // "begin", "failure" (a fact), "snapshot" and "done" for clients that connect later.
-  void tell(std::string_view event, std::string_view line);
+  void publish(std::string_view event, std::string_view line);
   // True if any client follows the run.
   [[nodiscard]] bool is_followed() const;
   // Hands the run over to the client that has asked to take it over. Blocks until the client disconnects or
@@ -81,7 +81,7 @@ class SharedProgress final : public Progress {
   // If a client follows the run, calls `line` to send the line of a fact. For a failure, always calls `line`,
   // because the server keeps lines of failures for later clients. If no client follows the run, makes no
   // lines for other facts, because a run with many trials has many facts.
-  void tell(const Fact& fact, const std::function<void()>& line);
+  void publish(const Fact& fact, const std::function<void()>& line);
   [[nodiscard]] Progress& shown() const { return *shown_.load(); }
 
   std::unique_ptr<Progress> first_;
@@ -89,7 +89,7 @@ class SharedProgress final : public Progress {
   std::atomic<Progress*> shown_;
   ControlServer& server_;
   bool fails_ = false;  // true while the event that is being sent concerns a failure
-  std::unique_ptr<Progress> told_;
+  std::unique_ptr<Progress> json_;
 };
 
 // The client's side of the channel to a run's owner. Not thread-safe.

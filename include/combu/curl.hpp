@@ -56,7 +56,7 @@ class Idle {
 
 // A response that is kept in memory. Its size is limited. The callbacks of libcurl call add_header() and
 // add(). If add_header() or add() returns false, the callback aborts the transfer.
-struct KeptAnswer {
+struct BufferedAnswer {
   std::size_t body_max;  // bytes
   std::string body = {};
   std::size_t header_bytes = 0;

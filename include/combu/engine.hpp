@@ -151,7 +151,7 @@ struct Released {
 };
 
 // Callbacks of release(); each may be empty.
-struct Releasing {
+struct ReleaseCallbacks {
   // Called once with the selected attempts, before release() removes any of them. Returns the attempts to
   // keep. release() changes neither these attempts nor their networks.
   std::function<std::set<Key>(const std::vector<Observation>&)> found = {};
@@ -175,7 +175,7 @@ struct LogPiece {
   std::string_view text;  // valid only during the callback
   Instant at{};           // time of the piece by the engine's clock; set if LogOptions::timed
 };
-using LogTell = std::function<void(const LogPiece&)>;
+using OnLogPiece = std::function<void(const LogPiece&)>;
 
 // The subscription of watch() is active: watch() reports all later changes. Earlier changes may have been
 // missed.
@@ -209,9 +209,9 @@ class Engine {
 
   // Looks up each distinct image reference once, and pulls the images that are needed, several at a time.
   // Then creates missing networks, unless there were errors. Returns one error for each image or network that
-  // is not available. Repeatable. `tell` may be called from several threads at once.
+  // is not available. Repeatable. `on_progress` may be called from several threads at once.
   [[nodiscard]] virtual std::vector<Error> prepare(const Run& run,
-                                                   const std::function<void(const Preparation&)>& tell,
+                                                   const std::function<void(const Preparation&)>& on_progress,
                                                    std::stop_token stop) = 0;
 
   // Starts an attempt. Returns TakenByOther if other attempts hold one of trial.slots.gpus, or leave fewer
@@ -234,33 +234,36 @@ class Engine {
 
   // Reports changes as they happen. Returns if `stop` is set; throws Error(unavailable) if the stream breaks.
   // Changes are hints: they may be lost, repeated or reordered. After each Watching, the caller should call
-  // list() and compare. `tell` is only called from the calling thread.
-  virtual void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
+  // list() and compare. `on_change` is only called from the calling thread.
+  virtual void watch(const Selector& selector, const std::function<void(const Change&)>& on_change,
                      std::stop_token stop) = 0;
 
   // Returns the usage of the attempt with this Observation::id; nullopt if the attempt does not run or the
   // engine does not report its usage.
   [[nodiscard]] virtual std::optional<Usage> usage(const std::string& id, std::stop_token stop) = 0;
 
-  // Passes the attempt's log to `tell` piece by piece, in the engine's order. If options.follow is set,
+  // Passes the attempt's log to `on_piece` piece by piece, in the engine's order. If options.follow is set,
   // blocks until the attempt has ended. Throws Error: not_found if there is no such attempt, refused if the
   // engine keeps no log.
-  virtual void logs(const Key& key, const LogOptions& options, const LogTell& tell, std::stop_token stop) = 0;
+  virtual void logs(const Key& key, const LogOptions& options, const OnLogPiece& on_piece,
+                    std::stop_token stop) = 0;
 
-  // Passes the file or folder at `path` to `tell` as a tar archive, piece by piece. `path` must be absolute
-  // in the attempt. The entries of a folder begin with the folder's name. If `path` is a symbolic link, the
-  // archive contains the target of the link. Returns false if the attempt has no such path. Throws
+  // Passes the file or folder at `path` to `on_bytes` as a tar archive, piece by piece. `path` must be
+  // absolute in the attempt. The entries of a folder begin with the folder's name. If `path` is a symbolic
+  // link, the archive contains the target of the link. Returns false if the attempt has no such path. Throws
   // Error(not_found) if there is no such attempt, and Error(invalid) if the attempt itself made the path
   // unreadable (a loop of links). Throws Error(unavailable) if the archive was cut off.
   [[nodiscard]] virtual bool copy_out(const Key& key, const std::string& path,
-                                      const std::function<void(std::string_view)>& tell,
+                                      const std::function<void(std::string_view)>& on_bytes,
                                       std::stop_token stop) = 0;
 
-  // Removes every selected attempt, running or not, unless Releasing::found keeps it. If the selector names
-  // no trials, release() also removes the networks that were created for the selected experiments or runs and
-  // are empty. It also removes an empty network that the removed attempts used, if the network's experiment
-  // has no attempts left. release() removes nothing else. If there is nothing to remove, release() succeeds.
-  virtual Released release(const Selector& selector, const Releasing& tell, std::stop_token stop) = 0;
+  // Removes every selected attempt, running or not, unless ReleaseCallbacks::found keeps it. If the selector
+  // names no trials, release() also removes the networks that were created for the selected experiments or
+  // runs and are empty. It also removes an empty network that the removed attempts used, if the network's
+  // experiment has no attempts left. release() removes nothing else. If there is nothing to remove, release()
+  // succeeds.
+  virtual Released release(const Selector& selector, const ReleaseCallbacks& callbacks,
+                           std::stop_token stop) = 0;
 };
 
 // ---- Decorators
@@ -275,9 +278,9 @@ struct RetryPolicy {
   Seconds pause_max{3};
   Seconds give_up{60};
 };
-// `told` (may be empty) is called before each repeat with the error and the pause.
+// `on_retry` (may be empty) is called before each repeat with the error and the pause.
 [[nodiscard]] std::unique_ptr<Engine> with_retry(Engine& engine, RetryPolicy policy, Clock& clock,
-                                                 std::function<void(const Error&, Seconds)> told = {});
+                                                 std::function<void(const Error&, Seconds)> on_retry = {});
 
 // Writes one line to `out` when a call ends: seconds since the decorator was created, name of the function,
 // subject, duration in seconds, result.

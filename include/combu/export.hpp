@@ -39,7 +39,7 @@ struct MlflowForm {
   // Returns the time at which an earlier attempt of a trial ended, if known. The exporter never makes two
   // calls at the same time.
   std::function<std::optional<Instant>(const std::string& trial, int attempt)> ended_at_of;
-  std::function<void(std::size_t count, std::size_t total)> tell;
+  std::function<void(std::size_t count, std::size_t total)> on_progress;
   // Reports a value or name that MLflow stores in a different form. Called from several threads, but never by
   // two threads at the same time.
   std::function<void(const std::string& line)> note;

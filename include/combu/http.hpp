@@ -34,11 +34,11 @@ struct HttpRequest {
   std::vector<std::pair<std::string, std::string>> headers;
   std::string body;
   // If set, `source` provides the body in pieces instead of `body`; the total size need not be known. The
-  // function send() calls `source` once, and `source` must call its argument `tell` with each piece. If
-  // `tell` returns false, the other side has already answered or the connection is broken, and `source` must
+  // function send() calls `source` once, and `source` must call its argument `send` with each piece. If
+  // `send` returns false, the other side has already answered or the connection is broken, and `source` must
   // return. If `source` throws, send() aborts the request and rethrows the exception.
-  using Tell = std::function<bool(std::string_view)>;
-  std::function<void(const Tell&)> source;
+  using Send = std::function<bool(std::string_view)>;
+  std::function<void(const Send&)> source;
   std::string content_type = "application/json";
   // Maximum time without any byte of the response; nullopt: unlimited (for streams that may be quiet for
   // hours).

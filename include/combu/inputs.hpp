@@ -22,12 +22,12 @@ namespace combu {
                                                   const HostPaths& host_paths);
 
 // Returns a folder on this machine that holds output `path` of `trial` at the same relative path.
-using WhereLeft = std::function<std::string(const std::string& trial, const std::string& path)>;
+using LocateOutput = std::function<std::string(const std::string& trial, const std::string& path)>;
 // Replaces Input::from of each input by a path on this machine without symbolic links. For an input from the
 // user's files, the path comes from `host_paths`. Symbolic links in outputs of another trial are resolved as
 // in that trial's container, and are never followed out of these outputs. Throws Error(refused) if an output
 // is missing, and passes on the exceptions of `where`.
-void find_inputs(Trial& trial, const HostPaths& host_paths, const WhereLeft& where);
+void find_inputs(Trial& trial, const HostPaths& host_paths, const LocateOutput& where);
 
 // Resolves the symbolic links in the absolute path `path`. Parts of the path that do not exist stay
 // unchanged.
@@ -48,14 +48,14 @@ struct InputOwner {
 // machine, even if Input::trial is set. The functions never follow symbolic links: a link in the path `from`
 // is an error, and a link inside a folder stays a link. All three functions throw Error(refused) if an entry
 // cannot be read, or is neither file, folder nor link. They also throw if an entry changed its kind after its
-// folder was listed. Exceptions of `tell` pass through. If `tell` returns false, the function returns.
+// folder was listed. Exceptions of `sink` pass through. If `sink` returns false, the function returns.
 
-// Packs the inputs into one tar archive and passes the archive to `tell` in pieces; the archive is never in
+// Packs the inputs into one tar archive and passes the archive to `sink` in pieces; the archive is never in
 // memory as a whole. The archive must be unpacked at the container's root. Unpacking creates each Input::from
 // at the path Input::to, with its permissions and times. The archive does not contain the folders above
-// Input::to. Returns the content_digest() of each input; nullopt if `tell` has returned false.
+// Input::to. Returns the content_digest() of each input; nullopt if `sink` has returned false.
 std::optional<std::vector<std::string>> pack_inputs(const std::vector<Input>& inputs, const InputOwner& owner,
-                                                    const std::function<bool(std::string_view)>& tell);
+                                                    const std::function<bool(std::string_view)>& sink);
 
 // Maps the path of each file of an input, as in the container, to the file's content. Cuts larger files after
 // `most` bytes. Omits symbolic links. Also throws Error(cancelled) if `stop` requests a stop.
@@ -68,7 +68,7 @@ std::optional<std::vector<std::string>> pack_inputs(const std::vector<Input>& in
 [[nodiscard]] std::string content_digest(const Input& input, const std::stop_token& stop = {});
 
 // The properties of a file, folder or link of an output that content_digest() covers.
-struct LeftThing {
+struct ContentEntry {
   enum class Kind { folder, file, link };
   Kind kind = Kind::folder;
   std::string text = {};    // the sha256 of a file in hexadecimal digits, or the target of a symbolic link
@@ -82,9 +82,10 @@ struct ByParts {
 };
 // Outputs of a trial that are not on this machine. Maps the path below the trial's folder ("out/a") of each
 // file, folder and link to its properties.
-using Left = std::map<std::string, LeftThing, ByParts>;
+using FolderContent = std::map<std::string, ContentEntry, ByParts>;
 // Returns the digest that content_digest(input) would return for the output `path` after a download. Throws
 // Error(refused) if the output does not exist.
-[[nodiscard]] std::string content_digest(const Left& left, const std::string& trial, const std::string& path);
+[[nodiscard]] std::string content_digest(const FolderContent& left, const std::string& trial,
+                                         const std::string& path);
 
 }  // namespace combu

@@ -139,11 +139,11 @@ class SharedCacheIndex {
  public:
   struct Mark {
     std::string key;
-    std::string place;    // the folder of the cached trial's outputs, in the form of Sharing::from
-    RunId run;            // the run of the cached trial
-    std::string trial;    // valid by fault_of_trial_name()
-    std::string version;  // identifies the content of `place`, which may be overwritten later
-    std::string told_at;  // the address of the object with the telemetry, which told() reads
+    std::string place;         // the folder of the cached trial's outputs, in the form of Sharing::from
+    RunId run;                 // the run of the cached trial
+    std::string trial;         // valid by fault_of_trial_name()
+    std::string version;       // identifies the content of `place`, which may be overwritten later
+    std::string telemetry_at;  // the address of the object with the telemetry, which telemetry() reads
   };
 
   virtual ~SharedCacheIndex() = default;
@@ -151,17 +151,19 @@ class SharedCacheIndex {
   // Throws Error(corrupt) if combu cannot have written the entry.
   [[nodiscard]] virtual std::optional<Mark> find(const std::string& key, const std::stop_token& stop) = 0;
   // Returns the size of the telemetry that was stored with the mark; nullopt if the telemetry is missing.
-  [[nodiscard]] virtual std::optional<Bytes> size_told(const Mark& mark, const std::stop_token& stop) = 0;
+  [[nodiscard]] virtual std::optional<Bytes> telemetry_size(const Mark& mark,
+                                                            const std::stop_token& stop) = 0;
   // Returns the telemetry that was stored with the mark; nullopt if the telemetry is missing. Throws
   // Error(corrupt) if the telemetry is larger than `size_max`.
-  [[nodiscard]] virtual std::optional<std::string> told(const Mark& mark, Bytes size_max,
-                                                        const std::stop_token& stop) = 0;
+  [[nodiscard]] virtual std::optional<std::string> telemetry(const Mark& mark, Bytes size_max,
+                                                             const std::stop_token& stop) = 0;
   // Records that the outputs at `place` are complete. Does nothing if a valid entry exists, so the first
-  // writer wins. If `has_to_tell` is set, put() also replaces an entry without telemetry. Replaces an entry
-  // that combu cannot have written. `told` returns the telemetry to store, or an empty string if there is
-  // none. put() calls `told` only if an entry must be written.
-  virtual void put(const std::string& key, const std::string& place, const std::function<std::string()>& told,
-                   bool has_to_tell, const std::stop_token& stop) = 0;
+  // writer wins. If `needs_telemetry` is set, put() also replaces an entry without telemetry. Replaces an
+  // entry that combu cannot have written. `telemetry` returns the telemetry to store, or an empty string if
+  // there is none. put() calls `telemetry` only if an entry must be written.
+  virtual void put(const std::string& key, const std::string& place,
+                   const std::function<std::string()>& telemetry, bool needs_telemetry,
+                   const std::stop_token& stop) = 0;
 };
 // Stores cache entries below PLACE/.combu/done, and their telemetry below PLACE/.combu/told. `place` has the
 // same form as for open_s3(), but names the common parent folder of all runs.

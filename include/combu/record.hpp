@@ -93,7 +93,7 @@ struct TrialEntry {
   Rare<EndDetails> details = {};
   std::string gpus;            // GPUs that the attempt had, such as "0,1"; empty: none
   std::optional<Usage> usage;  // the last usage observed before the attempt's end; nullopt: none observed
-  std::optional<CollectionResult> taken;  // outputs collected from the attempt; nullopt: none
+  std::optional<CollectionResult> collection;  // outputs collected from the attempt; nullopt: none
 };
 // With Detail::state, trials() reads only the members that a list of states shows. The members image, digest,
 // params, revision, container, gpus and taken keep their defaults.
@@ -107,9 +107,9 @@ struct EventEntry {
   std::optional<int> attempt;  // number of the attempt; nullopt: the event concerns the trial as a whole
   std::string state;
   std::optional<int> exit_code;
-  std::string cause;                           // empty: none
-  std::string reason;                          // result of reason_text()
-  std::optional<CollectionResult> taken = {};  // set only for "collected"; its member `left` is empty
+  std::string cause;                                // empty: none
+  std::string reason;                               // result of reason_text()
+  std::optional<CollectionResult> collection = {};  // set only for "collected"; its member `left` is empty
 };
 
 // The times of an attempt. The trial's dependencies were met at ready_at, and combu commanded the start of
@@ -138,10 +138,10 @@ struct DoneEntry {
   // The run and the trial that were executed.
   RunId run;
   std::string trial;
-  // The run and the trial that this entry describes. The logs and metrics are stored under the names kept_in
-  // and kept_as.
-  RunId kept_in;
-  std::string kept_as;
+  // The run and the trial that this entry describes. The logs and metrics are stored under the names
+  // telemetry_run and telemetry_trial.
+  RunId telemetry_run;
+  std::string telemetry_trial;
   int attempt = 0;    // number of the attempt that succeeded; 0: the trial was skipped
   std::string place;  // path of the outputs, RESULTS/TRIAL; empty: not on record
 };
@@ -172,7 +172,7 @@ struct Started {
 struct CollectedOutputs {
   TrialIndex trial = 0;
   int attempt = 1;
-  CollectionResult taken;
+  CollectionResult collection;
 };
 
 // Pairs of a trial and a flag. If the flag is true, combu executes the trial even if an equal trial has
@@ -190,7 +190,7 @@ struct FileVersion {
   FileText text;
   Digests digests;
   Digests references;
-  std::vector<TrialIndex> taken;                            // trials that use the new version from now on
+  std::vector<TrialIndex> updated;                          // trials that use the new version from now on
   std::vector<Fact> facts;                                  // result of facts_of_edits()
   std::vector<std::pair<TrialIndex, Departure>> departure;  // trials whose attempts combu must stop
   Opens opens = Opens::no;
@@ -200,8 +200,8 @@ struct FileVersion {
 
 // Trials of a run that become waiting again, each for a new attempt.
 struct Reopening {
-  std::vector<Fact> facts;        // result of facts_of_edits()
-  std::vector<TrialIndex> taken;  // trials that use the run's newest version from now on
+  std::vector<Fact> facts;          // result of facts_of_edits()
+  std::vector<TrialIndex> updated;  // trials that use the run's newest version from now on
   Anew anew;
   Digests digests;  // of the images of the reopened trials, like `references`
   Digests references;
@@ -245,8 +245,8 @@ class Record {
   Record& operator=(const Record&) = delete;
 
   // Sets a function that Record calls when an operation has waited two seconds for a write of another
-  // process. If `tell` is empty, operations wait silently.
-  void on_wait(std::function<void()> tell);
+  // process. If `sink` is empty, operations wait silently.
+  void on_wait(std::function<void()> sink);
 
   // Adds a run. Throws Error(conflict) if the record already contains a run with the same id.
   void begin(const RunEntry& entry, const Experiment& experiment);
@@ -303,10 +303,10 @@ class Record {
   // Returns the attempts of a run in the order of the experiment's trials. If `trial` is not empty, returns
   // only the attempts of the trial `trial`.
   [[nodiscard]] std::vector<AttemptEntry> attempts(const RunId& run, const std::string& trial);
-  // Calls `tell` for each event of a run in chronological order, until `tell` returns false. If two events
+  // Calls `sink` for each event of a run in chronological order, until `sink` returns false. If two events
   // have the same time, the event that causes the other event comes first. If `trial` is not empty, reads
   // only the events of the trial `trial`.
-  void events(const RunId& run, const std::string& trial, const std::function<bool(const EventEntry&)>& tell);
+  void events(const RunId& run, const std::string& trial, const std::function<bool(const EventEntry&)>& sink);
   // Returns the completed trials of all runs whose cache key is `hash`, newest first.
   [[nodiscard]] std::vector<DoneEntry> done(const std::string& hash, std::size_t count_max);
   // Returns the number of attempts of the run that are running or have run.

@@ -72,7 +72,8 @@ class Journal {
   virtual void started(TrialIndex /*trial*/, const Observation& /*seen*/) {}
   // Called when outputs of an ended attempt are collected, before the fact that reports the end of the
   // collection.
-  virtual void outputs_collected(TrialIndex /*trial*/, int /*attempt*/, const CollectionResult& /*taken*/) {}
+  virtual void outputs_collected(TrialIndex /*trial*/, int /*attempt*/,
+                                 const CollectionResult& /*collection*/) {}
   // Called before fact() reports that the trial is skipped or started.
   virtual void cache_result(const CacheResult& /*result*/) {}
   // Makes everything durable that the journal received since the last commit(). Commands that follow from the
@@ -176,7 +177,7 @@ struct DriveContext {
 
 struct OutputsResult {
   Collected collected;
-  std::optional<CollectionResult> taken;  // nullopt if no outputs were collected
+  std::optional<CollectionResult> collection;  // nullopt if no outputs were collected
 };
 // Collects the outputs of the attempt that `command` names. Blocks. Errors are returned in Collected::fault.
 [[nodiscard]] OutputsResult collect_trial_outputs(Engine& engine, const Run& run,
@@ -191,16 +192,16 @@ struct OutputsResult {
                                                   const std::stop_token& stop);
 // Returns messages for a person: about outputs that combu cannot collect (devices, sockets, pipes), and about
 // files of an earlier attempt that combu could not remove.
-[[nodiscard]] std::vector<std::string> notes_of(const std::string& trial, const CollectionResult& taken);
+[[nodiscard]] std::vector<std::string> notes_of(const std::string& trial, const CollectionResult& collection);
 
 // Blocks until every attempt that `selector` selects at the time of the call has ended or is removed. Waits
-// for services only if the selector names trials. Calls `tell` when an attempt has ended; first for the
+// for services only if the selector names trials. Calls `on_end` when an attempt has ended; first for the
 // attempts that have already ended. Attempts that are created but were never started are reported last, with
 // Phase::created. Returns the last observation of each attempt. Watches the engine's changes, and lists the
 // attempts again each time the watch reconnects. Throws Error(cancelled) if `stop` is set before the attempts
 // have ended.
 [[nodiscard]] std::vector<Observation> await_end(Engine& engine, const Selector& selector,
-                                                 const std::function<void(const Observation&)>& tell,
+                                                 const std::function<void(const Observation&)>& on_end,
                                                  std::stop_token stop);
 
 }  // namespace combu

@@ -305,7 +305,7 @@ struct Fact {
   std::optional<Usage> usage;
 };
 // True if the fact reports only that an attempt is being stopped, and for which cause.
-[[nodiscard]] inline bool tells_of_stop(const Fact& fact) {
+[[nodiscard]] inline bool reports_stop(const Fact& fact) {
   return is_alive(fact.state) && fact.cause != Cause::none;
 }
 

@@ -116,11 +116,11 @@ class World {
   [[nodiscard]] std::map<std::string, std::string> files(const Key& key, const std::string& path,
                                                          Instant now);
 
-  // Changes are passed to `tell` during calls that advance the time. If the simulated engine goes down, the
-  // watch ends and `broken` is called.
+  // Changes are passed to `on_change` during calls that advance the time. If the simulated engine goes down,
+  // the watch ends and `broken` is called.
   using WatchId = std::uint64_t;
-  WatchId watch(const Selector& selector, std::function<void(Observation)> tell, std::function<void()> broken,
-                Instant now);
+  WatchId watch(const Selector& selector, std::function<void(Observation)> on_change,
+                std::function<void()> broken, Instant now);
   void unwatch(WatchId watch);
 
   // Processes everything that is due at `now`.
@@ -166,7 +166,7 @@ class World {
   };
   struct Watch {
     Selector selector;
-    std::function<void(Observation)> tell;
+    std::function<void(Observation)> on_change;
     std::function<void()> broken;
   };
   struct Network {

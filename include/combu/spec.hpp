@@ -83,17 +83,17 @@ struct Slots {
 [[nodiscard]] std::string to_string(const Slots& slots, const Slots& others);
 
 // The GPUs that a trial requests. A GPU serves only one attempt at a time.
-struct GpuWish {
+struct GpuRequest {
   std::size_t count = 0;
   bool all = false;              // true: the trial requests all GPUs that match, and `count` is not used
   std::vector<std::string> ids;  // names, numbers or UUIDs of the only GPUs that match; empty: all GPUs match
   Bytes memory;                  // only GPUs with at least this much memory match
   std::string kind;              // only GPUs whose model name contains this text match, ignoring case: "a100"
-  auto operator<=>(const GpuWish&) const = default;
+  auto operator<=>(const GpuRequest&) const = default;
   [[nodiscard]] bool empty() const { return count == 0 && !all; }
 };
 // Returns for example "2 GPUs with 20 GiB or more".
-[[nodiscard]] std::string to_string(const GpuWish& wish);
+[[nodiscard]] std::string to_string(const GpuRequest& request);
 
 enum class Order { file, random };
 
@@ -241,9 +241,9 @@ struct Trial {
   Rare<Healthcheck> healthcheck;  // unset: the image's own health check
   // true: the run does not wait for the end of this trial, and `run --wait` stops it once no trial needs it
   bool service = false;
-  Slots slots;         // amounts that an attempt reserves, and that the engine enforces as limits
-  Rare<GpuWish> gpus;  // request for GPUs that an attempt reserves
-  int priority = 0;    // ready trials with the highest priority start first
+  Slots slots;            // amounts that an attempt reserves, and that the engine enforces as limits
+  Rare<GpuRequest> gpus;  // request for GPUs that an attempt reserves
+  int priority = 0;       // ready trials with the highest priority start first
   Retries retries;
   Seconds timeout{0};  // maximum time from the moment when an attempt runs until its end; 0: no limit
   // maximum time from the start request to the engine until the attempt runs; 0: no limit

@@ -57,7 +57,7 @@ struct MetricSummary {
 };
 
 // The state of an attempt's stored log.
-struct KeptLog {
+struct StoredLog {
   bool complete = false;        // the attempt has ended, and its whole log was ingested
   Bytes size;                   // size of all ingested pieces of the log, including dropped ones
   Bytes dropped;                // size of the dropped beginning of the log
@@ -67,7 +67,7 @@ struct KeptLog {
   // Number of times that the engine's log rotation removed a part of the log between two readings. A loss
   // before the first reading is not counted, because combu cannot detect such a loss.
   std::size_t gaps = 0;
-  bool operator==(const KeptLog&) const = default;
+  bool operator==(const StoredLog&) const = default;
 };
 
 // Maximum number of different metrics of an attempt. Metrics beyond this maximum are ignored.
@@ -95,7 +95,7 @@ struct Adoption {
 // Maximum size in bytes of the result of packed(), both compressed and uncompressed.
 inline constexpr std::size_t k_packed_max = std::size_t{256} << 20U;
 
-// The data that Telemetry::take() stores in one transaction.
+// The data that Telemetry::append() stores in one transaction.
 struct LogBatch {
   struct Metric {
     std::string name;
@@ -104,7 +104,7 @@ struct LogBatch {
   };
   std::span<const LogPiece> pieces;  // pieces of the log that follow the stored pieces
   std::span<const Metric> metrics;
-  std::size_t passed_over = 0;  // as in KeptLog
+  std::size_t passed_over = 0;  // as in StoredLog
   bool is_after_gap = false;    // true if a part of the log before `pieces` is missing
   bool complete = false;
 };
@@ -129,24 +129,24 @@ class Telemetry {
   Telemetry& operator=(const Telemetry&) = delete;
 
   // Returns the state of the attempt's stored log, or nullopt if combu has ingested nothing of the attempt.
-  [[nodiscard]] std::optional<KeptLog> log(const std::string& trial, int attempt);
+  [[nodiscard]] std::optional<StoredLog> log(const std::string& trial, int attempt);
   // Remembers that this process has read the attempt's log up to the time `until`. Returns the `until` of the
   // previous call if that call was at least k_log_disorder_max ago, else the epoch. All pieces of the log up
   // to the returned time can be read by now.
   [[nodiscard]] Instant read_up_to(const std::string& trial, int attempt, Instant until);
   // Returns the number of complete logs; logs reused from cached trials are not counted.
   [[nodiscard]] std::size_t complete();
-  // Calls `tell` for each kept piece of the log, in the log's order, until `tell` returns false. If `tail` is
+  // Calls `sink` for each kept piece of the log, in the log's order, until `sink` returns false. If `tail` is
   // given, reads only the last `tail` lines.
   void read_log(const std::string& trial, int attempt, std::optional<std::size_t> tail,
-                const std::function<bool(const LogPiece&)>& tell);
+                const std::function<bool(const LogPiece&)>& sink);
 
   // Stores a batch in one transaction. Keeps at most the last `size_max` bytes of the log. Returns the new
   // state of the log. If the log's state is not `before`, another process has stored a part of the log:
   // returns nullopt and changes nothing.
-  [[nodiscard]] std::optional<KeptLog> take(const std::string& trial, int attempt,
-                                            const std::optional<KeptLog>& before, const LogBatch& batch,
-                                            Bytes size_max);
+  [[nodiscard]] std::optional<StoredLog> append(const std::string& trial, int attempt,
+                                                const std::optional<StoredLog>& before, const LogBatch& batch,
+                                                Bytes size_max);
 
   // Copies the attempts `wanted` from `other`, which may be this object, in one transaction. Copies only
   // attempts with a complete log. Returns the names of the trials for which an attempt was copied.
@@ -161,19 +161,19 @@ class Telemetry {
   // result of packed(). Throws Error(cancelled) once `stop` requests a stop.
   void adopt(std::string_view packed, const std::string& trial, const std::stop_token& stop = {});
 
-  // Returns why the last call of take() failed, or an empty string if take() succeeded.
+  // Returns why the last call of append() failed, or an empty string if append() succeeded.
   [[nodiscard]] std::string fault();
   // Returns the metrics of the attempt. Maps each metric to the number of its points, including points that
   // are not kept.
   [[nodiscard]] std::map<std::string, std::size_t> metric_points(const std::string& trial, int attempt);
   // Returns the trials whose newest attempt has a complete log but no metrics.
   [[nodiscard]] std::vector<std::string> silent();
-  // Calls `tell` for each metric of the newest attempt of each trial, ordered by trial and metric.
-  void metrics(const std::function<void(const MetricSummary&)>& tell);
-  // Calls `tell` for each kept point of a metric of the trial's newest attempt, in the order in which the
+  // Calls `sink` for each metric of the newest attempt of each trial, ordered by trial and metric.
+  void metrics(const std::function<void(const MetricSummary&)>& sink);
+  // Calls `sink` for each kept point of a metric of the trial's newest attempt, in the order in which the
   // trial wrote the points.
   void points(const std::string& trial, const std::string& metric,
-              const std::function<void(const MetricPoint&)>& tell);
+              const std::function<void(const MetricPoint&)>& sink);
 
  private:
   struct Impl;
@@ -192,7 +192,7 @@ enum class LogEnd { open, complete };
                                                    const std::stop_token& stop);
 
 // Returns a text that tells the user how many parts of a log are missing.
-[[nodiscard]] std::string gaps_text(const KeptLog& log);
+[[nodiscard]] std::string gaps_text(const StoredLog& log);
 
 // Returns a text for the user that lists where combu searched for metrics without finding any.
 [[nodiscard]] std::string words_of_none(const Metrics& metrics);

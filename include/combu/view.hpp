@@ -59,7 +59,7 @@ void print_runs(std::ostream& out, std::span<const RunRow> runs, std::size_t col
 // Prints one JSON object a line.
 void print_runs_json(std::ostream& out, std::span<const RunRow> runs);
 // Returns "12 files, 3.4 MiB"
-[[nodiscard]] std::string taken_text(const CollectionResult& taken);
+[[nodiscard]] std::string outputs_text(const CollectionResult& collection);
 // Prints the run's id, state and counts, and a table with the columns TRIAL STATE ATTEMPT RAN MEMORY CPU
 // REASON. For a running trial, MEMORY is the current memory, and CPU is the mean number of used cores. For
 // other trials, MEMORY is the peak memory and CPU is the CPU time of the last attempt. If the usage of all

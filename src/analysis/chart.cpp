@@ -154,11 +154,12 @@ Chart::Series curve_of(const Results& results, const std::string& metric, const 
                        const ChartForm& form, LeftOut& left_out) {
   std::map<double, Running> by_step;
   for (const ResultRow* row : group.trials) {
-    std::map<double, double> told;
+    std::map<double, double> points_by_step;
     results.telemetry->points(row->trial.name, metric, [&](const MetricPoint& point) {
-      if (!std::isnan(point.step)) told.insert_or_assign(told.end(), point.step, point.value);
+      if (!std::isnan(point.step))
+        points_by_step.insert_or_assign(points_by_step.end(), point.step, point.value);
     });
-    for (const auto& [step, value] : told) {
+    for (const auto& [step, value] : points_by_step) {
       Running& values = by_step[step];
       if (is_drawn(step, value, form, left_out)) values.take(value);
     }

@@ -79,17 +79,17 @@ Value field_in(const TrialEntry& entry, std::string_view name) {
 }
 
 // Returns no value if the metric has no points.
-Value part_of(const Told& told, Column::Part part) {
-  if (told.points == 0) return {};
+Value part_of(const TrialMetric& metric, Column::Part part) {
+  if (metric.points == 0) return {};
   switch (part) {
     case Column::Part::least:
-      return told.least;
+      return metric.least;
     case Column::Part::greatest:
-      return told.greatest;
+      return metric.greatest;
     case Column::Part::points:
-      return static_cast<double>(told.points);
+      return static_cast<double>(metric.points);
     default:
-      return told.last;
+      return metric.last;
   }
 }
 

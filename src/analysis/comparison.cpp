@@ -119,7 +119,7 @@ Role role_of(const std::vector<std::set<Value>>& values) {
 }
 
 // True if a run has a trial with the param and a trial without the param, and both trials have the same key.
-bool tells_apart(std::span<const Results> runs, const Grounds& grounds, const Param& param) {
+bool distinguishes(std::span<const Results> runs, const Grounds& grounds, const Param& param) {
   const Key key(grounds);
   for (std::size_t run = 0; run < runs.size(); ++run) {
     std::unordered_map<std::string, bool> had;
@@ -158,7 +158,7 @@ Grounds grounds_of(std::span<const Results> runs, const std::vector<std::string>
   std::vector<std::string> changes;
   for (std::size_t i = 0; i < values.size(); ++i) {
     Param& param = grounds.params[i];
-    if (param.role == Role::elsewhere && tells_apart(runs, grounds, param)) param.role = Role::alike;
+    if (param.role == Role::elsewhere && distinguishes(runs, grounds, param)) param.role = Role::alike;
     if (param.role == Role::there || param.role == Role::elsewhere)
       changes.push_back(change_text(param.name, values[i]));
   }

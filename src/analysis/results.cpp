@@ -92,7 +92,7 @@ void read_metrics(Results& results) {
   results.metrics = names.take();
   const std::vector<std::size_t> places = sort_names(results.metrics);
   for (ResultRow& row : results.rows) {
-    std::vector<Told> sorted(places.size());
+    std::vector<TrialMetric> sorted(places.size());
     for (std::size_t i = 0; i < row.metrics.size(); ++i) sorted[places[i]] = row.metrics[i];
     row.metrics = std::move(sorted);
   }

@@ -39,17 +39,17 @@ AttemptTimes parts_of(const AttemptEntry& entry, Instant since) {
   std::optional<Seconds> combu;
   std::optional<Seconds> starting = entry.started_in;
   std::optional<Seconds> running;
-  std::optional<Seconds> home;
+  std::optional<Seconds> collecting;
   if (entry.ran_at) {
     const Seconds whole = between(entry.started_at, *entry.ran_at);
     if (entry.created_in && entry.started_in)
       combu = at_least_none(whole - *entry.created_in - *entry.started_in);
     if (!starting) starting = whole;
     if (entry.ended_at) running = between(*entry.ran_at, *entry.ended_at);
-    if (entry.ended_at && entry.collected_at) home = between(*entry.ended_at, *entry.collected_at);
+    if (entry.ended_at && entry.collected_at) collecting = between(*entry.ended_at, *entry.collected_at);
   }
-  return {needs,   retry, between(entry.ready_at, entry.started_at), combu, entry.created_in, starting,
-          running, home};
+  return {needs,   retry,     between(entry.ready_at, entry.started_at), combu, entry.created_in, starting,
+          running, collecting};
 }
 
 }  // namespace

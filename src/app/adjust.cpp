@@ -10,7 +10,7 @@ namespace {
 
 // Records the new limits of parallel trials and of starts in flight, so that a process that resumes the run
 // uses them.
-void keep_settings(Record& record, const RunId& run, const Adjust& adjust) {
+void record_settings(Record& record, const RunId& run, const Adjust& adjust) {
   change_options(record, run, [&](RunOptions& options) {
     if (adjust.parallel_max) options.parallel = adjust.parallel_max;
     options.starts_in_flight = adjust.starts_in_flight_max.value_or(options.starts_in_flight);
@@ -26,7 +26,7 @@ Adjusted adjust_run(const Invocation& invocation, const std::string& run, const 
   if (!owner_pid(entry.id, caller)) throw no_owner(entry, invocation.engine);
   ControlClient client(channel_path(entry.id, caller));
   const Settings settings = client.adjust(adjust, {});
-  keep_settings(record, entry.id, adjust);
+  record_settings(record, entry.id, adjust);
   return {.run = entry.id, .settings = settings};
 }
 

@@ -32,11 +32,11 @@ constexpr Seconds k_hand_over_poll{0.1};
 Experiment only_new(const Changes& changes) {
   Experiment part = changes.experiment;
   const std::size_t known = part.trials.size() - changes.joined;
-  std::unordered_set<TrialIndex> taken(changes.taken.begin(), changes.taken.end());
-  taken.insert(changes.unsuccessful.begin(), changes.unsuccessful.end());
+  std::unordered_set<TrialIndex> updated(changes.updated.begin(), changes.updated.end());
+  updated.insert(changes.unsuccessful.begin(), changes.unsuccessful.end());
   std::vector<Trial> trials;
   for (TrialIndex trial = 0; trial < part.trials.size(); ++trial)
-    if (trial >= known || taken.contains(trial)) trials.push_back(part.trials[trial]);
+    if (trial >= known || updated.contains(trial)) trials.push_back(part.trials[trial]);
   part.trials = std::move(trials);
   return part;
 }
@@ -52,8 +52,8 @@ bool has_all(const std::vector<Trial>& trials, const std::vector<Trial>& wanted)
 
 class Apply {
  public:
-  Apply(Session& session, Record& record, RunEntry entry, const Loaded& file, const Wishes& wishes)
-      : session_(session), record_(record), entry_(std::move(entry)), file_(file), wishes_(wishes) {}
+  Apply(Session& session, Record& record, RunEntry entry, const Loaded& file, const RestartRequest& wishes)
+      : session_(session), record_(record), entry_(std::move(entry)), file_(file), restart_(wishes) {}
 
   // Compares the file with the run's present state.
   [[nodiscard]] Changes compare() {
@@ -62,7 +62,7 @@ class Apply {
     const std::vector<RestoredTrial> restored = record_.restored_trials(entry_.id);
     Changes changes =
         compare_with_file(entry_.id, before.run.experiment, restored, named_until_now(entry_, before.caller),
-                          file_.run.experiment, wishes_);
+                          file_.run.experiment, restart_);
     expect_env_files(changes.experiment, restored, changes.again);
     is_parallel_edited_ = before.run.experiment.parallel_max != file_.run.experiment.parallel_max;
     return changes;
@@ -89,7 +89,7 @@ class Apply {
     FileVersion file_version{.text = file_.text,
                              .digests = prepared_.digests,
                              .references = prepared_.references,
-                             .taken = changes.taken,
+                             .updated = changes.updated,
                              .opens = changes.again.empty() ? if_joined : FileVersion::Opens::always,
                              .anew = anew_of(changes.named, restored),
                              .at = real_clock().now()};
@@ -112,7 +112,7 @@ class Apply {
     file_version.facts = facts_of_edits(entry_.id, restored, std::move(edits), file_version.at);
     record_.apply_file(entry_.id, file_version, changes.experiment, may);
     // If `parallel` was edited in the file, discard the value that the command `set` recorded.
-    if (is_parallel_edited_) keep_parallel(record_, entry_.id, std::nullopt);
+    if (is_parallel_edited_) record_parallel(record_, entry_.id, std::nullopt);
   }
 
   // For a file whose evaluated text did not change: records the source text and the imports if these changed.
@@ -128,7 +128,7 @@ class Apply {
   Record& record_;
   RunEntry entry_;
   const Loaded& file_;
-  const Wishes& wishes_;
+  const RestartRequest& restart_;
   Prepared prepared_;
   bool is_parallel_edited_ = false;
 };
@@ -145,7 +145,7 @@ Result go_on(Session& session, Record& record, const RunId& run, const AdjustOpt
              RunOwner& owner) {
   const RunEntry entry = record.run(run);
   const RunOptions options = adjusted_options(entry, adjust);
-  keep_parallel(record, run, options.parallel);
+  record_parallel(record, run, options.parallel);
   Loaded loaded = load_newest(record, entry, options);
   if (entry.ended_at) {
     const bool is_failed = any_unsuccessful(loaded.run.experiment, record.restored_trials(run));
@@ -186,7 +186,7 @@ std::unique_ptr<ControlClient> take_over(Session& session, const RunEntry& entry
 }
 
 // Prints that the file has not changed.
-Result print_unchanged(Session& session, const RunId& run, const Wishes& wishes) {
+Result print_unchanged(Session& session, const RunId& run, const RestartRequest& wishes) {
   session.progress().note(fmt::format("run {}: the file has not changed{}", run.text(),
                                       wishes.failed ? ", and none of its trials has failed" : ""));
   return Result::succeeded;
@@ -204,7 +204,7 @@ Result leave_to_other(Session& session, Record& record, const RunId& run, const 
 }  // namespace
 
 Result apply_file(Session& session, Record& record, const RunEntry& entry, const Loaded& file,
-                  const Wishes& wishes, const AdjustOptions& adjust, RunOwner& owner) {
+                  const RestartRequest& wishes, const AdjustOptions& adjust, RunOwner& owner) {
   expect_its_engine(session, entry);
   Apply apply(session, record, entry, file, wishes);
   Changes changes = apply.compare();
@@ -242,8 +242,8 @@ Result apply_file(Session& session, Record& record, const RunEntry& entry, const
   return go_on(session, record, entry.id, adjust, owner);
 }
 
-Result apply(const Invocation& invocation, const std::string& run, const Wishes& wishes, Progress& progress,
-             const OpenSession& open_session, RunOwner& owner) {
+Result apply(const Invocation& invocation, const std::string& run, const RestartRequest& wishes,
+             Progress& progress, const OpenSession& open_session, RunOwner& owner) {
   Record record = open_record(invocation);
   note_waits(record, progress);
   const RunEntry newest = find_owned_run(record, invocation, run);

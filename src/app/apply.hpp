@@ -15,11 +15,11 @@ namespace combu {
 // run has an owner, the owner continues the run. Otherwise this process continues the run, with the run's
 // options as `adjust` changes them. Throws Error.
 [[nodiscard]] Result apply_file(Session& session, Record& record, const RunEntry& entry, const Loaded& file,
-                                const Wishes& wishes, const AdjustOptions& adjust, RunOwner& owner);
+                                const RestartRequest& wishes, const AdjustOptions& adjust, RunOwner& owner);
 
 // Applies the invocation's file to the run with the id `run`. If `run` is empty, find_owned_run() chooses the
 // run. Forks a process, so call this function before starting threads.
-[[nodiscard]] Result apply(const Invocation& invocation, const std::string& run, const Wishes& wishes,
+[[nodiscard]] Result apply(const Invocation& invocation, const std::string& run, const RestartRequest& wishes,
                            Progress& progress, const OpenSession& open_session, RunOwner& owner);
 
 }  // namespace combu

@@ -38,8 +38,8 @@ bool is_same_but_for_pull(Trial one, Trial other) {
 class Comparison {
  public:
   Comparison(const RunId& run, const Experiment& before, const std::vector<RestoredTrial>& restored,
-             const Named& named, const Experiment& file, const Wishes& wishes)
-      : run_(run), restored_(restored), named_(named), wishes_(wishes), is_replaced_(restored.size()) {
+             const Named& named, const Experiment& file, const RestartRequest& wishes)
+      : run_(run), restored_(restored), named_(named), restart_(wishes), is_replaced_(restored.size()) {
     for (const Trial& trial : file.trials) in_file_.emplace(trial.name, &trial);
     changes_.experiment = file;
     changes_.experiment.trials = before.trials;
@@ -52,21 +52,21 @@ class Comparison {
       on_record.insert(changes_.experiment.trials[trial].name);
       compare(trial);
     }
-    name_wished();
+    add_named();
     // Add no trial that `run --only` left out: such a trial is in the file's texts, but not on record.
     for (const Trial& trial : file.trials) {
       if (on_record.contains(trial.name) || named_.ever.contains(trial.name)) continue;
       changes_.experiment.trials.push_back(trial);
       ++changes_.joined;
     }
-    do bring_along();
-    while (changes_.errors.empty() && take_texts_of_started());
+    do add_needed();
+    while (changes_.errors.empty() && update_restarted());
     return std::move(changes_);
   }
 
  private:
   void mark_replaced() {
-    for (const std::string& wanted : wishes_.replace)
+    for (const std::string& wanted : restart_.replace)
       for (const TrialIndex trial : trials_meant(changes_.experiment, run_, wanted, "--replace"))
         is_replaced_[trial] = true;
   }
@@ -94,7 +94,7 @@ class Comparison {
     const bool has_begun = combu::has_begun(restored.state) && restored.departure != Departure::replaced;
     if (returns || !has_begun || is_replaced_[trial]) {
       it = *found->second;
-      changes_.taken.push_back(trial);
+      changes_.updated.push_back(trial);
       if (returns || has_begun || is_over(restored.state)) started_.push_back(trial);
     } else if (ended_unsuccessfully(it, restored.state)) {
       it = *found->second;
@@ -106,8 +106,8 @@ class Comparison {
     }
   }
 
-  void name_wished() {
-    for (const std::string& wanted : wishes_.again) {
+  void add_named() {
+    for (const std::string& wanted : restart_.again) {
       for (const TrialIndex trial : trials_meant(changes_.experiment, run_, wanted, "retry")) {
         const std::string& name = changes_.experiment.trials[trial].name;
         if (restored_[trial].state == TrialState::collecting)
@@ -123,7 +123,7 @@ class Comparison {
 
   // Chooses the trials that are started again: the requested trials, ended services that a chosen trial
   // needs, and trials that a chosen trial blocked.
-  void bring_along() {
+  void add_needed() {
     Planning planning = make_plan(changes_.experiment);
     changes_.plan = std::move(planning.plan);
     changes_.errors = std::move(planning.errors);
@@ -134,18 +134,18 @@ class Comparison {
       for (TrialIndex trial = 0; trial < restored_.size(); ++trial)
         if (is_in_file(trial) && is_wanted(trial)) again.add(trial, needs);
     };
-    if (wishes_.failed)
+    if (restart_.failed)
       add_if(
           [&](TrialIndex trial) {
             return ended_unsuccessfully(changes_.experiment.trials[trial], restored_[trial].state);
           },
           Needs::all);
-    changes_.tried_again = again.trials().size();
-    if (wishes_.failed)
+    changes_.retried = again.trials().size();
+    if (restart_.failed)
       add_if([&](TrialIndex trial) { return restored_[trial].state == TrialState::blocked; },
              Needs::services);
     for (const TrialIndex trial : started_) again.add(trial, Needs::services);
-    for (const TrialIndex trial : changes_.taken) again.add_needs_of(trial, Needs::services);
+    for (const TrialIndex trial : changes_.updated) again.add_needs_of(trial, Needs::services);
     for (std::size_t trial = restored_.size(); trial < changes_.experiment.trials.size(); ++trial)
       again.add_needs_of(static_cast<TrialIndex>(trial), Needs::services);
     again.add_blocked();
@@ -158,7 +158,7 @@ class Comparison {
 
   // Gives the file's text to the changed trials that are started again. Returns true if any trial gets the
   // file's text: with the new text, the trial may depend on other trials.
-  bool take_texts_of_started() {
+  bool update_restarted() {
     const std::unordered_set<TrialIndex> again(changes_.again.begin(), changes_.again.end());
     std::size_t count = 0;
     for (std::vector<TrialIndex>* some : {&changes_.unsuccessful, &changes_.succeeded, &changes_.running})
@@ -166,7 +166,7 @@ class Comparison {
         if (!again.contains(trial)) return false;
         Trial& it = changes_.experiment.trials[trial];
         it = *in_file_.at(it.name);
-        changes_.taken.push_back(trial);
+        changes_.updated.push_back(trial);
         return true;
       });
     return count > 0;
@@ -175,7 +175,7 @@ class Comparison {
   const RunId& run_;
   const std::vector<RestoredTrial>& restored_;
   const Named& named_;
-  const Wishes& wishes_;
+  const RestartRequest& restart_;
   std::vector<bool> is_replaced_;
   std::unordered_map<std::string, const Trial*> in_file_;
   std::vector<TrialIndex> started_;  // trials that are started again since their text changed
@@ -191,7 +191,8 @@ std::string names_of(const Experiment& experiment, const std::vector<TrialIndex>
 }
 
 // Prints the names of the changed trials that keep their earlier text.
-void name_kept(Progress& progress, const RunId& run, const Changes& changes, const Wishes& wishes) {
+void note_unchanged(Progress& progress, const RunId& run, const Changes& changes,
+                    const RestartRequest& wishes) {
   const auto keep = [&](const std::vector<TrialIndex>& trials, std::string_view what) {
     if (!trials.empty())
       progress.note(fmt::format("run {}: {}: {}", run.text(), what, names_of(changes.experiment, trials)));
@@ -226,11 +227,12 @@ Named named_until_now(const RunEntry& entry, const Caller& caller) {
 
 Changes compare_with_file(const RunId& run, const Experiment& before,
                           const std::vector<RestoredTrial>& restored, const Named& named,
-                          const Experiment& file, const Wishes& wishes) {
+                          const Experiment& file, const RestartRequest& wishes) {
   return Comparison(run, before, restored, named, file, wishes).changes(file);
 }
 
-void print_changes(Progress& progress, const RunId& run, const Changes& changes, const Wishes& wishes) {
+void print_changes(Progress& progress, const RunId& run, const Changes& changes,
+                   const RestartRequest& wishes) {
   std::vector<std::string> parts;
   const auto add = [&](std::size_t count, std::string_view one, std::string_view many) {
     if (count > 0) parts.push_back(number_of(count, one, many));
@@ -238,10 +240,10 @@ void print_changes(Progress& progress, const RunId& run, const Changes& changes,
   add(changes.changed(), "trial changed", "trials changed");
   add(changes.joined, "trial is new", "trials are new");
   add(changes.gone, "trial was removed", "trials were removed");
-  add(changes.tried_again, "trial is retried", "trials are retried");
+  add(changes.retried, "trial is retried", "trials are retried");
   progress.note(fmt::format("run {}: {}", run.text(),
                             parts.empty() ? "no trial changed" : fmt::format("{}", fmt::join(parts, ", "))));
-  name_kept(progress, run, changes, wishes);
+  note_unchanged(progress, run, changes, wishes);
 }
 
 }  // namespace combu

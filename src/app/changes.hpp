@@ -16,7 +16,7 @@ namespace combu {
 
 // The restarts that the user requests in addition to the edited text. trials_meant() parses each name or
 // condition.
-struct Wishes {
+struct RestartRequest {
   std::vector<std::string> again;    // start these trials again, even if they succeeded
   bool failed = false;               // start all trials again that failed, were stopped or were blocked
   std::vector<std::string> replace;  // start these trials again if their text changed
@@ -31,10 +31,10 @@ struct Changes {
   std::size_t joined = 0;           // number of new trials
   std::size_t gone = 0;             // number of trials that the run's newest text has, but the file lacks
   std::vector<TrialIndex> removed;  // trials that the file lacks and that have not ended
-  std::vector<TrialIndex> taken;    // trials whose text on record is replaced by the file's text
+  std::vector<TrialIndex> updated;  // trials whose text on record is replaced by the file's text
   std::vector<TrialIndex> again;    // trials that are started again; a running attempt is stopped first
-  std::vector<TrialIndex> named;    // the trials in `again` that Wishes::again names
-  std::size_t tried_again = 0;      // number of trials in `again` that had failed or that the user named
+  std::vector<TrialIndex> named;    // the trials in `again` that RestartRequest::again names
+  std::size_t retried = 0;          // number of trials in `again` that had failed or that the user named
 
   // Changed trials that keep their earlier text on record, in three lists by their state. In `experiment`,
   // the trials in `unsuccessful` already have the file's text. The record gets that text when these trials
@@ -43,10 +43,12 @@ struct Changes {
   std::vector<TrialIndex> succeeded;
   std::vector<TrialIndex> unsuccessful;
 
-  [[nodiscard]] bool none() const { return joined == 0 && removed.empty() && taken.empty() && again.empty(); }
+  [[nodiscard]] bool none() const {
+    return joined == 0 && removed.empty() && updated.empty() && again.empty();
+  }
   // Returns the number of trials on record whose text differs from the file.
   [[nodiscard]] std::size_t changed() const {
-    return taken.size() + running.size() + succeeded.size() + unsuccessful.size();
+    return updated.size() + running.size() + succeeded.size() + unsuccessful.size();
   }
 };
 
@@ -67,10 +69,11 @@ struct Named {
 // if a request in `wishes` cannot be met.
 [[nodiscard]] Changes compare_with_file(const RunId& run, const Experiment& before,
                                         const std::vector<RestoredTrial>& restored, const Named& named,
-                                        const Experiment& file, const Wishes& wishes);
+                                        const Experiment& file, const RestartRequest& wishes);
 
 // Prints the changes on `progress`: how many trials changed, are new or were removed, and which changed
 // trials keep their earlier text.
-void print_changes(Progress& progress, const RunId& run, const Changes& changes, const Wishes& wishes);
+void print_changes(Progress& progress, const RunId& run, const Changes& changes,
+                   const RestartRequest& wishes);
 
 }  // namespace combu

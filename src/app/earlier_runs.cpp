@@ -7,10 +7,10 @@
 #include <map>
 #include <unordered_set>
 
-#include "app/kept_logs.hpp"
 #include "app/outputs.hpp"
 #include "app/reconcile.hpp"
 #include "app/run_owner.hpp"
+#include "app/run_telemetry.hpp"
 #include "app/uncollected.hpp"
 #include "combu/text.hpp"
 #include "combu/workspace.hpp"
@@ -107,8 +107,8 @@ void interrupt_replaced(Session& session, const Loaded& loaded, const std::set<R
 }
 
 // Collects the outputs and logs of ended containers before they are removed, and records their exit codes.
-Uncollected take_in_earlier(Session& session, Record& record, const Loaded& loaded,
-                            const std::vector<Observation>& others) {
+Uncollected reconcile_earlier(Session& session, Record& record, const Loaded& loaded,
+                              const std::vector<Observation>& others) {
   Uncollected uncollected;
   for (const RunId& run : runs_of(others))
     for (const RunEntry& entry : record.runs({.id = run}, 1)) {
@@ -118,7 +118,7 @@ Uncollected take_in_earlier(Session& session, Record& record, const Loaded& load
         uncollected.merge(collect_remaining(session, record, run));
       }
       uncollected.merge(
-          keep_logs(session, record, state_folder(loaded.caller), run, others, Containers::about_to_go));
+          save_logs(session, record, state_folder(loaded.caller), run, others, Containers::about_to_go));
     }
   return uncollected;
 }
@@ -167,7 +167,7 @@ std::vector<Error> make_room(Session& session, Record& record, const Loaded& loa
   std::vector<Error> errors;
   const std::vector<Observation> others = look_again(session, record, loaded, replaced, errors);
   if (!errors.empty()) return errors;
-  const Uncollected uncollected = take_in_earlier(session, record, loaded, others);
+  const Uncollected uncollected = reconcile_earlier(session, record, loaded, others);
   return remove_containers(session, loaded.run.experiment, others, replaced, uncollected);
 }
 

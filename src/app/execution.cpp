@@ -10,10 +10,10 @@
 
 #include "app/capacity.hpp"
 #include "app/earlier_runs.hpp"
-#include "app/kept_logs.hpp"
 #include "app/outputs.hpp"
 #include "app/record_kill.hpp"
 #include "app/recorder.hpp"
+#include "app/run_telemetry.hpp"
 #include "combu/inputs.hpp"
 #include "combu/reuse.hpp"
 #include "combu/run.hpp"
@@ -86,7 +86,7 @@ void note_presence(Record& record, const RunId& run, Presence presence) {
 
 // Resolves the links in the run's host paths and records the targets, so that a resumed run uses the same
 // files. If a recorded path resolves to a new target, prints a note and keeps the recorded target.
-void keep_host_paths(Session& session, Record& record, Run& run) {
+void record_host_paths(Session& session, Record& record, Run& run) {
   HostPaths now = resolved_host_paths(run.experiment);
   for (const auto& [path, known] : run.host_paths) {
     const auto found = now.find(path);
@@ -114,7 +114,7 @@ std::optional<Result> drive_run(const DrivenRun& run, Loaded& loaded, const Plan
   const bool monitored = is_monitored(loaded.run.experiment, planner.until);
   note_presence(record, loaded.run.id, monitored ? Presence::needed : Presence::needless);
   try {
-    keep_host_paths(session, record, loaded.run);
+    record_host_paths(session, record, loaded.run);
     const bool is_simulated = record.runs({.id = loaded.run.id}, 1).at(0).engine.is_simulated;
     UnlockWhenStarted listener(session.progress(), lock);
     const std::string results = results_folder(loaded.run.experiment, loaded.run.id);
@@ -146,7 +146,8 @@ std::optional<Result> drive_run(const DrivenRun& run, Loaded& loaded, const Plan
                    .engine = session.given_engine(),
                    .keeps_containers = !is_simulated,
                    .last_line = last_lines_in(monitored ? telemetry.get() : nullptr)});
-    if (monitored && telemetry != nullptr) tell_silent(session, loaded.run.experiment, outcome, *telemetry);
+    if (monitored && telemetry != nullptr)
+      note_silent_trials(session, loaded.run.experiment, outcome, *telemetry);
     if (output_store->holds_any()) session.progress().note(fmt::format("outputs are in {}", results));
     if (is_over(outcome, planner.until)) recorder.end();
     // The trials that still run are not monitored, so the run needs no owner.
@@ -239,7 +240,7 @@ Result execute(const DrivenRun& run, Readiness ready, const std::optional<Resume
     const Experiment& now = newest.run.experiment;
     if (std::exchange(parallel_max, now.parallel_max) != now.parallel_max)
       (void)owner.steering().post({.parallel_max = now.parallel_max}, [](const Settings&) {});
-    if (!starts) starts = take_lock(LockScope::starts, session, newest);
+    if (!starts) starts = acquire_lock(LockScope::starts, session, newest);
     session.progress().note(fmt::format(
         "run {}: {}", loaded.run.id.text(),
         was_given_back ? "the edited file has been applied"

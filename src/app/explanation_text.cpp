@@ -9,8 +9,8 @@
 #include <string_view>
 #include <utility>
 
-#include "app/kept_logs.hpp"
 #include "app/run_options.hpp"
+#include "app/run_telemetry.hpp"
 #include "combu/cache.hpp"
 #include "combu/telemetry.hpp"
 #include "combu/text.hpp"
@@ -45,7 +45,7 @@ std::string_view condition_text(Condition condition) {
 }
 
 // Returns only those slots in `held` (CPUs, memory, GPUs) whose kind `wanted` or `gpus` requests.
-Slots of_kinds(const Slots& wanted, const GpuWish& gpus, const Slots& held) {
+Slots of_kinds(const Slots& wanted, const GpuRequest& gpus, const Slots& held) {
   Slots some;
   if (wanted.cpus.nano != 0) some.cpus = held.cpus;
   if (wanted.memory.count != 0) some.memory = held.memory;
@@ -53,7 +53,7 @@ Slots of_kinds(const Slots& wanted, const GpuWish& gpus, const Slots& held) {
   return some;
 }
 
-std::string joined(const Slots& slots, const GpuWish& gpus) {
+std::string joined(const Slots& slots, const GpuRequest& gpus) {
   if (gpus.empty()) return to_string(slots);
   return slots.empty() ? to_string(gpus) : fmt::format("{}, {}", to_string(slots), to_string(gpus));
 }
@@ -271,10 +271,10 @@ class ExplanationText {
   // GPUs come first, since GPUs are the scarcest slots.
   [[nodiscard]] std::string holders(TrialIndex waiting) const {
     const Slots wanted = this->wanted(waiting);
-    const GpuWish& wanted_gpus = *experiment_.trials[waiting].gpus;
+    const GpuRequest& wanted_gpus = *experiment_.trials[waiting].gpus;
     std::vector<std::string> texts;
     std::vector<std::string> without_gpus;
-    const auto add = [&](const std::string& who, const Slots& slots, const GpuWish& gpus) {
+    const auto add = [&](const std::string& who, const Slots& slots, const GpuRequest& gpus) {
       const bool has_gpus = !gpus.empty() || !slots.gpus.empty();
       if (has_gpus || !slots.empty())
         (has_gpus ? texts : without_gpus).push_back(fmt::format("{} ({})", who, joined(slots, gpus)));
@@ -283,7 +283,7 @@ class ExplanationText {
       const Trial& it = experiment_.trials[trial];
       if (is_alive(restored_[trial].state))
         add(fmt::format("`{}`", it.name), of_kinds(wanted, wanted_gpus, it.slots),
-            wanted_gpus.empty() ? GpuWish() : *it.gpus);
+            wanted_gpus.empty() ? GpuRequest() : *it.gpus);
     }
     for (const Observation& other : run_.others())
       add(fmt::format("`{}` of {}", other.key.trial, other.experiment),

@@ -29,8 +29,8 @@ void expect_over(const RunEntry& entry, const Caller& caller) {
 
 // Reconciles the run and returns the run's updated entry in the record. If the engine is unreachable, prints
 // a note.
-RunEntry taken_in(const Invocation& invocation, const OpenSession& open_session, Record& record,
-                  const RunEntry& entry) {
+RunEntry outputs_in(const Invocation& invocation, const OpenSession& open_session, Record& record,
+                    const RunEntry& entry) {
   const std::shared_ptr<Session> session = open_session(on_its_engine(invocation, entry));
   reconcile_or_note(*session, record, entry.id);
   return record.run(entry.id);
@@ -55,7 +55,7 @@ std::size_t remove_runs(const Invocation& invocation, const std::vector<std::str
   for (const std::string& id : ids) {
     RunEntry entry = record.run(RunId(id));
     if (!entry.ended_at && !owner_pid(entry.id, caller))
-      entry = taken_in(invocation, open_session, record, entry);
+      entry = outputs_in(invocation, open_session, record, entry);
     expect_over(entry, caller);
     if (std::ranges::find(runs, entry.id) == runs.end()) runs.push_back(entry.id);
   }

@@ -6,14 +6,14 @@
 
 namespace combu {
 
-void tell_events(const Invocation& invocation, const HistoryOptions& options,
-                 const std::function<bool(const EventEntry&)>& tell) {
+void read_events(const Invocation& invocation, const HistoryOptions& options,
+                 const std::function<bool(const EventEntry&)>& sink) {
   Record record = open_record(invocation, Record::Use::reading);
   const RunEntry run = find_run(record, invocation, options.run);
   bool any = false;
   record.events(run.id, options.trial, [&](const EventEntry& event) {
     any = true;
-    return tell(event);
+    return sink(event);
   });
   if (!any && !options.trial.empty() && record.trials(run.id, options.trial).empty())
     throw Error(ErrorKind::not_found, options.trial, "is not a trial of run " + run.id.text());

@@ -17,10 +17,10 @@ struct HistoryOptions {
   std::string trial;  // empty: all trials
 };
 
-// Calls `tell` with each event, in the order of Record::events(), until `tell` returns false. Throws
+// Calls `sink` with each event, in the order of Record::events(), until `sink` returns false. Throws
 // Error(not_found) if the run or the trial is not on record.
-void tell_events(const Invocation& invocation, const HistoryOptions& options,
-                 const std::function<bool(const EventEntry&)>& tell);
+void read_events(const Invocation& invocation, const HistoryOptions& options,
+                 const std::function<bool(const EventEntry&)>& sink);
 
 struct RunTimes {
   RunEntry run;

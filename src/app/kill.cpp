@@ -11,11 +11,11 @@
 #include <set>
 #include <utility>
 
-#include "app/kept_logs.hpp"
 #include "app/outputs.hpp"
 #include "app/reconcile.hpp"
 #include "app/record_kill.hpp"
 #include "app/run_owner.hpp"
+#include "app/run_telemetry.hpp"
 #include "combu/record.hpp"
 #include "combu/session.hpp"
 #include "combu/text.hpp"
@@ -25,8 +25,8 @@ namespace combu {
 namespace {
 
 constexpr int k_repeats_max = 5;
-constexpr std::size_t k_kept_told_max = 20;
-constexpr std::size_t k_kept_stops_in_flight = 8;
+constexpr std::size_t k_uncollected_listed_max = 20;
+constexpr std::size_t k_stops_in_flight_max = 8;
 
 // Appends the errors in `more` to `errors`, except errors whose subject `errors` already contains: two
 // selectors may report the same error.
@@ -60,11 +60,11 @@ using Found = std::function<std::set<Key>(const Selector&, const std::vector<Obs
 Released release_all(Session& session, const std::vector<Selector>& selectors, const Found& found) {
   Released sum;
   for (const Selector& selector : selectors) {
-    const Releasing tell{
+    const ReleaseCallbacks callbacks{
         .found = [&](const std::vector<Observation>& attempts) { return found(selector, attempts); },
         .removed = [&](std::size_t done,
                        std::size_t total) { session.progress().counted("removed", done, total); }};
-    Released released = session.engine().release(selector, tell, session.stop());
+    Released released = session.engine().release(selector, callbacks, session.stop());
     sum.attempts += released.attempts;
     sum.networks += released.networks;
     sum.experiments.insert(released.experiments.begin(), released.experiments.end());
@@ -128,8 +128,8 @@ std::vector<Observation> of_run(const std::vector<Observation>& attempts, const 
 
 // Reconciles the selected runs that `known.runs` does not contain yet, and returns these runs. Otherwise
 // combu would record trials as killed that had ended by themselves while the run had no owner.
-std::vector<RunId> take_in_once(Session& session, const Invocation& invocation, const Selector& selector,
-                                const std::vector<Observation>& attempts, Known& known) {
+std::vector<RunId> reconcile_once(Session& session, const Invocation& invocation, const Selector& selector,
+                                  const std::vector<Observation>& attempts, Known& known) {
   std::vector<RunId> looked_at;
   for_each_on_record(session, invocation, {selector}, [&](Record& record, const RunId& run) {
     if (!known.runs.insert(run).second) return;
@@ -154,7 +154,7 @@ void keep_all(Known& known, const std::vector<Observation>& attempts, const std:
 
 // If the ends of the run's trials could not be recorded, adds the run's ended attempts to `known.kept`:
 // collect_remaining() does not find such attempts.
-void keep_untold(Record& record, const RunId& run, const std::vector<Observation>& attempts, Known& known) {
+void keep_unread(Record& record, const RunId& run, const std::vector<Observation>& attempts, Known& known) {
   const auto why = known.untold.find(run);
   if (why == known.untold.end()) return;
   std::set<std::string, std::less<>> over;
@@ -191,22 +191,22 @@ void collect_logs(Session& session, const Invocation& invocation, const std::vec
       or_keep(its, [&] {
         if (record.runs({.id = run}, 1).empty()) return;
         if (std::ranges::find(runs, run) != runs.end()) known.pending.merge(collecting_attempts(record, run));
-        keep_untold(record, run, its, known);
-        known.kept.merge(keep_logs(session, record, folder, run, its, Containers::about_to_go));
+        keep_unread(record, run, its, known);
+        known.kept.merge(save_logs(session, record, folder, run, its, Containers::about_to_go));
       });
     }
   });
 }
 
 // Stops the containers that are not removed, since no container of the experiment may run after `kill`.
-void stop_kept(Session& session, const Invocation& invocation, const std::vector<Observation>& attempts,
-               Known& known) {
+void stop_uncollected(Session& session, const Invocation& invocation,
+                      const std::vector<Observation>& attempts, Known& known) {
   std::vector<const Observation*> running;
   for (const Observation& seen : attempts)
     if (seen.phase == Phase::running && known.kept.contains(seen.key)) running.push_back(&seen);
   std::map<RunId, TrialNames> stopped;
   std::mutex mutex;
-  in_parallel(running.size(), k_kept_stops_in_flight, [&](std::size_t i) {
+  in_parallel(running.size(), k_stops_in_flight_max, [&](std::size_t i) {
     const Key& key = running[i]->key;
     std::string failure;
     try {
@@ -242,10 +242,10 @@ bool release_until_none(Session& session, const Invocation& invocation, std::vec
                         Released& released, Known& known, bool discard) {
   interrupt_all(session, invocation, selectors);
   const Found collect_found = [&](const Selector& selector, const std::vector<Observation>& attempts) {
-    const std::vector<RunId> runs = take_in_once(session, invocation, selector, attempts, known);
+    const std::vector<RunId> runs = reconcile_once(session, invocation, selector, attempts, known);
     if (discard) return std::set<Key>();
     collect_logs(session, invocation, runs, attempts, known);
-    stop_kept(session, invocation, attempts, known);
+    stop_uncollected(session, invocation, attempts, known);
     return keys_to_keep(known);
   };
   for (int round = 0; round <= k_repeats_max; ++round) {
@@ -302,15 +302,15 @@ void collect_pending(Session& session, const Invocation& invocation, Released& r
   }
 }
 
-void tell_kept(Session& session, const Uncollected& kept) {
+void report_uncollected(Session& session, const Uncollected& kept) {
   if (kept.empty()) return;
-  std::size_t told = 0;
+  std::size_t listed = 0;
   for (const auto& [key, why] : kept) {
-    if (++told > k_kept_told_max) break;
+    if (++listed > k_uncollected_listed_max) break;
     session.progress().error(fmt::format("not removed: {}: {}", key.trial, why));
   }
-  if (kept.size() > k_kept_told_max)
-    session.progress().error(fmt::format("not removed: {} more", kept.size() - k_kept_told_max));
+  if (kept.size() > k_uncollected_listed_max)
+    session.progress().error(fmt::format("not removed: {} more", kept.size() - k_uncollected_listed_max));
   session.progress().note(
       fmt::format("{} stopped, but not removed: correct the cause and run `kill` again, or discard {} with "
                   "`kill --discard`",
@@ -346,7 +346,7 @@ Result remove_all(Session& session, const Invocation& invocation, const KillOpti
   record_removed();
   for (const Error& error : released.left)
     session.progress().error(fmt::format("not removed: {}", error.what()));
-  tell_kept(session, known.kept);
+  report_uncollected(session, known.kept);
   for (const Error& error : released.in_use)
     session.progress().note(
         fmt::format("network {} was not removed: {}; run `kill` again when nothing uses it", error.subject(),

@@ -79,7 +79,7 @@ class Following {
     std::optional<Telemetry> telemetry;
     const auto kept = find_readable(telemetry, folder_, key);
     if (reader_has_gone_ || !kept) return log.sink->flush();
-    if (!read_kept(*telemetry, key, *kept, wanted_, log.place, *log.sink)) reader_has_gone_ = true;
+    if (!read_stored(*telemetry, key, *kept, wanted_, log.place, *log.sink)) reader_has_gone_ = true;
   }
 
   void read(const Observation& seen) {

@@ -5,15 +5,15 @@
 #include <algorithm>
 #include <stop_token>
 
-#include "app/kept_logs.hpp"
+#include "app/run_telemetry.hpp"
 
 namespace combu {
 namespace {
 
 // Returns the attempt's log in the telemetry database; nullopt if there is none. Opens `telemetry` if it is
 // empty. Throws Error if the database cannot be read.
-std::optional<KeptLog> find_kept(std::optional<Telemetry>& telemetry, const std::string& folder,
-                                 const Key& key) {
+std::optional<StoredLog> find_stored(std::optional<Telemetry>& telemetry, const std::string& folder,
+                                     const Key& key) {
   if (!Telemetry::exists(folder, key.run)) return std::nullopt;
   if (!telemetry) telemetry.emplace(folder, key.run, Telemetry::Use::reading);
   return telemetry->log(key.trial, key.attempt);
@@ -25,14 +25,14 @@ bool read_live(Session& session, const Key& key, const LogOptions& wanted, LogPl
   std::stop_source enough;
   const std::stop_callback on_stop(session.stop(), [&enough] { enough.request_stop(); });
   bool reader_has_gone = false;
-  const auto tell = [&](const LogPiece& piece) {
+  const auto on_piece = [&](const LogPiece& piece) {
     const bool is_new = !wanted.follow || place.is_new(piece);
     if (reader_has_gone || !is_new || sink.put(piece.stream, piece.text)) return;
     reader_has_gone = true;
     enough.request_stop();
   };
   try {
-    session.engine().logs(key, wanted.follow ? place.next(wanted) : wanted, tell, enough.get_token());
+    session.engine().logs(key, wanted.follow ? place.next(wanted) : wanted, on_piece, enough.get_token());
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::cancelled || !reader_has_gone) throw;
   }
@@ -76,22 +76,22 @@ bool is_absence(const Error& error) {
   return error.kind() == ErrorKind::unavailable || error.kind() == ErrorKind::timeout;
 }
 
-std::optional<KeptLog> find_readable(std::optional<Telemetry>& telemetry, const std::string& folder,
-                                     const Key& key) {
+std::optional<StoredLog> find_readable(std::optional<Telemetry>& telemetry, const std::string& folder,
+                                       const Key& key) {
   try {
-    return find_kept(telemetry, folder, key);
+    return find_stored(telemetry, folder, key);
   } catch (const Error&) {
     return std::nullopt;
   }
 }
 
-void note_gaps(const KeptLog& log, const LogOptions& wanted, LogSink& sink) {
+void note_gaps(const StoredLog& log, const LogOptions& wanted, LogSink& sink) {
   if (log.gaps == 0 || wanted.tail) return;
   (void)sink.note(gaps_text(log));
 }
 
-bool read_kept(Telemetry& telemetry, const Key& key, const KeptLog& log, const LogOptions& wanted,
-               LogPlace& place, LogSink& sink) {
+bool read_stored(Telemetry& telemetry, const Key& key, const StoredLog& log, const LogOptions& wanted,
+                 LogPlace& place, LogSink& sink) {
   if (log.dropped.count > 0 && !wanted.tail && !place.has_begun())
     (void)sink.note(
         fmt::format("the first {} of its log were not kept (logs.max_size)", to_string(log.dropped)));
@@ -112,9 +112,9 @@ bool read_attempt(Session& session, const Caller& caller, const Key& key, const 
   const std::string folder = state_folder(caller);
   LogPlace place;
   std::optional<Telemetry> telemetry;
-  std::optional<KeptLog> kept = find_readable(telemetry, folder, key);
+  std::optional<StoredLog> kept = find_readable(telemetry, folder, key);
   if (kept) note_gaps(*kept, wanted, sink);
-  if (kept && kept->complete) return read_kept(*telemetry, key, *kept, wanted, place, sink);
+  if (kept && kept->complete) return read_stored(*telemetry, key, *kept, wanted, place, sink);
   try {
     const bool is_read = wanted.follow ? follow_live(session, caller, key, wanted, place, sink)
                                        : read_live(session, key, wanted, place, sink);
@@ -122,10 +122,10 @@ bool read_attempt(Session& session, const Caller& caller, const Key& key, const 
     return is_read;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::not_found) throw;
-    kept = find_kept(telemetry, folder, key);
+    kept = find_stored(telemetry, folder, key);
     if (!kept) throw;
   }
-  const bool is_read = read_kept(*telemetry, key, *kept, wanted, place, sink);
+  const bool is_read = read_stored(*telemetry, key, *kept, wanted, place, sink);
   if (!kept->complete)
     (void)sink.note("the end of the log is missing: the container was removed before combu read it");
   return is_read;

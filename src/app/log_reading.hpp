@@ -14,16 +14,16 @@ namespace combu {
 
 // Returns the attempt's log in the telemetry database; nullopt if there is none, or if the database cannot be
 // read. Opens `telemetry` if it is empty.
-[[nodiscard]] std::optional<KeptLog> find_readable(std::optional<Telemetry>& telemetry,
-                                                   const std::string& folder, const Key& key);
+[[nodiscard]] std::optional<StoredLog> find_readable(std::optional<Telemetry>& telemetry,
+                                                     const std::string& folder, const Key& key);
 
 // If the log is read from its beginning and has gaps, prints a note about the gaps.
-void note_gaps(const KeptLog& log, const LogOptions& wanted, LogSink& sink);
+void note_gaps(const StoredLog& log, const LogOptions& wanted, LogSink& sink);
 
 // Passes the stored log to the sink, beginning at `place`. Returns false if nothing reads the output any
 // longer.
-[[nodiscard]] bool read_kept(Telemetry& telemetry, const Key& key, const KeptLog& log,
-                             const LogOptions& wanted, LogPlace& place, LogSink& sink);
+[[nodiscard]] bool read_stored(Telemetry& telemetry, const Key& key, const StoredLog& log,
+                               const LogOptions& wanted, LogPlace& place, LogSink& sink);
 
 // True if `left` is older than `right`. If a trial has several attempts, also in several runs, commands use
 // the newest attempt.

@@ -27,7 +27,7 @@ void send_to_mlflow(const Invocation& invocation, std::span<const Results> runs,
     MlflowForm form{.uri = {},
                     .outputs_of = output_places(record, run.run.id, progress),
                     .ended_at_of = {},
-                    .tell = {},
+                    .on_progress = {},
                     .note = {}};
     form.uri = uri_of(server);
     form.ended_at_of = [&](const std::string& trial, int attempt) -> std::optional<Instant> {
@@ -35,7 +35,9 @@ void send_to_mlflow(const Invocation& invocation, std::span<const Results> runs,
         if (entry.attempt == attempt) return entry.ended_at;
       return std::nullopt;
     };
-    form.tell = [&](std::size_t count, std::size_t total) { progress.counted("exported", count, total); };
+    form.on_progress = [&](std::size_t count, std::size_t total) {
+      progress.counted("exported", count, total);
+    };
     form.note = [&](const std::string& line) { progress.note(line); };
     export_to_mlflow(run, form, stop);
   }

@@ -55,17 +55,18 @@ struct Route {
 // Collects the outputs of one attempt and records the result. Returns why the outputs could not be collected.
 // Returns an empty text if the outputs were collected, or if a fault of the outputs made the attempt fail.
 std::string collect_one(Session& session, Record& record, const Loaded& loaded, const Route& route,
-                        LastCollection& collection, const CollectCommand& command) {
-  const auto [collected, taken] =
+                        LastCollection& last, const CollectCommand& command) {
+  const auto [collected, collection] =
       collect_trial_outputs(route.engine, loaded.run, command, route.output_store, session.stop());
   if (session.stop().stop_requested()) throw Error(ErrorKind::cancelled, "", "cancelled");
   std::vector<CollectedOutputs> collected_outputs;
-  if (taken) {
-    collected_outputs.push_back({.trial = command.trial, .attempt = command.attempt, .taken = *taken});
-    for (const std::string& note : notes_of(loaded.run.experiment.trials[command.trial].name, *taken))
+  if (collection) {
+    collected_outputs.push_back(
+        {.trial = command.trial, .attempt = command.attempt, .collection = *collection});
+    for (const std::string& note : notes_of(loaded.run.experiment.trials[command.trial].name, *collection))
       session.progress().note(note);
   }
-  record.append(loaded.run.id, collection.facts_of(collected, real_clock().now()), {}, collected_outputs);
+  record.append(loaded.run.id, last.facts_of(collected, real_clock().now()), {}, collected_outputs);
   return collected.by_attempt ? std::string() : collected.fault;
 }
 
@@ -88,9 +89,9 @@ OutputsAt outputs_at(const std::string& results, const TrialEntry& trial) {
     std::error_code unreadable;
     return std::filesystem::exists(fmt::format("{}/{}", place, k_manifest_name), unreadable);
   };
-  const bool is_home = is_folder ? is_there(at.place) : has_succeeded(trial.state) || trial.taken;
+  const bool is_collected = is_folder ? is_there(at.place) : has_succeeded(trial.state) || trial.collection;
   // If the trial has not ended, outputs in this place belong to an earlier attempt.
-  if (!is_over(trial.state) || !is_home) at.place.clear();
+  if (!is_over(trial.state) || !is_collected) at.place.clear();
   if (!is_folder || !is_there(at.so_far)) at.so_far.clear();
   return at;
 }
@@ -150,14 +151,13 @@ Uncollected collect_remaining(Session& session, Record& record, const RunId& run
     const Loaded loaded = load(record, run);
     const auto output_store = open_results(loaded);
     const auto engine = session.patient_engine();
-    LastCollection collection(run, loaded.run.experiment, loaded.plan, std::move(restored),
-                              real_clock().now());
-    for (const CollectCommand& command : collection.commands()) {
+    LastCollection last(run, loaded.run.experiment, loaded.plan, std::move(restored), real_clock().now());
+    for (const CollectCommand& command : last.commands()) {
       const auto at = pending.find(command.trial);
       if (at == pending.end()) continue;
       std::string fault;
       const std::string unrecorded = failure_of([&] {
-        fault = collect_one(session, record, loaded, {*engine, *output_store}, collection, command);
+        fault = collect_one(session, record, loaded, {*engine, *output_store}, last, command);
       });
       const Key key = at->second;
       pending.erase(at);

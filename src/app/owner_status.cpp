@@ -23,12 +23,12 @@ class FirstSnapshot final : public Progress {
   void fact(const Fact& /*fact*/) override {}
   void failure(const Fact& /*fact*/, const std::vector<std::string>& /*tail*/) override {}
   void snapshot(const Snapshot& snapshot) override {
-    if (!taken) taken = snapshot;
+    if (!first) first = snapshot;
     enough.request_stop();
   }
   void end() override {}
 
-  std::optional<Snapshot> taken;
+  std::optional<Snapshot> first;
   std::stop_source enough;
 };
 
@@ -51,7 +51,7 @@ std::optional<Snapshot> owner_snapshot(const RunId& run, const Caller& caller) {
   } catch (const Error&) {
     return std::nullopt;
   }
-  return progress.taken;
+  return progress.first;
 }
 
 }  // namespace combu

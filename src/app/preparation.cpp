@@ -37,14 +37,14 @@ std::vector<Error> prepare(Session& session, const Loaded& loaded, Prepared& pre
   session.progress().phase("preparing images and networks");
   const auto began = std::chrono::steady_clock::now();
   std::mutex mutex;
-  const auto tell = [&](const Preparation& preparation) {
+  const auto on_progress = [&](const Preparation& preparation) {
     if (preparation.kind != Preparation::Kind::found) return session.progress().preparation(preparation);
     const std::scoped_lock lock(mutex);
     const std::pair image(preparation.name, preparation.platform);
     prepared.digests[image] = digest_in(preparation.digest);
     prepared.references[image] = preparation.digest;
   };
-  std::vector<Error> errors = session.engine().prepare(loaded.run, tell, session.stop());
+  std::vector<Error> errors = session.engine().prepare(loaded.run, on_progress, session.stop());
   if (!errors.empty()) return errors;
   HostFolders folders = make_host_folders(loaded.run.experiment, loaded.caller);
   for (const std::string& folder : folders.made)
@@ -72,7 +72,7 @@ Result refuse_start(Session& session, const std::vector<Error>& errors) {
 
 std::variant<Readiness, Result> prepare_run(Session& session, const Loaded& loaded, const RunOptions& options,
                                             Earlier earlier) {
-  Readiness ready{.starts = take_lock(LockScope::starts, session, loaded),
+  Readiness ready{.starts = acquire_lock(LockScope::starts, session, loaded),
                   .facts = session.engine().facts(session.stop())};
   ready.capacity = capacity_for(session, ready.facts, loaded.run.experiment, options);
   std::vector<Error> errors;

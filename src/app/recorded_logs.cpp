@@ -5,8 +5,8 @@
 #include <set>
 #include <utility>
 
-#include "app/kept_logs.hpp"
 #include "app/log_reading.hpp"
+#include "app/run_telemetry.hpp"
 #include "combu/session.hpp"
 #include "combu/workspace.hpp"
 
@@ -53,12 +53,12 @@ void RecordedLogs::look_everywhere(const std::string& trial) {
 }
 
 Key RecordedLogs::key_of(const TrialEntry& entry) const {
-  return {.run = *run_, .trial = entry.name, .attempt = told_attempt(entry)};
+  return {.run = *run_, .trial = entry.name, .attempt = telemetry_attempt(entry)};
 }
 
 bool RecordedLogs::is_whole(const TrialEntry& entry) {
   if (is_over(entry.state) && !entry.ran_at) return true;
-  const auto kept = log(entry.name, told_attempt(entry));
+  const auto kept = log(entry.name, telemetry_attempt(entry));
   return kept && kept->complete;
 }
 
@@ -67,10 +67,10 @@ bool RecordedLogs::are_whole() {
          std::ranges::all_of(trials_, [&](const TrialEntry& entry) { return is_whole(entry); });
 }
 
-bool RecordedLogs::read(const Key& key, const KeptLog& log, const LogOptions& wanted, LogSink& sink) {
+bool RecordedLogs::read(const Key& key, const StoredLog& log, const LogOptions& wanted, LogSink& sink) {
   LogPlace place;
   note_gaps(log, wanted, sink);
-  return read_kept(*telemetry_, key, log, wanted, place, sink);
+  return read_stored(*telemetry_, key, log, wanted, place, sink);
 }
 
 void RecordedLogs::open_telemetry() {

@@ -32,10 +32,10 @@ class RecordedLogs {
   [[nodiscard]] const std::vector<TrialEntry>& trials() const { return trials_; }
   // Returns the names in the selection that match no trial of the run.
   [[nodiscard]] const std::vector<std::string>& unmatched() const { return unmatched_; }
-  // Returns the attempt whose log is the trial's log, see told_attempt().
+  // Returns the attempt whose log is the trial's log, see telemetry_attempt().
   [[nodiscard]] Key key_of(const TrialEntry& entry) const;
 
-  [[nodiscard]] std::optional<KeptLog> log(const std::string& trial, int attempt) {
+  [[nodiscard]] std::optional<StoredLog> log(const std::string& trial, int attempt) {
     return telemetry_ ? telemetry_->log(trial, attempt) : std::nullopt;
   }
 
@@ -46,7 +46,7 @@ class RecordedLogs {
 
   // Passes `log`, the result of log() for `key`, to the sink. Returns false if nothing reads the output any
   // longer.
-  [[nodiscard]] bool read(const Key& key, const KeptLog& log, const LogOptions& wanted, LogSink& sink);
+  [[nodiscard]] bool read(const Key& key, const StoredLog& log, const LogOptions& wanted, LogSink& sink);
 
  private:
   void open_telemetry();

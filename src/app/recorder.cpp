@@ -27,8 +27,8 @@ void Recorder::cache_result(const CacheResult& result) {
   cache_results_.push_back(result);
 }
 
-void Recorder::outputs_collected(TrialIndex trial, int attempt, const CollectionResult& taken) {
-  collected_outputs_.push_back({.trial = trial, .attempt = attempt, .taken = taken});
+void Recorder::outputs_collected(TrialIndex trial, int attempt, const CollectionResult& collection) {
+  collected_outputs_.push_back({.trial = trial, .attempt = attempt, .collection = collection});
 }
 
 void Recorder::commit() {

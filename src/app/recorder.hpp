@@ -15,7 +15,7 @@ class Recorder final : public Journal {
   Recorder(Progress& progress, Record& record, RunId run);
   void fact(const Fact& fact) override;
   void started(TrialIndex trial, const Observation& seen) override;
-  void outputs_collected(TrialIndex trial, int attempt, const CollectionResult& taken) override;
+  void outputs_collected(TrialIndex trial, int attempt, const CollectionResult& collection) override;
   void cache_result(const CacheResult& result) override;
   void commit() override;
 

@@ -10,9 +10,9 @@
 #include "app/changes.hpp"
 #include "app/edited.hpp"
 #include "app/execution.hpp"
-#include "app/kept_logs.hpp"
 #include "app/load.hpp"
 #include "app/reconcile.hpp"
+#include "app/run_telemetry.hpp"
 #include "app/values.hpp"
 #include "combu/session.hpp"
 #include "combu/text.hpp"
@@ -21,7 +21,7 @@
 namespace combu {
 namespace {
 
-Wishes wishes_of(const RetryOptions& options) {
+RestartRequest restart_of(const RetryOptions& options) {
   return {.again = options.trials, .failed = options.failed || options.trials.empty(), .replace = {}};
 }
 
@@ -34,7 +34,7 @@ Experiment newest_text(const RunEntry& entry, const Loaded& loaded) {
 
 // Applies the file on disk to the run and continues the run.
 Result apply_as_it_is_now(const RunChange& change, Record& record, const RunEntry& entry,
-                          const Wishes& wishes, const AdjustOptions& adjust) {
+                          const RestartRequest& wishes, const AdjustOptions& adjust) {
   const Invocation now = invocation_for(entry, change.invocation);
   const auto file = load(now, entry.id, change.progress);
   if (!file) return Result::invalid;
@@ -44,13 +44,13 @@ Result apply_as_it_is_now(const RunChange& change, Record& record, const RunEntr
 }
 
 // Ingests the logs of attempts that ended while the run had no owner, so that equal trials can reuse them.
-void keep_ended_logs(Session& session, Record& record, const Loaded& loaded) {
+void save_ended_logs(Session& session, Record& record, const Loaded& loaded) {
   try {
     std::vector<Observation> attempts =
         session.engine().list({.run = loaded.run.id}, ListDetail::basic, session.stop());
     std::erase_if(attempts, [](const Observation& seen) { return seen.phase != Phase::ended; });
-    note_unkept_logs(session, keep_logs(session, record, state_folder(loaded.caller), loaded.run.id, attempts,
-                                        Containers::stay));
+    note_unsaved_logs(session, save_logs(session, record, state_folder(loaded.caller), loaded.run.id,
+                                         attempts, Containers::stay));
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::cancelled) throw;
     session.progress().note(
@@ -74,7 +74,7 @@ Result retry(Session& session, Record& record, const RetryOptions& options, cons
   const std::vector<RestoredTrial> restored = record.restored_trials(id);
   const Changes changes =
       compare_with_file(id, loaded.run.experiment, restored, named_until_now(entry, loaded.caller),
-                        newest_text(entry, loaded), wishes_of(options));
+                        newest_text(entry, loaded), restart_of(options));
   if (!changes.errors.empty()) throw Error(changes.errors.front());
   if (changes.again.empty()) {
     session.progress().note(fmt::format("run {}: nothing has failed: {}", id.text(), counts_of(restored)));
@@ -85,17 +85,16 @@ Result retry(Session& session, Record& record, const RetryOptions& options, cons
   loaded.plan = changes.plan;
   expect_env_files(loaded.run.experiment, restored, changes.again);
   forget_inputs(loaded.run.experiment, restored, changes.again);
-  session.progress().note(fmt::format("run {}: {} {} retried", id.text(),
-                                      number_of(changes.tried_again, "trial"),
-                                      changes.tried_again == 1 ? "is" : "are"));
+  session.progress().note(fmt::format("run {}: {} {} retried", id.text(), number_of(changes.retried, "trial"),
+                                      changes.retried == 1 ? "is" : "are"));
   auto ready = prepare_run(session, loaded, run, Earlier::refuse);
   if (const auto* refused = std::get_if<Result>(&ready)) return *refused;
   const Prepared& prepared = std::get<Readiness>(ready).prepared;
   const Instant now = real_clock().now();
-  const bool is_edited = !changes.taken.empty();
+  const bool is_edited = !changes.updated.empty();
   record.reopen(id,
                 {.facts = facts_of_edits(id, restored, {.reopened = changes.again}, now),
-                 .taken = changes.taken,
+                 .updated = changes.updated,
                  .anew = anew_of(changes.again, restored),
                  .digests = prepared.digests,
                  .references = is_edited ? prepared.references : Digests(),
@@ -113,7 +112,7 @@ Result retry_trials(const RunChange& change, const RetryOptions& options) {
   note_waits(record, change.progress);
   const RunEntry entry = record.run(find_run(record, change.invocation, options.run).id);
   if (options.edited)
-    return apply_as_it_is_now(change, record, entry, wishes_of(options), adjusting(options));
+    return apply_as_it_is_now(change, record, entry, restart_of(options), adjusting(options));
   note_edits(change.progress, record, entry, change.invocation, "retry");
   const std::shared_ptr<Session> session = change.open_session(on_its_engine(change.invocation, entry));
   return retry(*session, record, options, entry, change.owner);
@@ -136,9 +135,9 @@ Result resume_run(const RunChange& change, const Resumption& resumption) {
   const std::shared_ptr<Session> session = change.open_session(on_its_engine(change.invocation, entry));
   expect_its_engine(*session, entry);
   change.owner.begin(*session, loaded, options);
-  keep_parallel(record, entry.id, options.parallel);
+  record_parallel(record, entry.id, options.parallel);
   reconcile_run(*session, record, entry.id, Outlook::resumable);
-  keep_ended_logs(*session, record, loaded);
+  save_ended_logs(*session, record, loaded);
   const ResumePoint resume_point = resume_point_of(record, entry, loaded);
   change.progress.note(fmt::format("resuming run {}: {}", entry.id.text(), counts_of(resume_point.trials)));
   auto ready = prepare_run(*session, loaded, options, Earlier::refuse);

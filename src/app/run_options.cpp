@@ -45,7 +45,7 @@ void change_options(Record& record, const RunId& run, const AdjustOptions& chang
   }
 }
 
-void keep_parallel(Record& record, const RunId& run, std::optional<std::size_t> parallel) {
+void record_parallel(Record& record, const RunId& run, std::optional<std::size_t> parallel) {
   change_options(record, run, [&](RunOptions& options) { options.parallel = parallel; });
 }
 

@@ -36,7 +36,7 @@ using AdjustOptions = std::function<void(RunOptions&)>;
 [[nodiscard]] RunOptions adjusted_options(const RunEntry& entry, const AdjustOptions& adjust);
 // Changes the options on record, so that a process that resumes the run uses them.
 void change_options(Record& record, const RunId& run, const AdjustOptions& change);
-void keep_parallel(Record& record, const RunId& run, std::optional<std::size_t> parallel);
+void record_parallel(Record& record, const RunId& run, std::optional<std::size_t> parallel);
 
 // Overrides fields of the experiment with the run's options.
 void override_fields(Experiment& experiment, const RunOptions& options);

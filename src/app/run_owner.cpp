@@ -22,7 +22,7 @@ Descriptor open_log(const std::string& path) {
 
 }  // namespace
 
-std::unique_ptr<RunLock> take_lock(LockScope scope, Session& session, const Loaded& loaded) {
+std::unique_ptr<RunLock> acquire_lock(LockScope scope, Session& session, const Loaded& loaded) {
   try {
     return std::make_unique<RunLock>(scope, loaded.run, session.engine_address(), loaded.caller,
                                      session.stop());
@@ -61,7 +61,7 @@ std::unique_ptr<Progress> RunOwner::share(std::unique_ptr<Progress> progress) {
 }
 
 void RunOwner::begin(Session& session, const Loaded& loaded, const RunOptions& options) {
-  lock_ = take_lock(LockScope::run, session, loaded);
+  lock_ = acquire_lock(LockScope::run, session, loaded);
   if (background_ != nullptr) {
     const std::string path = log_path(loaded.run.id, loaded.caller);
     if (!std::filesystem::exists(path)) unused_log_ = path;

@@ -25,7 +25,7 @@ class Background {
 
 // Takes a lock of the run. If the lock cannot be used, prints a note and returns nullptr, so that the run can
 // continue without the lock. Throws Error(conflict) if another process holds the lock.
-[[nodiscard]] std::unique_ptr<RunLock> take_lock(LockScope scope, Session& session, const Loaded& loaded);
+[[nodiscard]] std::unique_ptr<RunLock> acquire_lock(LockScope scope, Session& session, const Loaded& loaded);
 
 // Calls interrupt_runs() for runs on the session's engine, and prints one line for each interrupted process.
 // `by`: the interrupting command ("combu kill"), which the interrupted processes show.

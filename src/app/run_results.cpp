@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "app/kept_logs.hpp"
+#include "app/run_telemetry.hpp"
 #include "combu/session.hpp"
 #include "combu/telemetry.hpp"
 #include "combu/workspace.hpp"
@@ -65,8 +65,8 @@ void refresh_from_engine(const Invocation& invocation, const OpenSession& open_s
         std::erase_if(attempts, [](const Observation& seen) { return seen.phase != Phase::running; });
       else if (!entry.ended_at)
         reconcile_or_note(session, record, entry.id);
-      note_unkept_logs(
-          session, keep_logs(session, record, state_folder(caller), entry.id, attempts, Containers::stay));
+      note_unsaved_logs(
+          session, save_logs(session, record, state_folder(caller), entry.id, attempts, Containers::stay));
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::cancelled) throw;
       session.progress().note(fmt::format("the newest logs and metrics of run {} are missing: {}",

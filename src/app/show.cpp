@@ -7,11 +7,11 @@
 #include <unordered_map>
 #include <utility>
 
-#include "app/kept_logs.hpp"
 #include "app/load.hpp"
 #include "app/outputs.hpp"
 #include "app/reproduction.hpp"
 #include "app/run_results.hpp"
+#include "app/run_telemetry.hpp"
 #include "combu/inputs.hpp"
 #include "combu/session.hpp"
 #include "combu/telemetry.hpp"
@@ -56,7 +56,7 @@ void look_up_telemetry(std::vector<ShownTrial>& all, const std::string& folder, 
   std::map<std::string_view, ShownTrial*> by_name;
   for (ShownTrial& shown : all) {
     by_name.emplace(shown.trial.name, &shown);
-    shown.log = telemetry.log(shown.trial.name, told_attempt(shown.entry));
+    shown.log = telemetry.log(shown.trial.name, telemetry_attempt(shown.entry));
   }
   telemetry.metrics([&](const MetricSummary& one) {
     const auto found = by_name.find(one.trial);
@@ -106,8 +106,8 @@ int version_of(const std::vector<TrialEntry>& trials) {
   return trials.front().revision;
 }
 
-void tell_trials(Record& record, const RunEntry& run, const Invocation& invocation,
-                 const std::vector<std::string>& names, const ShowOptions& options) {
+void read_trials_of_run(Record& record, const RunEntry& run, const Invocation& invocation,
+                        const std::vector<std::string>& names, const ShowOptions& options) {
   const Loaded loaded = load(record, run.id);
   std::unordered_map<std::string_view, TrialIndex> places;
   const std::vector<Trial>& trials = loaded.run.experiment.trials;
@@ -116,7 +116,7 @@ void tell_trials(Record& record, const RunEntry& run, const Invocation& invocati
   all.reserve(names.size());
   for (const std::string& name : names) all.push_back(look_up(record, run, loaded, places.at(name)));
   look_up_telemetry(all, state_folder(caller_for(invocation)), run.id);
-  for (const ShownTrial& shown : all) options.tell_trial(shown);
+  for (const ShownTrial& shown : all) options.on_trial(shown);
 }
 
 // `trials` must not be empty.
@@ -129,13 +129,13 @@ void show_trials(Record& record, const RunEntry& run, const Invocation& invocati
     names.push_back(entry.name);
     if (is_alive(entry.state)) alive.push_back(entry.name);
   }
-  if (options.what == ShowWhat::evaluated) return options.tell_text(evaluated_again(run, version_of(trials)));
+  if (options.what == ShowWhat::evaluated) return options.on_text(evaluated_again(run, version_of(trials)));
   if (options.what == ShowWhat::reproduction) {
     (void)version_of(trials);
-    return options.tell_text(reproduction(run, names, engine_of(run, invocation, options)));
+    return options.on_text(reproduction(run, names, engine_of(run, invocation, options)));
   }
   if (!alive.empty()) refresh_from_engine(invocation, open_session, record, run, alive);
-  tell_trials(record, run, invocation, names, options);
+  read_trials_of_run(record, run, invocation, names, options);
 }
 
 }  // namespace
@@ -143,10 +143,10 @@ void show_trials(Record& record, const RunEntry& run, const Invocation& invocati
 void show(const Invocation& invocation, const ShowOptions& options, const OpenSession& open_session) {
   Record record = open_record(invocation, Record::Use::reading);
   const RunEntry run = record.run(find_run(record, invocation, options.run).id);
-  if (options.what == ShowWhat::source) return options.tell_file(run.text.source);
-  if (options.what == ShowWhat::diff) return options.tell_file(run.working_tree.diff);
+  if (options.what == ShowWhat::source) return options.on_file(run.text.source);
+  if (options.what == ShowWhat::diff) return options.on_file(run.working_tree.diff);
   if (options.trials.empty() && options.what == ShowWhat::evaluated)
-    return options.tell_text(evaluated_again(run, 0));
+    return options.on_text(evaluated_again(run, 0));
   if (options.trials.empty())
     throw Error(ErrorKind::invalid, "TRIAL", "no trial is named; `combu ps` lists the trials");
   const auto [trials, unmatched] = meant_trials(record, run.id, options.trials);

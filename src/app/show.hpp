@@ -27,11 +27,11 @@ struct ShowOptions {
   std::function<std::string()> default_engine;
   // show() calls this function for each trial, in the experiment's order. The trial is valid only during the
   // call.
-  std::function<void(const ShownTrial&)> tell_trial;
+  std::function<void(const ShownTrial&)> on_trial;
   // show() calls this function with the recorded file or diff, whose bytes combu did not make.
-  std::function<void(const std::string&)> tell_file;
+  std::function<void(const std::string&)> on_file;
   // show() calls this function with text that combu made.
-  std::function<void(const std::string&)> tell_text;
+  std::function<void(const std::string&)> on_text;
 };
 
 // Shows the data that the options choose. If a chosen trial runs, first ingests its new logs in a session.

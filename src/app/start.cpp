@@ -19,7 +19,7 @@ namespace combu {
 namespace {
 
 // Prints a note if the file's last run is interrupted: the user may have meant to resume that run.
-void tell_interrupted(Session& session, Record& record, const Loaded& loaded) {
+void note_interrupted(Session& session, Record& record, const Loaded& loaded) {
   const RunFilter last{.experiment = loaded.run.experiment.name,
                        .file = loaded.run.experiment.file,
                        .address = session.engine_address()};
@@ -81,7 +81,7 @@ Result start_run(const Invocation& invocation, const NewRun& wanted, Progress& p
   const std::shared_ptr<Session> session = open_session(invocation);
   try {
     owner.begin(*session, *loaded, wanted.options);
-    tell_interrupted(*session, record, *loaded);
+    note_interrupted(*session, record, *loaded);
     auto ready =
         prepare_run(*session, *loaded, wanted.options, wanted.replace ? Earlier::replace : Earlier::refuse);
     if (const auto* refused = std::get_if<Result>(&ready)) return *refused;

@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "app/kept_logs.hpp"
 #include "app/run_list.hpp"
 #include "app/run_results.hpp"
 #include "app/run_status.hpp"
+#include "app/run_telemetry.hpp"
 #include "app/trial_choice.hpp"
 #include "combu/session.hpp"
 #include "combu/workspace.hpp"
@@ -54,8 +54,8 @@ void ask_usage(Session& session, std::span<TrialRow> rows) {
 }
 
 // `names`: names in conditions for which no trial has a value.
-void tell_valueless(Progress& progress, Record& record, const RunEntry& run,
-                    const std::set<std::string>& names) {
+void note_names_without_values(Progress& progress, Record& record, const RunEntry& run,
+                               const std::set<std::string>& names) {
   if (names.empty()) return;
   const Results results = read_results(record, nullptr, run);
   for (const std::string& name : names) progress.note(valueless_text(results, name));
@@ -119,13 +119,13 @@ Result show_trials(Session& session, Record& record, const RunEntry& entry, cons
   leave_unrecorded(record, unrecorded);
   const std::vector<std::string> unmatched = choice.unmatched(rows, unrecorded);
   const RunEntry& run = status.run.entry;
-  tell_valueless(session.progress(), record, run, choice.apply(run, rows));
+  note_names_without_values(session.progress(), record, run, choice.apply(run, rows));
   choice.apply(unrecorded);
   const std::string whose = "run " + run.id.text();
   if (rows.empty() && unrecorded.empty()) expect_all_matched(unmatched, whose);
   // If a user names trials, each trial gets its own row.
   if (query.join_failures && selection.trials.empty()) {
-    const std::unique_ptr<Telemetry> logs = kept_logs_of(run.id, state_folder(caller_for({})));
+    const std::unique_ptr<Telemetry> logs = open_telemetry_to_read(run.id, state_folder(caller_for({})));
     join_failures(rows, last_lines_in(logs.get()));
   }
   const std::size_t shown = query.trials_max == 0 ? rows.size() : std::min(query.trials_max, rows.size());

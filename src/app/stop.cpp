@@ -66,7 +66,7 @@ Stopped stop_all(Session& session, const std::vector<Observation>& attempts, con
       stopped.trials[attempts[i].key.run].push_back(attempts[i].key.trial);
       session.progress().counted("stopped", ++stopped.count, attempts.size());
     }
-    if (options.tell) options.tell(attempts[i], failed);
+    if (options.on_stopped) options.on_stopped(attempts[i], failed);
   });
   return stopped;
 }

@@ -10,7 +10,7 @@ void add_observation(TrialRow& row, const Observation& seen) {
 }
 
 void show_fact(TrialEntry& entry, const Fact& fact) {
-  if (tells_of_stop(fact)) return;
+  if (reports_stop(fact)) return;
   if (fact.state == TrialState::starting) {  // the new attempt has no end and no times yet
     entry.ran_at.reset();
     entry.ended_at.reset();

@@ -73,12 +73,12 @@ bool has_failed(const TrialEntry& entry, bool service) {
 // owner has finished with the trial: the owner may retry the trial and collects its outputs. If the run has
 // no owner, reconciles the run first. Works in its own thread, since a collection may take long while other
 // trials end.
-class EndTeller {
+class EndReporter {
  public:
-  EndTeller(Session& session, const Caller& caller, const TellEnd& tell)
+  EndReporter(Session& session, const Caller& caller, const OnEnd& on_end)
       : session_(session),
         caller_(caller),
-        tell_(tell),
+        on_end_(on_end),
         thread_([this](const std::stop_token& quit) { work(quit); }) {}
 
   // Adds an attempt that has ended or was never started.
@@ -155,7 +155,7 @@ class EndTeller {
         const std::scoped_lock lock(mutex_);
         alive_.push_back(seen);
       } else {
-        tell(seen, row);
+        report(seen, row);
       }
     }
     const std::scoped_lock lock(mutex_);
@@ -207,15 +207,15 @@ class EndTeller {
     run.unrecorded = std::move(reconciliation.unrecorded);
   }
 
-  void tell(const Observation& seen, const TrialRow& row) {
-    tell_(seen, row);
+  void report(const Observation& seen, const TrialRow& row) {
+    on_end_(seen, row);
     const std::scoped_lock lock(mutex_);
     failed_ |= has_failed(row.entry, seen.service);
   }
 
   Session& session_;
   const Caller& caller_;
-  const TellEnd& tell_;
+  const OnEnd& on_end_;
   // Only the thread thread_ uses these members:
   std::optional<Record> record_;
   std::map<RunId, bool> on_record_;
@@ -231,7 +231,7 @@ class EndTeller {
 
 }  // namespace
 
-Result wait(Session& session, const Invocation& invocation, SelectionOptions selection, const TellEnd& tell) {
+Result wait(Session& session, const Invocation& invocation, SelectionOptions selection, const OnEnd& on_end) {
   std::vector<std::string>& trials = selection.trials;
   const auto is_over = [&](const std::string& trial) { return was_skipped(trial, invocation, selection); };
   if (std::erase_if(trials, is_over) > 0 && trials.empty()) return Result::succeeded;
@@ -240,16 +240,16 @@ Result wait(Session& session, const Invocation& invocation, SelectionOptions sel
     session.progress().note(with_others("nothing to wait for", session, invocation, selection));
   const auto engine = session.patient_engine();
   const Caller caller = caller_for(invocation);
-  EndTeller teller(session, caller, tell);
+  EndReporter reporter(session, caller, on_end);
   const auto await = [&](const Selector& selector) {
     (void)await_end(
-        *engine, selector, [&](const Observation& seen) { teller.add(seen); }, session.stop());
+        *engine, selector, [&](const Observation& seen) { reporter.add(seen); }, session.stop());
   };
   for (const Selector& selector : selectors) await(selector);
-  for (std::vector<Observation> alive; !(alive = teller.finish(session.stop())).empty();)
+  for (std::vector<Observation> alive; !(alive = reporter.finish(session.stop())).empty();)
     for (const Observation& seen : alive)
       await({.experiment = seen.experiment, .run = seen.key.run, .trials = {seen.key.trial}});
-  return teller.any_failed() ? Result::failed : Result::succeeded;
+  return reporter.any_failed() ? Result::failed : Result::succeeded;
 }
 
 }  // namespace combu

@@ -10,10 +10,10 @@ namespace combu {
 
 // A function that wait() calls when a trial has ended, with the trial's last attempt and row. The call comes
 // from another thread of wait().
-using TellEnd = std::function<void(const Observation& attempt, const TrialRow& row)>;
+using OnEnd = std::function<void(const Observation& attempt, const TrialRow& row)>;
 
-// Calls `tell` once for each trial. Returns `failed` if any trial was unsuccessful.
+// Calls `on_end` once for each trial. Returns `failed` if any trial was unsuccessful.
 [[nodiscard]] Result wait(Session& session, const Invocation& invocation, SelectionOptions selection,
-                          const TellEnd& tell);
+                          const OnEnd& on_end);
 
 }  // namespace combu

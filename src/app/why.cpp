@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "app/explanation_text.hpp"
-#include "app/kept_logs.hpp"
 #include "app/load.hpp"
 #include "app/owner_status.hpp"
 #include "app/reconcile.hpp"
 #include "app/run_options.hpp"
+#include "app/run_telemetry.hpp"
 #include "combu/session.hpp"
 #include "combu/workspace.hpp"
 
@@ -122,7 +122,7 @@ std::string why_trial(const Invocation& invocation, const WhyOptions& options,
   const auto settings = has_owner ? owner_settings(entry.id, loaded.caller) : std::nullopt;
   const auto snapshot = has_owner && waits ? owner_snapshot(entry.id, loaded.caller) : std::nullopt;
 
-  const std::unique_ptr<Telemetry> telemetry = kept_logs_of(entry.id, state_folder(loaded.caller));
+  const std::unique_ptr<Telemetry> telemetry = open_telemetry_to_read(entry.id, state_folder(loaded.caller));
   const LastLine kept = last_lines_in(telemetry.get());
   const auto last_line = [&](const std::string& name, int attempt) {
     const bool is_kept = telemetry && is_log_complete(*telemetry, name, attempt);
@@ -151,7 +151,7 @@ std::string why_run(const Invocation& invocation, const WhyOptions& options,
   if (!entry.ended_at && !owner_pid(entry.id, caller))
     EngineQuestions(invocation, entry, open_session).reconcile(record);
 
-  const std::unique_ptr<Telemetry> telemetry = kept_logs_of(entry.id, state_folder(caller));
+  const std::unique_ptr<Telemetry> telemetry = open_telemetry_to_read(entry.id, state_folder(caller));
   const LastLine last_line = last_lines_in(telemetry.get());
   std::vector<TrialEntry> trials;
   record.trials(entry.id, "", Detail::state, [&]() -> TrialEntry& { return trials.emplace_back(); });

@@ -44,7 +44,7 @@ Json metrics_of(const Rare<Metrics>& metrics) {
 
 // Includes the number and kind of the GPUs, but not their memory and ids, which should not change the
 // outputs.
-Json gpus_of(const GpuWish& gpus) {
+Json gpus_of(const GpuRequest& gpus) {
   if (gpus.empty()) return {};
   return {{"count", gpus.all ? Json("all") : Json(gpus.count)}, {"kind", gpus.kind}};
 }

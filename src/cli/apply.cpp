@@ -23,7 +23,7 @@ struct ApplyOptions {
 int apply(const Invocation& invocation, const ApplyOptions& options, const Background* background) {
   RunOwner owner(background);
   CommandSessions sessions(owner.share(open_progress(invocation)));
-  Wishes wishes{.again = {}, .failed = options.failed, .replace = options.replace};
+  RestartRequest wishes{.again = {}, .failed = options.failed, .replace = options.replace};
   // The parser stores "true" for an option without a value.
   std::ranges::replace(wishes.replace, "true", "*");
   try {

@@ -18,7 +18,7 @@ struct EventsOptions {
 int events(const Invocation& invocation, const EventsOptions& options) {
   const TableForm form = options.json ? json_form(options.limit) : table_form(options.limit);
   std::size_t count = 0;
-  tell_events(invocation, options.history, [&](const EventEntry& event) {
+  read_events(invocation, options.history, [&](const EventEntry& event) {
     ++count;
     if (form.shown(count) < count) return !options.json;  // further events are counted, but not printed
     return put_out((options.json ? event_json(event) : event_line(event, form.columns)) + "\n");

@@ -55,14 +55,14 @@ class Printer : public LogSink {
       std::string rest = is_end ? "" : line.substr(whole_characters(line));
       line.resize(line.size() - rest.size());
       if (is_end) piece.remove_prefix(1);
-      if (!tell(stream, std::exchange(line, std::move(rest)))) return false;
+      if (!print(stream, std::exchange(line, std::move(rest)))) return false;
     }
     return true;
   }
 
   void flush() override {
-    if (!lines_[0].empty()) (void)tell(LogStream::out, std::exchange(lines_[0], {}));
-    if (!lines_[1].empty()) (void)tell(LogStream::err, std::exchange(lines_[1], {}));
+    if (!lines_[0].empty()) (void)print(LogStream::out, std::exchange(lines_[0], {}));
+    if (!lines_[1].empty()) (void)print(LogStream::err, std::exchange(lines_[1], {}));
     (void)out_.end();
     (void)err_.end();
   }
@@ -72,7 +72,7 @@ class Printer : public LogSink {
   }
 
  private:
-  bool tell(LogStream stream, const std::string& line) {
+  bool print(LogStream stream, const std::string& line) {
     if (form_ == Form::named) return output(stream).put(fmt::format("{}{}\n", prefix_, line));
     const nlohmann::ordered_json object{
         {"trial", trial_}, {"stream", stream == LogStream::out ? "stdout" : "stderr"}, {"line", line}};

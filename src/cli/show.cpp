@@ -44,11 +44,11 @@ int show_command(const Invocation& invocation, const ShowArguments& arguments) {
   expect_one_form(arguments);
   ShowOptions options{.run = arguments.run, .trials = arguments.trials, .what = what_of(arguments)};
   options.default_engine = [] { return find_docker(environment, "").address.text(); };
-  options.tell_file = [](const std::string& bytes) { (void)put_bytes(bytes); };
-  options.tell_text = [](const std::string& text) { (void)put_out(text); };
+  options.on_file = [](const std::string& bytes) { (void)put_bytes(bytes); };
+  options.on_text = [](const std::string& text) { (void)put_out(text); };
   bool is_first = true;
   OutStream out;
-  options.tell_trial = [&](const ShownTrial& shown) {
+  options.on_trial = [&](const ShownTrial& shown) {
     if (!std::exchange(is_first, false) && !arguments.json) out << '\n';
     (arguments.json ? print_trial_json : print_trial)(out, shown);
     out.flush();

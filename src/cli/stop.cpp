@@ -30,10 +30,10 @@ std::string json_line(const Observation& observation, const std::optional<Error>
 }
 
 StopOptions stop_options(const StopArguments& command) {
-  StopOptions options{.selection = command.selection, .grace = {}, .tell = {}};
+  StopOptions options{.selection = command.selection, .grace = {}, .on_stopped = {}};
   if (!command.grace.empty()) options.grace = duration_option("--grace", command.grace);
   if (command.json)
-    options.tell = [](const Observation& attempt, const std::optional<Error>& error) {
+    options.on_stopped = [](const Observation& attempt, const std::optional<Error>& error) {
       (void)put_out(json_line(attempt, error));
     };
   return options;

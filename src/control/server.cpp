@@ -66,7 +66,7 @@ struct Client {
 };
 
 // The lines that the server keeps for clients that connect later, in the order in which it sends them.
-struct Kept {
+struct Replay {
   std::string phase;
   std::string begin;
   std::deque<std::string> failures;
@@ -89,7 +89,7 @@ struct Kept {
     }
   }
 
-  void tell(Client& client) const {
+  void publish(Client& client) const {
     client.put(phase);
     client.put(begin);
     for (const std::string& failure : failures) client.put(failure);
@@ -103,10 +103,10 @@ struct Kept {
 struct ControlServer::Impl {
   // ---- Any thread
 
-  void tell(std::string_view event, std::string_view line) {
+  void publish(std::string_view event, std::string_view line) {
     {
       const std::scoped_lock lock(mutex);
-      kept.keep(event, line);
+      replay.keep(event, line);
       if (followers == 0) return;
       for (auto& [number, client] : clients)
         if (client.follows) client.put(line);
@@ -196,16 +196,16 @@ struct ControlServer::Impl {
       const control::Ask ask = control::ask_of(request);
       if (ask == control::Ask::follow) {
         const std::scoped_lock lock(mutex);
-        kept.tell(client);
+        replay.publish(client);
         client.follows = true;
         count_followers();
         return;
       }
       if (ask == control::Ask::hand_over) return leave_to(number);
-      const auto tell = [this, number](const Settings& settings) {
+      const auto publish = [this, number](const Settings& settings) {
         answer(number, control::settings_line(settings));
       };
-      if (!adjusting(control::adjust_of(request), tell))
+      if (!adjusting(control::adjust_of(request), publish))
         answer(number, control::error_line("the run is about to end"));
     } catch (const Error& error) {
       answer(number, control::error_line(error.what()));
@@ -269,7 +269,7 @@ struct ControlServer::Impl {
       taker;  // the client that has asked to take over the run, or has taken over the run
   std::condition_variable_any returned;
   std::atomic<std::size_t> followers{0};
-  Kept kept;
+  Replay replay;
   std::jthread thread;
 };
 
@@ -296,8 +296,8 @@ void ControlServer::open(const std::string& path, Adjusting adjusting, Departure
   impl_->thread = std::jthread([this](const std::stop_token& stop) { impl_->serve(stop); });
 }
 
-void ControlServer::tell(std::string_view event, std::string_view line) {
-  impl_->tell(event, line);
+void ControlServer::publish(std::string_view event, std::string_view line) {
+  impl_->publish(event, line);
 }
 
 bool ControlServer::is_followed() const {
@@ -305,7 +305,7 @@ bool ControlServer::is_followed() const {
 }
 
 void ControlServer::done(int exit_code) {
-  impl_->tell("done", control::done_line(exit_code));
+  impl_->publish("done", control::done_line(exit_code));
 }
 
 }  // namespace combu

@@ -77,7 +77,7 @@ void set_wal(SQLite::Database& database) {
   }
 }
 
-void take_steps(SQLite::Database& database, const std::string& path, const Schema& schema) {
+void upgrade(SQLite::Database& database, const std::string& path, const Schema& schema) {
   SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
   // Reads the version again, because another process may have upgraded the database before the transaction
   // began.
@@ -112,14 +112,14 @@ SQLite::Database open(const std::string& path, const Schema& schema) {
     // (https://www.sqlite.org/pragma.html#pragma_synchronous).
     set_wal(database);
     database.exec("PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 10000");
-    if (version_of(database, path, schema) < newest(schema)) take_steps(database, path, schema);
+    if (version_of(database, path, schema) < newest(schema)) upgrade(database, path, schema);
     return database;
   });
 }
 
 SQLite::Database in_memory(const Schema& schema) {
   SQLite::Database database(":memory:", SQLite::OPEN_READWRITE | SQLite::OPEN_NOMUTEX);
-  take_steps(database, "", schema);
+  upgrade(database, "", schema);
   return database;
 }
 

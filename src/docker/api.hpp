@@ -48,10 +48,10 @@ struct PullOptions {
   std::string platform;
   std::string registry_auth;  // value of the header X-Registry-Auth; may be empty
 };
-// POST /images/create. `tell` receives the downloaded and the total bytes of all layers whose sizes are
-// known.
+// POST /images/create. `on_progress` receives the downloaded and the total bytes of all layers whose sizes
+// are known.
 void pull_image(Connections& engine, const PullOptions& options,
-                const std::function<void(Bytes done, Bytes total)>& tell, const std::stop_token& stop);
+                const std::function<void(Bytes done, Bytes total)>& on_progress, const std::stop_token& stop);
 
 // ---- Containers
 
@@ -113,7 +113,7 @@ void put_archive(Connections& engine, const std::string& id, std::string tar, co
 // PUT /containers/{id}/archive for an archive that `pack` writes piece by piece. Like pack_inputs(), `pack`
 // returns false if `pack` was asked to stop.
 void put_archive(Connections& engine, const std::string& id, const std::string& subject,
-                 const std::function<bool(const HttpRequest::Tell&)>& pack, const std::stop_token& stop);
+                 const std::function<bool(const HttpRequest::Send&)>& pack, const std::stop_token& stop);
 // POST /containers/{id}/start. Also succeeds if the container runs already.
 void start_container(Connections& engine, const std::string& id, const std::string& subject,
                      const std::stop_token& stop);
@@ -140,12 +140,12 @@ void remove_container(Connections& engine, const std::string& id, const std::str
                                                    const std::string& path, const std::stop_token& stop);
 // GET /containers/{id}/archive. Returns false if the path does not exist.
 bool get_archive(Connections& engine, const std::string& id, const std::string& path,
-                 const std::function<void(std::string_view)>& tell, const std::stop_token& stop);
+                 const std::function<void(std::string_view)>& on_bytes, const std::stop_token& stop);
 
 enum class LogFormat { raw, frames };
 // GET /containers/{id}/logs
 void read_logs(Connections& engine, const std::string& id, LogFormat format, const LogOptions& options,
-               const LogTell& tell, const std::stop_token& stop);
+               const OnLogPiece& on_piece, const std::stop_token& stop);
 
 // ---- Networks
 

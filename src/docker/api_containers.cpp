@@ -169,11 +169,11 @@ void put_archive(Connections& engine, const std::string& id, std::string tar, co
 }
 
 void put_archive(Connections& engine, const std::string& id, const std::string& subject,
-                 const std::function<bool(const HttpRequest::Tell&)>& pack, const std::stop_token& stop) {
+                 const std::function<bool(const HttpRequest::Send&)>& pack, const std::stop_token& stop) {
   HttpRequest request = request_of(engine, "PUT", "/containers/" + id + "/archive?path=%2F");
   request.content_type = "application/x-tar";
   bool is_whole = false;
-  request.source = [&](const HttpRequest::Tell& tell) { is_whole = pack(tell); };
+  request.source = [&](const HttpRequest::Send& send) { is_whole = pack(send); };
   engine.send_checked(std::move(request), subject, stop);
   if (!is_whole)
     throw Error(ErrorKind::corrupt, subject,
@@ -243,7 +243,7 @@ std::optional<Usage> container_usage(Connections& engine, const std::string& id,
 }
 
 void read_logs(Connections& engine, const std::string& id, LogFormat format, const LogOptions& options,
-               const LogTell& tell, const std::stop_token& stop) {
+               const OnLogPiece& on_piece, const std::stop_token& stop) {
   HttpRequest request = request_of(engine, "GET", "/containers/" + id + "/logs?stdout=1&stderr=1");
   if (options.follow) {
     request.target += "&follow=1";
@@ -253,15 +253,15 @@ void read_logs(Connections& engine, const std::string& id, LogFormat format, con
   if (options.since) request.target += "&since=" + timestamp_parameter(*options.since);
   if (options.timed) request.target += "&timestamps=1";
   request.answer_max = std::nullopt;
-  LogFrames frames(tell, options.timed);
-  TimedLines lines(tell);
+  LogFrames frames(on_piece, options.timed);
+  TimedLines lines(on_piece);
   request.sink = [&](std::string_view bytes) {
     if (format == LogFormat::frames) {
       frames.feed(bytes);
     } else if (options.timed) {
       lines.feed(bytes);
     } else {
-      tell({.stream = LogStream::out, .text = bytes});
+      on_piece({.stream = LogStream::out, .text = bytes});
     }
     return true;
   };
@@ -322,11 +322,11 @@ std::optional<std::string> find_path(Connections& engine, const std::string& id,
 }
 
 bool get_archive(Connections& engine, const std::string& id, const std::string& path,
-                 const std::function<void(std::string_view)>& tell, const std::stop_token& stop) {
+                 const std::function<void(std::string_view)>& on_bytes, const std::stop_token& stop) {
   HttpRequest request = archive_request(engine, id, path);
   request.answer_max = std::nullopt;
   request.sink = [&](std::string_view bytes) {
-    tell(bytes);
+    on_bytes(bytes);
     return true;
   };
   const HttpResponse response = engine.send(std::move(request), stop);

@@ -31,9 +31,9 @@ std::int64_t whole_seconds(Instant instant) {
   return std::chrono::duration_cast<std::chrono::seconds>(instant.time_since_epoch()).count();
 }
 
-void take_events(Connections& engine, HttpRequest request,
-                 const std::function<void(const ContainerEvent&)>& take, const std::stop_token& stop,
-                 std::size_t bytes_max = std::numeric_limits<std::size_t>::max()) {
+void stream_events(Connections& engine, HttpRequest request,
+                   const std::function<void(const ContainerEvent&)>& take, const std::stop_token& stop,
+                   std::size_t bytes_max = std::numeric_limits<std::size_t>::max()) {
   JsonPieces events([&](std::string_view text) { take(event_of(parse_json(text))); }, bytes_max);
   request.sink = [&](std::string_view bytes) {
     events.feed(bytes);
@@ -55,7 +55,7 @@ std::vector<ContainerEvent> past_events(Connections& engine, const std::vector<s
   request.target +=
       filters_parameter({{"type", {"container"}}, {"event", actions}, {"label", label_filters}});
   std::vector<ContainerEvent> found;
-  take_events(
+  stream_events(
       engine, std::move(request), [&](const ContainerEvent& event) { found.push_back(event); }, stop,
       k_past_max);
   return found;
@@ -78,7 +78,7 @@ void read_events(Connections& engine, const std::vector<std::string>& label_filt
   request.silence_max = std::nullopt;
   request.answer_max = std::nullopt;
   request.on_open = on_open;
-  take_events(engine, std::move(request), take, stop);
+  stream_events(engine, std::move(request), take, stop);
 }
 
 }  // namespace combu::docker

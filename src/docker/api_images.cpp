@@ -92,7 +92,7 @@ std::optional<ImageFacts> inspect_image(Connections& engine, const std::string& 
 }
 
 void pull_image(Connections& engine, const PullOptions& options,
-                const std::function<void(Bytes, Bytes)>& tell, const std::stop_token& stop) {
+                const std::function<void(Bytes, Bytes)>& on_progress, const std::stop_token& stop) {
   const ImageReference reference = parse_image_reference(options.image);
   HttpRequest request;
   request.method = "POST";
@@ -108,7 +108,7 @@ void pull_image(Connections& engine, const PullOptions& options,
     const json line = parse_json(text);
     // The answer to a failed pull may have status 200 and report the error in the stream (Engine 29, Podman).
     if (line.contains("error")) failure = text_at(line, "error");
-    if (progress.take(line)) std::apply(tell, progress.sum());
+    if (progress.take(line)) std::apply(on_progress, progress.sum());
   });
   request.sink = [&](std::string_view bytes) {
     lines.feed(bytes);

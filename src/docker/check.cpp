@@ -13,7 +13,7 @@ namespace combu::docker {
 namespace {
 
 // The names and host ports of containers outside this experiment.
-class CollectionResult {
+class OccupiedNames {
  public:
   void add(const ContainerSummary& container) {
     std::string text = holder_text(container.name, container.image, container.labels);
@@ -62,16 +62,16 @@ class CollectionResult {
 }  // namespace
 
 std::vector<Error> DockerEngine::check(const Run& run, std::stop_token stop) {
-  CollectionResult taken;
+  OccupiedNames occupied;
   list_containers(
       connections_, {},
       [&](ContainerSummary&& container) {
         const std::optional<Identity> identity = identity_of(container.labels, container.name);
-        if (!identity || identity->experiment != run.experiment.name) taken.add(container);
+        if (!identity || identity->experiment != run.experiment.name) occupied.add(container);
       },
       stop);
   std::vector<Error> errors;
-  for (const Trial& trial : run.experiment.trials) taken.check(trial, errors);
+  for (const Trial& trial : run.experiment.trials) occupied.check(trial, errors);
   return errors;
 }
 

@@ -33,7 +33,7 @@ ErrorKind kind_of(int status) {
   }
 }
 
-std::optional<std::string> told_message(const HttpResponse& response) {
+std::optional<std::string> engine_message(const HttpResponse& response) {
   const nlohmann::json body = parse_json_or_discard(response.body);
   if (!body.is_object() || !body.contains("message") || !body["message"].is_string()) return std::nullopt;
   return body["message"].get<std::string>();
@@ -72,11 +72,11 @@ ApiVersion parse_api_version(std::string_view text) {
 }
 
 std::string full_message_of(const HttpResponse& response) {
-  return told_message(response).value_or(response.body);
+  return engine_message(response).value_or(response.body);
 }
 
 std::string message_of(const HttpResponse& response) {
-  if (const auto message = told_message(response)) return one_line(*message);
+  if (const auto message = engine_message(response)) return one_line(*message);
   const std::string text = one_line(response.body);
   return text.empty() ? fmt::format("status {} without a message", response.status)
                       : fmt::format("status {}: {}", response.status, text);
@@ -127,23 +127,23 @@ ApiVersion Connections::version(const std::stop_token& stop) {
   ping.silence_max = std::min(options_.silence_max, k_ping_silence_max);
   const HttpResponse response = send_over_one(ping, stop);
   // An engine sends its API version with every answer.
-  const std::string told = response.header("Api-Version");
-  if (response.status != 200 && (!told.empty() || response.status >= 500)) {
+  const std::string api_version = response.header("Api-Version");
+  if (response.status != 200 && (!api_version.empty() || response.status >= 500)) {
     const Error error = error_of(response, address_.text());
     throw Error(
         error.kind(), error.subject(),
         fmt::format("the engine answered the request /_ping with {}; see the engine's log", error.message()));
   }
-  if (told.empty()) {
+  if (api_version.empty()) {
     throw Error(ErrorKind::corrupt, address_.text(),
                 "the server at this address is not a Docker Engine; correct the address");
   }
-  const ApiVersion highest = parse_api_version(told);
+  const ApiVersion highest = parse_api_version(api_version);
   if (highest < k_api_oldest) {
     throw Error(ErrorKind::refused, address_.text(),
                 fmt::format("the engine supports the Docker API up to version {}, but combu needs version {} "
                             "or newer (Docker Engine 20.10); upgrade the engine",
-                            told, k_api_oldest.text()));
+                            api_version, k_api_oldest.text()));
   }
   const std::scoped_lock lock(mutex_);
   version_ = std::min(highest, k_api_newest);

@@ -195,7 +195,7 @@ void DockerEngine::look_again(std::vector<Observation>& observations, ListDetail
                 [](const Observation& observation) { return observation.phase == Phase::gone; });
 }
 
-void DockerEngine::watch(const Selector& selector, const std::function<void(const Change&)>& tell,
+void DockerEngine::watch(const Selector& selector, const std::function<void(const Change&)>& on_change,
                          std::stop_token stop) {
   const TrialFilter filter(selector);
   std::set<std::string> gone;
@@ -223,7 +223,7 @@ void DockerEngine::watch(const Selector& selector, const std::function<void(cons
       observation.stopped = !observation.oom && signals_.ended(event.id, observation.exit_code);
       observation.oom_likely = is_oom_likely(observation);
     }
-    tell(observation);
+    on_change(observation);
   };
   const auto on_open = [&] {
     // An engine that restarts stops its containers before it answers requests (unless live-restore is on). So
@@ -236,7 +236,7 @@ void DockerEngine::watch(const Selector& selector, const std::function<void(cons
         signals_.sent(event.id, number_at(event, "signal").value_or(0));
       }
     }
-    tell(Watching{});
+    on_change(Watching{});
   };
   try {
     read_events(connections_, label_filters(selector), on_open, take, stop);
@@ -297,19 +297,19 @@ ContainerFacts DockerEngine::container_of(const Key& key, const std::stop_token&
   return std::move(*container);
 }
 
-void DockerEngine::logs(const Key& key, const LogOptions& options, const LogTell& tell,
+void DockerEngine::logs(const Key& key, const LogOptions& options, const OnLogPiece& on_piece,
                         std::stop_token stop) {
   const ContainerFacts container = container_of(key, stop);
   // Do not decide by the answer's content type, which differs between engines.
-  read_logs(connections_, container.id, container.tty ? LogFormat::raw : LogFormat::frames, options, tell,
+  read_logs(connections_, container.id, container.tty ? LogFormat::raw : LogFormat::frames, options, on_piece,
             stop);
 }
 
 bool DockerEngine::copy_out(const Key& key, const std::string& path,
-                            const std::function<void(std::string_view)>& tell, std::stop_token stop) {
+                            const std::function<void(std::string_view)>& on_bytes, std::stop_token stop) {
   const std::string id = container_of(key, stop).id;
   const std::optional<std::string> found = find_path(connections_, id, path, stop);
-  if (found && get_archive(connections_, id, *found, tell, stop)) return true;
+  if (found && get_archive(connections_, id, *found, on_bytes, stop)) return true;
   // The engine also answers that the path does not exist if the container has been removed meanwhile. A
   // container that is being removed may have lost its files.
   const std::string state = container_of(key, stop).state;

@@ -36,23 +36,25 @@ class Signals {
 // docker_engine.cpp, start.cpp, check.cpp, prepare.cpp, gpus.cpp and release.cpp.
 class DockerEngine : public Engine {
  public:
-  DockerEngine(const DockerEndpoint& place, DockerOptions options);
+  DockerEngine(const DockerEndpoint& claimed, DockerOptions options);
 
   Facts facts(std::stop_token stop) override;
   std::vector<Gpu> gpus(std::stop_token stop) override;
   std::vector<Error> check(const Run& run, std::stop_token stop) override;
-  std::vector<Error> prepare(const Run& run, const std::function<void(const Preparation&)>& tell,
+  std::vector<Error> prepare(const Run& run, const std::function<void(const Preparation&)>& on_progress,
                              std::stop_token stop) override;
   StartResult start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) override;
   void stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) override;
   std::vector<Observation> list(const Selector& selector, ListDetail detail, std::stop_token stop) override;
-  void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
+  void watch(const Selector& selector, const std::function<void(const Change&)>& on_change,
              std::stop_token stop) override;
   std::optional<Usage> usage(const std::string& id, std::stop_token stop) override;
-  void logs(const Key& key, const LogOptions& options, const LogTell& tell, std::stop_token stop) override;
-  bool copy_out(const Key& key, const std::string& path, const std::function<void(std::string_view)>& tell,
-                std::stop_token stop) override;
-  Released release(const Selector& selector, const Releasing& tell, std::stop_token stop) override;
+  void logs(const Key& key, const LogOptions& options, const OnLogPiece& on_piece,
+            std::stop_token stop) override;
+  bool copy_out(const Key& key, const std::string& path,
+                const std::function<void(std::string_view)>& callbacks, std::stop_token stop) override;
+  Released release(const Selector& selector, const ReleaseCallbacks& callbacks,
+                   std::stop_token stop) override;
 
  private:
   // Lists attempts with one request. `networks` receives the networks of each returned attempt, in the order
@@ -65,9 +67,9 @@ class DockerEngine : public Engine {
   std::vector<std::string> ids_of(const Key& key, const std::stop_token& stop);
   ContainerFacts container_of(const Key& key, const std::stop_token& stop);
   // The container of an attempt. This call created the container, or an earlier call whose answer was lost.
-  struct Place {
+  struct Claimed {
     std::string id;
-    bool was_there = false;
+    bool existed = false;
     std::optional<Observation> running;  // set if the container runs already or has ended
   };
   // Returns nullopt if the created container cannot be started or does not exist any more; the caller must
@@ -75,8 +77,8 @@ class DockerEngine : public Engine {
   std::optional<StartResult> try_start(const Run& run, const Trial& trial, int attempt,
                                        const std::stop_token& stop);
   StartResult start_repeatedly(const Run& run, const Trial& trial, int attempt, const std::stop_token& stop);
-  std::optional<Place> create_or_adopt(const Run& run, const Trial& trial, int attempt,
-                                       const std::stop_token& stop);
+  std::optional<Claimed> create_or_adopt(const Run& run, const Trial& trial, int attempt,
+                                         const std::stop_token& stop);
   ContainerFacts holder_of_name(const Run& run, const Trial& trial, int attempt, const std::stop_token& stop);
   std::shared_ptr<const SharedListing::Containers> list_claims(const std::stop_token& stop);
   std::optional<Observation> rival_of(const std::string& id, const Slots& slots, const std::stop_token& stop);

@@ -36,18 +36,18 @@ void TimedMessage::feed_text(LogStream stream, std::string_view text) {
     held_ += part;
     text.remove_prefix(part.size());
     if (held_.size() < k_timed_piece_max) return;
-    tell_({.stream = stream, .text = held_, .at = *at_});
+    on_piece_({.stream = stream, .text = held_, .at = *at_});
     held_.clear();
-    has_told_ = true;
+    has_delivered_ = true;
   }
 }
 
 void TimedMessage::end(LogStream stream) {
   if (!at_) throw no_timestamp();
-  if (!held_.empty() || !has_told_) tell_({.stream = stream, .text = held_, .at = *at_});
+  if (!held_.empty() || !has_delivered_) on_piece_({.stream = stream, .text = held_, .at = *at_});
   held_.clear();
   at_.reset();
-  has_told_ = false;
+  has_delivered_ = false;
 }
 
 void LogFrames::read_header() {
@@ -66,7 +66,7 @@ void LogFrames::feed(std::string_view bytes) {
     if (left_ > 0) {
       const std::size_t size = std::min(left_, bytes.size());
       left_ -= size;
-      take(bytes.substr(0, size));
+      add_text(bytes.substr(0, size));
       bytes.remove_prefix(size);
       continue;
     }
@@ -76,8 +76,8 @@ void LogFrames::feed(std::string_view bytes) {
   }
 }
 
-void LogFrames::take(std::string_view bytes) {
-  if (!timed_) return tell_({.stream = stream_, .text = bytes});
+void LogFrames::add_text(std::string_view bytes) {
+  if (!timed_) return on_piece_({.stream = stream_, .text = bytes});
   message_.feed(stream_, bytes);
   if (left_ == 0) message_.end(stream_);
 }

@@ -19,7 +19,7 @@ inline constexpr std::size_t k_timed_piece_max = std::size_t{64} << 10U;
 // piece.
 class TimedMessage {
  public:
-  explicit TimedMessage(LogTell tell) : tell_(std::move(tell)) {}
+  explicit TimedMessage(OnLogPiece on_piece) : on_piece_(std::move(on_piece)) {}
 
   // Adds bytes of the message. Throws Error(corrupt) with an empty subject if the time cannot be parsed.
   void feed(LogStream stream, std::string_view bytes);
@@ -32,11 +32,11 @@ class TimedMessage {
  private:
   void feed_text(LogStream stream, std::string_view text);
 
-  LogTell tell_;
+  OnLogPiece on_piece_;
   std::optional<Instant> at_;
   // The bytes of the message's time until the time is complete, afterwards text that was not passed on yet.
   std::string held_;
-  bool has_told_ = false;
+  bool has_delivered_ = false;
 };
 
 // Splits a log into frames. Each frame has a header of eight bytes: the stream, three zeros, and the length
@@ -45,7 +45,8 @@ class TimedMessage {
 class LogFrames {
  public:
   // `timed`: true if each frame is one message that begins with a time.
-  LogFrames(const LogTell& tell, bool timed) : tell_(tell), message_(tell), timed_(timed) {}
+  LogFrames(const OnLogPiece& on_piece, bool timed)
+      : on_piece_(on_piece), message_(on_piece), timed_(timed) {}
 
   // Throws Error(corrupt) with an empty subject if the log's format is invalid.
   void feed(std::string_view bytes);
@@ -53,9 +54,9 @@ class LogFrames {
  private:
   static constexpr std::size_t k_header_size = 8;
   void read_header();
-  void take(std::string_view bytes);
+  void add_text(std::string_view bytes);
 
-  LogTell tell_;
+  OnLogPiece on_piece_;
   TimedMessage message_;
   bool timed_;
   unsigned char header_[k_header_size] = {};
@@ -68,7 +69,7 @@ class LogFrames {
 // begins with a time.
 class TimedLines {
  public:
-  explicit TimedLines(LogTell tell) : message_(std::move(tell)) {}
+  explicit TimedLines(OnLogPiece on_piece) : message_(std::move(on_piece)) {}
 
   // Throws Error(corrupt) with an empty subject if the log's format is invalid.
   void feed(std::string_view bytes);

@@ -68,8 +68,11 @@ bool is_of_platform(const ImageFacts& facts, const std::string& platform) {
 class ImagePreparer {
  public:
   ImagePreparer(Connections& engine, std::string config_folder,
-                const std::function<void(const Preparation&)>& tell, std::stop_token stop)
-      : engine_(engine), config_folder_(std::move(config_folder)), tell_(tell), stop_(std::move(stop)) {}
+                const std::function<void(const Preparation&)>& on_progress, std::stop_token stop)
+      : engine_(engine),
+        config_folder_(std::move(config_folder)),
+        on_progress_(on_progress),
+        stop_(std::move(stop)) {}
 
   void prepare(Wanted& wanted) {
     try {
@@ -77,10 +80,10 @@ class ImagePreparer {
       if (wanted.facts && !is_of_platform(*wanted.facts, wanted.platform)) wanted.facts.reset();
       if (wanted.pull == Pull::always || (wanted.pull == Pull::missing && !wanted.facts)) pull(wanted);
       if (!wanted.facts) return refuse(wanted, ErrorKind::not_found, why_absent(wanted));
-      tell_({.kind = Preparation::Kind::found,
-             .name = wanted.image,
-             .platform = wanted.platform,
-             .digest = wanted.facts->digest});
+      on_progress_({.kind = Preparation::Kind::found,
+                    .name = wanted.image,
+                    .platform = wanted.platform,
+                    .digest = wanted.facts->digest});
     } catch (const Error& error) {
       if (!is_definite(error)) throw;
       refuse(wanted, error.kind(), error.message());
@@ -103,7 +106,7 @@ class ImagePreparer {
   void pull(Wanted& wanted) {
     Preparation preparation;
     preparation.name = wanted.image;
-    tell_(preparation);
+    on_progress_(preparation);
     const std::string key = parse_image_reference(wanted.image).credentials_key();
     const Credentials credentials = find_credentials(config_folder_, key, k_credential_program_max, stop_);
     try {
@@ -112,7 +115,7 @@ class ImagePreparer {
           [&](Bytes done, Bytes total) {
             preparation.done = done;
             preparation.total = total;
-            tell_(preparation);
+            on_progress_(preparation);
           },
           stop_);
     } catch (const Error& error) {
@@ -121,12 +124,12 @@ class ImagePreparer {
     }
     wanted.facts = inspect_image(engine_, wanted.image, stop_);
     preparation.finished = true;
-    tell_(preparation);
+    on_progress_(preparation);
   }
 
   Connections& engine_;
   std::string config_folder_;
-  const std::function<void(const Preparation&)>& tell_;
+  const std::function<void(const Preparation&)>& on_progress_;
   std::stop_token stop_;
 };
 
@@ -142,12 +145,12 @@ bool checks_its_health(const Trial& trial, const std::map<ImageKey, Wanted>& ima
 void check_health(const Run& run, const std::map<ImageKey, Wanted>& images, std::vector<Error>& errors) {
   std::unordered_map<std::string, const Trial*> by_name;
   for (const Trial& trial : run.experiment.trials) by_name.emplace(trial.name, &trial);
-  std::set<std::string> told;
+  std::set<std::string> warned;
   for (const Trial& trial : run.experiment.trials) {
     for (const Depend& depend : trial.depends) {
       const auto needed = by_name.find(depend.trial);
       if (depend.condition != Condition::healthy || needed == by_name.end()) continue;
-      if (checks_its_health(*needed->second, images) || !told.insert(depend.trial).second) continue;
+      if (checks_its_health(*needed->second, images) || !warned.insert(depend.trial).second) continue;
       errors.emplace_back(
           ErrorKind::invalid, depend.trial,
           fmt::format(
@@ -167,7 +170,7 @@ std::set<std::string> wanted_networks(const Run& run) {
 }
 
 void prepare_networks(Connections& engine, const Run& run,
-                      const std::function<void(const Preparation&)>& tell, std::vector<Error>& errors,
+                      const std::function<void(const Preparation&)>& on_progress, std::vector<Error>& errors,
                       const std::stop_token& stop) {
   std::set<std::string> missing = wanted_networks(run);
   if (missing.empty()) return;
@@ -175,7 +178,7 @@ void prepare_networks(Connections& engine, const Run& run,
   for (const std::string& name : missing) {
     try {
       create_network(engine, name, network_labels_of(run), stop);
-      tell({Preparation::Kind::network, name, {}, {}, true});
+      on_progress({Preparation::Kind::network, name, {}, {}, true});
     } catch (const Error& error) {
       if (!is_definite(error)) throw;
       errors.emplace_back(error.kind(), "network " + name, error.message());
@@ -186,21 +189,22 @@ void prepare_networks(Connections& engine, const Run& run,
 
 }  // namespace
 
-std::vector<Error> DockerEngine::prepare(const Run& run, const std::function<void(const Preparation&)>& tell,
+std::vector<Error> DockerEngine::prepare(const Run& run,
+                                         const std::function<void(const Preparation&)>& on_progress,
                                          std::stop_token stop) {
   std::map<ImageKey, Wanted> images = wanted_images(run);
   std::vector<Wanted*> wanted;
   wanted.reserve(images.size());
   for (auto& [key, image] : images) wanted.push_back(&image);
   (void)connections_.version(stop);
-  ImagePreparer preparer(connections_, config_folder_, tell, stop);
+  ImagePreparer preparer(connections_, config_folder_, on_progress, stop);
   in_parallel(wanted.size(), k_pulls_in_flight, [&](std::size_t i) { preparer.prepare(*wanted[i]); });
   std::vector<Error> errors;
   for (const Wanted* image : wanted) {
     if (image->error) errors.push_back(*image->error);
   }
   check_health(run, images, errors);
-  if (errors.empty()) prepare_networks(connections_, run, tell, errors, stop);
+  if (errors.empty()) prepare_networks(connections_, run, on_progress, errors, stop);
   return errors;
 }
 

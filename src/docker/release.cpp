@@ -29,12 +29,13 @@ std::string still_used_by(const std::vector<std::string>& names) {
 
 }  // namespace
 
-Released DockerEngine::release(const Selector& selector, const Releasing& tell, std::stop_token stop) {
+Released DockerEngine::release(const Selector& selector, const ReleaseCallbacks& callbacks,
+                               std::stop_token stop) {
   std::vector<std::vector<std::string>> networks;
   std::vector<Observation> selected = list_once(selector, networks, stop);
   Released released;
   for (const Observation& one : selected) released.experiments.insert(one.experiment);
-  const std::set<Key> kept = tell.found ? tell.found(selected) : std::set<Key>();
+  const std::set<Key> kept = callbacks.found ? callbacks.found(selected) : std::set<Key>();
   UsedNetworks used;
   for (std::size_t i = 0; i < selected.size(); ++i) {
     for (const std::string& network : networks[i]) {
@@ -58,7 +59,7 @@ Released DockerEngine::release(const Selector& selector, const Releasing& tell, 
       return;
     }
     ++released.attempts;
-    if (tell.removed) tell.removed(released.attempts, selected.size());
+    if (callbacks.removed) callbacks.removed(released.attempts, selected.size());
   });
   if (selector.trials.empty()) release_networks(selector, used, released, stop);
   return released;

@@ -69,8 +69,8 @@ enum class AfterFailure {
 
 // The container of a start that failed.
 struct Failed {
-  bool was_there = false;  // an earlier call created the container
-  bool claims = false;     // the container holds slots
+  bool existed = false;  // an earlier call created the container
+  bool claims = false;   // the container holds slots
   // Another process that needed the slots removed the container, because its claim was too old.
   bool is_gone = false;
 };
@@ -79,7 +79,7 @@ struct Failed {
 AfterFailure after_failure(const Error& error, const Failed& container) {
   // If an engine dies in the middle of a start, the engine may never be able to start that container again
   // ("task …: already exists", 20.10).
-  const bool is_useless = container.was_there && error.kind() == ErrorKind::refused;
+  const bool is_useless = container.existed && error.kind() == ErrorKind::refused;
   if (is_useless || container.is_gone) return AfterFailure::begin_again;
   // If is_definite(error) is false, the container may run, and a repeated call adopts the container.
   return container.claims && is_definite(error) ? AfterFailure::remove_and_rethrow : AfterFailure::rethrow;
@@ -119,36 +119,36 @@ std::optional<StartResult> DockerEngine::try_start(const Run& run, const Trial& 
   const auto asked = std::chrono::steady_clock::now();
   auto found = create_or_adopt(run, trial, attempt, stop);
   if (!found) return std::nullopt;
-  Place place = *std::move(found);
-  if (place.running) return Running{*std::move(place.running)};
+  Claimed claimed = *std::move(found);
+  if (claimed.running) return Running{*std::move(claimed.running)};
   const bool claims = !trial.slots.empty();
   if (claims) {
-    if (auto rival = rival_of(place.id, trial.slots, stop)) {
-      if (remove_unstarted_container(connections_, place.id, stop)) return TakenByOther{*std::move(rival)};
+    if (auto rival = rival_of(claimed.id, trial.slots, stop)) {
+      if (remove_unstarted_container(connections_, claimed.id, stop)) return TakenByOther{*std::move(rival)};
       return std::nullopt;  // the container runs, because an earlier call has started it
     }
   }
   auto created = asked;
   std::vector<std::string> inputs;
   try {
-    inputs = add_to_created(place.id, trial, stop);
+    inputs = add_to_created(claimed.id, trial, stop);
     created = std::chrono::steady_clock::now();
-    start_container(connections_, place.id, trial.name, stop);
+    start_container(connections_, claimed.id, trial.name, stop);
   } catch (const Error& error) {
     const bool is_gone =
-        claims && error.kind() == ErrorKind::not_found && !inspect_container(connections_, place.id, stop);
+        claims && error.kind() == ErrorKind::not_found && !inspect_container(connections_, claimed.id, stop);
     const AfterFailure next =
-        after_failure(error, {.was_there = place.was_there, .claims = claims, .is_gone = is_gone});
+        after_failure(error, {.existed = claimed.existed, .claims = claims, .is_gone = is_gone});
     if (next != AfterFailure::rethrow && !is_gone)
-      (void)remove_unstarted_container(connections_, place.id, stop);
+      (void)remove_unstarted_container(connections_, claimed.id, stop);
     if (next != AfterFailure::begin_again) throw;
     return std::nullopt;
   }
-  Running started{observation_of(run, trial, attempt, place.id)};
+  Running started{observation_of(run, trial, attempt, claimed.id)};
   started.observation.inputs = std::move(inputs);
   started.observation.created_in = created - asked;
   started.observation.started_in = std::chrono::steady_clock::now() - created;
-  if (trial.cache.on) started.observation.digest = digest_of(place.id, trial.image, stop);
+  if (trial.cache.on) started.observation.digest = digest_of(claimed.id, trial.image, stop);
   return started;
 }
 
@@ -167,12 +167,12 @@ std::string DockerEngine::digest_of(const std::string& id, const std::string& im
 
 // Creates the container of the attempt, or adopts an existing one. If another container with the trial's name
 // had to be removed first, returns nullopt. The caller must then call the function again.
-std::optional<DockerEngine::Place> DockerEngine::create_or_adopt(const Run& run, const Trial& trial,
-                                                                 int attempt, const std::stop_token& stop) {
+std::optional<DockerEngine::Claimed> DockerEngine::create_or_adopt(const Run& run, const Trial& trial,
+                                                                   int attempt, const std::stop_token& stop) {
   const nlohmann::json body =
       container_json(run, trial, attempt, networks_at_create(connections_.version(stop)));
   const HttpResponse created = create_container(connections_, trial, body, stop);
-  if (created.status == 201) return Place{.id = reading(connections_, [&] { return created_id(created); })};
+  if (created.status == 201) return Claimed{.id = reading(connections_, [&] { return created_id(created); })};
   if (created.status != 409) throw refusal_of_create(created, trial);
   const ContainerFacts holder = holder_of_name(run, trial, attempt, stop);
   if (is_earlier_attempt(holder, run, trial, attempt)) {
@@ -186,13 +186,13 @@ std::optional<DockerEngine::Place> DockerEngine::create_or_adopt(const Run& run,
     remove_container(connections_, holder.id, trial.name, stop);
     return std::nullopt;
   }
-  Place place{.id = holder.id, .was_there = true};
+  Claimed claimed{.id = holder.id, .existed = true};
   if (holder.state != "created") {
-    place.running = observation_of(run, trial, attempt, holder);
+    claimed.running = observation_of(run, trial, attempt, holder);
     if (holder.state != "running" && !holder.oom)
-      place.running->stopped = signals_.ended(holder.id, holder.exit_code);
+      claimed.running->stopped = signals_.ended(holder.id, holder.exit_code);
   }
-  return place;
+  return claimed;
 }
 
 // Returns the container that has the trial's name. The container must belong to this attempt or to an earlier
@@ -232,8 +232,8 @@ std::vector<std::string> DockerEngine::add_to_created(const std::string& id, con
   if (trial.inputs.empty()) return {};
   const InputOwner owner = input_owner(trial);
   std::optional<std::vector<std::string>> digests;
-  const auto pack = [&](const HttpRequest::Tell& tell) {
-    digests = pack_inputs(trial.inputs, owner, tell);
+  const auto pack = [&](const HttpRequest::Send& send) {
+    digests = pack_inputs(trial.inputs, owner, send);
     return digests.has_value();
   };
   put_archive(connections_, id, trial.name, pack, stop);

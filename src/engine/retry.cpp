@@ -10,8 +10,8 @@ namespace {
 
 class Retry : public Engine {
  public:
-  Retry(Engine& engine, RetryPolicy policy, Clock& clock, std::function<void(const Error&, Seconds)> told)
-      : engine_(engine), policy_(policy), clock_(clock), told_(std::move(told)) {}
+  Retry(Engine& engine, RetryPolicy policy, Clock& clock, std::function<void(const Error&, Seconds)> on_retry)
+      : engine_(engine), policy_(policy), clock_(clock), on_retry_(std::move(on_retry)) {}
 
   Facts facts(std::stop_token stop) override { return engine_.facts(stop); }
   std::vector<Gpu> gpus(std::stop_token stop) override { return engine_.gpus(stop); }
@@ -20,9 +20,9 @@ class Retry : public Engine {
     return repeat(stop, [&] { return engine_.check(run, stop); });
   }
 
-  std::vector<Error> prepare(const Run& run, const std::function<void(const Preparation&)>& tell,
+  std::vector<Error> prepare(const Run& run, const std::function<void(const Preparation&)>& on_progress,
                              std::stop_token stop) override {
-    return repeat(stop, [&] { return engine_.prepare(run, tell, stop); });
+    return repeat(stop, [&] { return engine_.prepare(run, on_progress, stop); });
   }
 
   StartResult start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) override {
@@ -37,7 +37,7 @@ class Retry : public Engine {
     return repeat(stop, [&] { return engine_.list(selector, detail, stop); });
   }
 
-  void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
+  void watch(const Selector& selector, const std::function<void(const Change&)>& on_change,
              std::stop_token stop) override {
     Attempts attempts(*this, stop);
     while (!stop.stop_requested()) {
@@ -46,7 +46,7 @@ class Retry : public Engine {
             selector,
             [&](const Change& change) {
               attempts.succeeded();
-              tell(change);
+              on_change(change);
             },
             stop);
         return;
@@ -60,17 +60,19 @@ class Retry : public Engine {
     return engine_.usage(id, stop);
   }
 
-  void logs(const Key& key, const LogOptions& options, const LogTell& tell, std::stop_token stop) override {
-    engine_.logs(key, options, tell, stop);
+  void logs(const Key& key, const LogOptions& options, const OnLogPiece& on_piece,
+            std::stop_token stop) override {
+    engine_.logs(key, options, on_piece, stop);
   }
 
-  bool copy_out(const Key& key, const std::string& path, const std::function<void(std::string_view)>& tell,
-                std::stop_token stop) override {
-    return engine_.copy_out(key, path, tell, stop);
+  bool copy_out(const Key& key, const std::string& path,
+                const std::function<void(std::string_view)>& on_bytes, std::stop_token stop) override {
+    return engine_.copy_out(key, path, on_bytes, stop);
   }
 
-  Released release(const Selector& selector, const Releasing& tell, std::stop_token stop) override {
-    return repeat(stop, [&] { return engine_.release(selector, tell, stop); });
+  Released release(const Selector& selector, const ReleaseCallbacks& callbacks,
+                   std::stop_token stop) override {
+    return repeat(stop, [&] { return engine_.release(selector, callbacks, stop); });
   }
 
  private:
@@ -87,7 +89,7 @@ class Retry : public Engine {
       const Instant now = retry_.clock_.now();
       if (!first_) first_ = now;
       if (now - *first_ >= retry_.policy_.give_up) throw;
-      if (retry_.told_) retry_.told_(error, pause_);
+      if (retry_.on_retry_) retry_.on_retry_(error, pause_);
       retry_.clock_.wait(pause_, stop_);
       if (stop_.stop_requested()) throw Error(ErrorKind::cancelled, error.subject(), "cancelled");
       pause_ = std::min(pause_ * retry_.policy_.factor, retry_.policy_.pause_max);
@@ -120,14 +122,14 @@ class Retry : public Engine {
   Engine& engine_;
   RetryPolicy policy_;
   Clock& clock_;
-  std::function<void(const Error&, Seconds)> told_;
+  std::function<void(const Error&, Seconds)> on_retry_;
 };
 
 }  // namespace
 
 std::unique_ptr<Engine> with_retry(Engine& engine, RetryPolicy policy, Clock& clock,
-                                   std::function<void(const Error&, Seconds)> told) {
-  return std::make_unique<Retry>(engine, policy, clock, std::move(told));
+                                   std::function<void(const Error&, Seconds)> on_retry) {
+  return std::make_unique<Retry>(engine, policy, clock, std::move(on_retry));
 }
 
 }  // namespace combu

@@ -26,9 +26,9 @@ class Trace : public Engine {
   std::vector<Error> check(const Run& run, std::stop_token stop) override {
     return traced("check", run.id.text(), [&] { return engine_.check(run, stop); });
   }
-  std::vector<Error> prepare(const Run& run, const std::function<void(const Preparation&)>& tell,
+  std::vector<Error> prepare(const Run& run, const std::function<void(const Preparation&)>& on_progress,
                              std::stop_token stop) override {
-    return traced("prepare", run.id.text(), [&] { return engine_.prepare(run, tell, stop); });
+    return traced("prepare", run.id.text(), [&] { return engine_.prepare(run, on_progress, stop); });
   }
   StartResult start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) override {
     return traced("start", trial.name, [&] { return engine_.start(run, trial, attempt, stop); });
@@ -39,24 +39,26 @@ class Trace : public Engine {
   std::vector<Observation> list(const Selector& selector, ListDetail detail, std::stop_token stop) override {
     return traced("list", selector.experiment, [&] { return engine_.list(selector, detail, stop); });
   }
-  void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
+  void watch(const Selector& selector, const std::function<void(const Change&)>& on_change,
              std::stop_token stop) override {
-    traced("watch", selector.experiment, [&] { engine_.watch(selector, tell, stop); });
+    traced("watch", selector.experiment, [&] { engine_.watch(selector, on_change, stop); });
   }
   std::optional<Usage> usage(const std::string& id, std::stop_token stop) override {
     return traced("usage", id, [&] { return engine_.usage(id, stop); });
   }
 
-  void logs(const Key& key, const LogOptions& options, const LogTell& tell, std::stop_token stop) override {
-    traced("logs", key.trial, [&] { engine_.logs(key, options, tell, stop); });
+  void logs(const Key& key, const LogOptions& options, const OnLogPiece& on_piece,
+            std::stop_token stop) override {
+    traced("logs", key.trial, [&] { engine_.logs(key, options, on_piece, stop); });
   }
-  bool copy_out(const Key& key, const std::string& path, const std::function<void(std::string_view)>& tell,
-                std::stop_token stop) override {
+  bool copy_out(const Key& key, const std::string& path,
+                const std::function<void(std::string_view)>& on_bytes, std::stop_token stop) override {
     return traced("copy_out", key.trial + ":" + path,
-                  [&] { return engine_.copy_out(key, path, tell, stop); });
+                  [&] { return engine_.copy_out(key, path, on_bytes, stop); });
   }
-  Released release(const Selector& selector, const Releasing& tell, std::stop_token stop) override {
-    return traced("release", selector.experiment, [&] { return engine_.release(selector, tell, stop); });
+  Released release(const Selector& selector, const ReleaseCallbacks& callbacks,
+                   std::stop_token stop) override {
+    return traced("release", selector.experiment, [&] { return engine_.release(selector, callbacks, stop); });
   }
 
  private:

@@ -265,21 +265,21 @@ class Exporter {
       : results_(results), form_(form), server_(server), params_(results.params), metrics_(results.metrics) {}
 
   void go() {
-    tell_renamed("params", params_);
-    tell_renamed("metrics", metrics_);
+    note_renamed("params", params_);
+    note_renamed("metrics", metrics_);
     experiment_ = experiment();
-    find_kept();
+    find_stored();
     std::mutex mutex;
     std::size_t done = 0;
     in_parallel(results_.rows.size(), k_in_flight, [&](std::size_t i) {
       hand_on(results_.rows[i]);
       const std::scoped_lock lock(mutex);
-      if (form_.tell) form_.tell(++done, results_.rows.size());
+      if (form_.on_progress) form_.on_progress(++done, results_.rows.size());
     });
   }
 
  private:
-  void tell_renamed(std::string_view what, const Keys& keys) {
+  void note_renamed(std::string_view what, const Keys& keys) {
     constexpr std::size_t k_shown = 5;
     const std::vector<std::string>& renamed = keys.renamed();
     if (renamed.empty() || !form_.note) return;
@@ -298,7 +298,7 @@ class Exporter {
     return server_.post("experiments/create", {{"name", name}}).at("experiment_id");
   }
 
-  void find_kept() {
+  void find_stored() {
     // The number of runs on a page is small, because an answer must stay below the size limit and each param
     // may have 6000 characters.
     constexpr std::size_t k_page = 200;
@@ -425,12 +425,12 @@ class Exporter {
         if (error.kind() != ErrorKind::refused || !may_be_too_long) throw;
         continue;
       }
-      return tell_cut(cut, value_max);
+      return note_cut(cut, value_max);
     }
   }
 
   // Reports the shortening of each param only once.
-  void tell_cut(const std::vector<std::string>& names, std::size_t value_max) {
+  void note_cut(const std::vector<std::string>& names, std::size_t value_max) {
     const std::scoped_lock lock(cut_mutex_);
     for (const std::string& name : names)
       if (cut_.insert(name).second && form_.note)

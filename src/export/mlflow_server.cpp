@@ -91,7 +91,7 @@ Account find_account() {
 
 // Returns the address without user and password. User and password are stored in `account`, where they
 // override the values from the environment.
-std::string take_address(const std::string& uri, Account& account) {
+std::string address_without_account(const std::string& uri, Account& account) {
   const std::unique_ptr<CURLU, decltype(&curl_url_cleanup)> parts(curl_url(), &curl_url_cleanup);
   const bool is_web = uri.starts_with("http://") || uri.starts_with("https://");
   if (!is_web || curl_url_set(parts.get(), CURLUPART_URL, uri.c_str(), 0) != CURLUE_OK)
@@ -118,7 +118,7 @@ std::string take_address(const std::string& uri, Account& account) {
 
 struct Exchange {
   const std::stop_token& stop;
-  curl::KeptAnswer answer{.body_max = k_answer_max};
+  curl::BufferedAnswer answer{.body_max = k_answer_max};
 };
 
 std::size_t receive(char* bytes, std::size_t size, std::size_t count, void* of) {
@@ -155,7 +155,7 @@ void identify(CURL* easy, const Account& account) {
 
 struct MlflowServer::Impl {
   Impl(const std::string& uri, std::stop_token until)
-      : account(find_account()), address(take_address(uri, account)), stop(std::move(until)) {}
+      : account(find_account()), address(address_without_account(uri, account)), stop(std::move(until)) {}
 
   // Sends a POST with `body`, or a GET if `body` is nullptr.
   std::optional<Json> ask(const std::string& call, const std::string& query, const Json* body);

@@ -102,10 +102,10 @@ class Writer {
       if (!std::holds_alternative<std::monostate>(row.params[i]))
         add_param_(run, entry.name, results.params[i], row.params[i]);
     for (std::size_t i = 0; i < results.metrics.size(); ++i) {
-      const Told& told = row.metrics[i];
-      if (told.points == 0) continue;
-      add_metric_(run, entry.name, results.metrics[i], told.last, told.least, told.greatest,
-                  static_cast<std::int64_t>(told.points));
+      const TrialMetric& metric = row.metrics[i];
+      if (metric.points == 0) continue;
+      add_metric_(run, entry.name, results.metrics[i], metric.last, metric.least, metric.greatest,
+                  static_cast<std::int64_t>(metric.points));
       std::int64_t place = 0;
       results.telemetry->points(entry.name, results.metrics[i], [&](const MetricPoint& point) {
         add_point_(run, entry.name, results.metrics[i], place++, point.step, rfc3339(point.at), point.value);

@@ -138,14 +138,14 @@ std::string param_json(const nlohmann::ordered_json& params, const std::string& 
 
 // ---- A row for each point
 
-template <class Tell>
-void each_point(std::span<const Results> runs, const Tell& tell) {
+template <class OnPoint>
+void each_point(std::span<const Results> runs, const OnPoint& on_point) {
   for (const Results& run : runs) {
     for (const ResultRow& row : run.rows)
       for (std::size_t i = 0; i < run.metrics.size(); ++i)
         if (row.metrics[i].points > 0)
           run.telemetry->points(row.trial.name, run.metrics[i],
-                                [&](const MetricPoint& point) { tell(run, row, run.metrics[i], point); });
+                                [&](const MetricPoint& point) { on_point(run, row, run.metrics[i], point); });
   }
 }
 

@@ -15,7 +15,7 @@ namespace combu::inputs {
 class Content {
  public:
   // `name` is the path relative to the input, such as "/a/b", or empty for the input itself.
-  void add(std::string_view name, const LeftThing& thing);
+  void add(std::string_view name, const ContentEntry& thing);
   // Adds an entry that walk() has found. If the entry is a file, the caller must then add the bytes of the
   // file.
   void add(const Found& found);
@@ -26,7 +26,7 @@ class Content {
  private:
   struct File {
     std::string name;
-    LeftThing thing;
+    ContentEntry thing;
     Sha256 sum = {};
   };
   void end_file();

@@ -12,15 +12,15 @@ void Content::add_text(std::string_view text) {
   sum_.add(fmt::format("{}:{},", text.size(), text));
 }
 
-void Content::add(std::string_view name, const LeftThing& thing) {
+void Content::add(std::string_view name, const ContentEntry& thing) {
   add_text(name);
   switch (thing.kind) {
-    case LeftThing::Kind::folder:
+    case ContentEntry::Kind::folder:
       return sum_.add("folder ");
-    case LeftThing::Kind::file:
+    case ContentEntry::Kind::file:
       sum_.add(thing.is_program ? "program " : "file ");
       return add_text(thing.text);
-    case LeftThing::Kind::link:
+    case ContentEntry::Kind::link:
       sum_.add("link ");
       return add_text(thing.text);
   }
@@ -31,11 +31,11 @@ void Content::add(const Found& found) {
   const auto mode = found.status.st_mode;
   if (S_ISREG(mode)) {
     file_.emplace(File{.name = std::string(found.name),
-                       .thing = {.kind = LeftThing::Kind::file, .is_program = (mode & S_IXUSR) != 0}});
+                       .thing = {.kind = ContentEntry::Kind::file, .is_program = (mode & S_IXUSR) != 0}});
   } else if (S_ISLNK(mode)) {
-    add(found.name, {.kind = LeftThing::Kind::link, .text = found.target});
+    add(found.name, {.kind = ContentEntry::Kind::link, .text = found.target});
   } else {
-    add(found.name, {.kind = LeftThing::Kind::folder});
+    add(found.name, {.kind = ContentEntry::Kind::folder});
   }
 }
 

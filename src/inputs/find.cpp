@@ -96,11 +96,11 @@ bool ByParts::operator()(std::string_view one, std::string_view other) const {
       one, other, [&](char first, char second) { return rank(first) < rank(second); });
 }
 
-std::string content_digest(const Left& left, const std::string& trial, const std::string& path) {
+std::string content_digest(const FolderContent& left, const std::string& trial, const std::string& path) {
   const std::string root = follow("/", trial, path, [&](const fs::path& at) -> std::optional<Step> {
     const auto found = left.find(at.string());
     if (found == left.end()) return std::nullopt;
-    if (found->second.kind == LeftThing::Kind::link) return Step{.target = found->second.text};
+    if (found->second.kind == ContentEntry::Kind::link) return Step{.target = found->second.text};
     return Step{};
   });
   inputs::Content content;
@@ -142,7 +142,7 @@ HostPaths resolved_host_paths(const Experiment& experiment) {
   return paths;
 }
 
-void find_inputs(Trial& trial, const HostPaths& host_paths, const WhereLeft& where) {
+void find_inputs(Trial& trial, const HostPaths& host_paths, const LocateOutput& where) {
   for (Input& input : trial.inputs) {
     if (!input.trial.empty()) {
       input.from = find_left(where(input.trial, input.from), input.trial, input.from);

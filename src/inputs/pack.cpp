@@ -22,8 +22,8 @@ constexpr int k_block = 64 << 10;
 
 class Packer {
  public:
-  Packer(const InputOwner& owner, const std::function<bool(std::string_view)>& tell)
-      : owner_(owner), tell_(tell) {
+  Packer(const InputOwner& owner, const std::function<bool(std::string_view)>& sink)
+      : owner_(owner), sink_(sink) {
     // The archive has GNU format rather than POSIX format, because names in GNU format are bytes without a
     // character encoding.
     check(archive_write_set_format_gnutar(writer_.get()));
@@ -36,7 +36,7 @@ class Packer {
   Packer(const Packer&) = delete;
   Packer& operator=(const Packer&) = delete;
 
-  // Adds `input` to the archive. Returns the content_digest() of the input; nullopt if `tell` has returned
+  // Adds `input` to the archive. Returns the content_digest() of the input; nullopt if `sink` has returned
   // false.
   std::optional<std::string> add(const Input& input) {
     inputs::Content content;
@@ -54,7 +54,7 @@ class Packer {
       return ARCHIVE_FATAL;
     }
     try {
-      self.is_unwanted_ = self.is_unwanted_ || !self.tell_({static_cast<const char*>(bytes), size});
+      self.is_unwanted_ = self.is_unwanted_ || !self.sink_({static_cast<const char*>(bytes), size});
     } catch (...) {
       self.is_unwanted_ = true;
       self.fault_ = std::current_exception();  // exceptions must not pass through libarchive
@@ -95,7 +95,7 @@ class Packer {
   }
 
   InputOwner owner_;
-  const std::function<bool(std::string_view)>& tell_;
+  const std::function<bool(std::string_view)>& sink_;
   bool is_over_ = false;
   Writer writer_{archive_write_new(), &archive_write_free};
   Entry entry_{archive_entry_new(), &archive_entry_free};
@@ -121,8 +121,8 @@ InputOwner input_owner(const Trial& trial) {
 }
 
 std::optional<std::vector<std::string>> pack_inputs(const std::vector<Input>& inputs, const InputOwner& owner,
-                                                    const std::function<bool(std::string_view)>& tell) {
-  Packer packer(owner, tell);
+                                                    const std::function<bool(std::string_view)>& sink) {
+  Packer packer(owner, sink);
   std::vector<std::string> digests;
   for (const Input& input : inputs) {
     auto digest = packer.add(input);

@@ -124,7 +124,7 @@ class Walk {
       case S_IFLNK:
         if (!S_ISLNK(status_.st_mode)) refuse_changed(path_);
         target_ = read_link(above, name);
-        return tell(-1);
+        return sink(-1);
       default:
         refuse_kind();
     }
@@ -132,10 +132,10 @@ class Walk {
 
   [[noreturn]] void refuse_kind() const { refuse(path_, "must be a file, folder or symbolic link"); }
 
-  bool visit_file(const Descriptor& file) { return tell(file.number()); }
+  bool visit_file(const Descriptor& file) { return sink(file.number()); }
 
   bool visit_folder() {
-    if (!tell(-1)) return false;
+    if (!sink(-1)) return false;
     auto entries = list_folder(folder_->number());
     if (!entries) refuse(path_, errno);
     std::ranges::sort(*entries, {}, &FolderEntry::name);
@@ -156,7 +156,7 @@ class Walk {
     }
   }
 
-  bool tell(int file) {
+  bool sink(int file) {
     return visit_({.path = path_,
                    .name = std::string_view(path_).substr(root_size_),
                    .status = status_,
@@ -179,7 +179,7 @@ bool walk(const Input& input, const std::function<bool(const Found&)>& visit) {
   return Walk(input, visit).run();
 }
 
-bool read_file(const Found& found, const std::function<bool(std::string_view)>& tell) {
+bool read_file(const Found& found, const std::function<bool(std::string_view)>& sink) {
   const std::int64_t size = found.status.st_size;
   std::vector<char> piece(static_cast<std::size_t>(std::min<std::int64_t>(size, k_piece)));
   for (std::int64_t at = 0; at < size;) {
@@ -188,7 +188,7 @@ bool read_file(const Found& found, const std::function<bool(std::string_view)>& 
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) refuse(found.path, errno);
     if (count == 0) refuse(found.path, "became shorter while it was read");
-    if (!tell({piece.data(), static_cast<std::size_t>(count)})) return false;
+    if (!sink({piece.data(), static_cast<std::size_t>(count)})) return false;
     at += count;
   }
   return true;

@@ -232,16 +232,16 @@ class ChildReader {
 
   // Returns nullopt if the child has ended, otherwise the reason why reading stopped.
   std::optional<ChildEnd::Kind> read(const std::function<void()>& slow) {
-    bool told = !slow;
+    bool is_reported = !slow;
     for (;;) {
       const auto now = SteadyClock::now();
       if (now >= deadline_) return ChildEnd::Kind::timed_out;
-      if (!told && now >= slow_at_) {
-        told = true;
+      if (!is_reported && now >= slow_at_) {
+        is_reported = true;
         if (is_writable(STDERR_FILENO, 0)) slow();
         continue;
       }
-      const auto next = told ? deadline_ : std::min(deadline_, slow_at_);
+      const auto next = is_reported ? deadline_ : std::min(deadline_, slow_at_);
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - now).count();
       const auto timeout = std::min<std::int64_t>(left, std::numeric_limits<int>::max());
       auto& [answer, interrupts, errors, screen] = fds_;
@@ -252,9 +252,9 @@ class ChildReader {
       if (::poll(fds_.data(), fds_.size(), static_cast<int>(timeout)) <= 0) continue;
       if (interrupts.revents != 0) return ChildEnd::Kind::interrupted;
       if (screen.fd >= 0 && screen.revents != 0) errors_.pass_on();
-      if (errors.fd >= 0 && errors.revents != 0) take_errors();
-      if (answer.revents != 0 && !take_answer()) {
-        while (has_errors_) take_errors();
+      if (errors.fd >= 0 && errors.revents != 0) read_errors();
+      if (answer.revents != 0 && !read_answer()) {
+        while (has_errors_) read_errors();
         return std::nullopt;
       }
     }
@@ -276,12 +276,12 @@ class ChildReader {
     if (count < 0 && errno == EINTR) return std::nullopt;
     return std::string_view(buffer_.data(), static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
   }
-  bool take_answer() {
+  bool read_answer() {
     const auto taken = take(fds_.front().fd);
     if (taken) answer_ += *taken;
     return !taken || !taken->empty();
   }
-  void take_errors() {
+  void read_errors() {
     const auto taken = take(errors_pipe_);
     if (taken) errors_.add(*taken);
     has_errors_ = !taken || !taken->empty();

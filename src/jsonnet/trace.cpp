@@ -28,7 +28,7 @@ constexpr std::size_t k_trace_lines_max = 8;
 
 // A location in the form of libjsonnet's LocationRange (core/static_error.h): FILE:L:C, FILE:L:C-C2 or
 // FILE:(L:C)-(L2:C2).
-struct Place {
+struct SourcePlace {
   std::string_view file;
   std::size_t line = 0;
   std::size_t column = 0;
@@ -49,10 +49,10 @@ bool take(std::string_view& rest, std::size_t& number) {
 
 // Removes a place from the front of `rest` and returns it. The name of a file may contain colons, so the name
 // ends at the first colon with numbers after it.
-std::optional<Place> take_place(std::string_view& rest) {
+std::optional<SourcePlace> parse_place(std::string_view& rest) {
   const std::size_t line_end = std::min(rest.find('\n'), rest.size());
   for (std::size_t colon = rest.find(':'); colon < line_end; colon = rest.find(':', colon + 1)) {
-    Place place{rest.substr(0, colon), 0, 0};
+    SourcePlace place{rest.substr(0, colon), 0, 0};
     std::string_view after = rest.substr(colon + 1);
     std::size_t other = 0;
     const bool many_lines = take(after, '(');
@@ -78,7 +78,7 @@ std::string_view without_prefix(std::string_view text, std::string_view prefix) 
 // A line of libjsonnet's stack trace, which has a tab, a place, and the function or value that contains the
 // place. The innermost frame comes first.
 struct Frame {
-  Place place;  // line 0: unknown
+  SourcePlace place;  // line 0: unknown
   std::string_view inside;
 };
 
@@ -109,7 +109,7 @@ std::optional<std::string> part_of_path(std::string_view line) {
 bool is_of_stack(std::string_view line) {
   if (!take(line, '\t')) return false;
   std::string_view rest = line;
-  return line.starts_with('\t') || take_place(rest) || part_of_path(line) || line.starts_with("...") ||
+  return line.starts_with('\t') || parse_place(rest) || part_of_path(line) || line.starts_with("...") ||
          line.starts_with("During manifestation") || line.starts_with("Top-level function") ||
          line.starts_with("comparing ");
 }
@@ -135,7 +135,7 @@ Account read_account(std::string_view text) {
       parts.push_back(*std::move(part));
       continue;
     }
-    const Place place = take_place(rest).value_or(Place{});
+    const SourcePlace place = parse_place(rest).value_or(SourcePlace{});
     account.frames.push_back({place, trimmed(rest)});
     // The parts found so far belong to a text that the file itself converted to JSON, not to the result.
     if (place.line > 0) parts.clear();
@@ -195,7 +195,7 @@ std::optional<std::size_t> open_assert(std::string_view text) {
 
 // Returns the place where an assert begins. libjsonnet reports the place of the assert's message, or the
 // place of its condition if the assert has no message.
-Place begin_of_assert(Place place, Excerpts& excerpts) {
+SourcePlace begin_of_assert(SourcePlace place, Excerpts& excerpts) {
   const std::string_view before = excerpts.before(place.file, place.line, place.column);
   const auto at = open_assert(before);
   if (!at) return place;
@@ -205,18 +205,19 @@ Place begin_of_assert(Place place, Excerpts& excerpts) {
 }
 
 // Creates errors with places in the user's file instead of places in the evaluated text.
-class Teller {
+class Explainer {
  public:
-  Teller(std::string_view file, std::string_view source, const Columns& columns)
+  Explainer(std::string_view file, std::string_view source, const Columns& columns)
       : file_(file), columns_(columns), excerpts_(file, source) {}
 
-  [[nodiscard]] Place original(Place place) const {
+  [[nodiscard]] SourcePlace original(SourcePlace place) const {
     if (place.file == file_) place.column = columns_.original(place.line, place.column);
     return place;
   }
 
   enum class Kind { syntax, run_time };
-  [[nodiscard]] Error error(Kind kind, const Place& place, std::string message, const std::string& from) {
+  [[nodiscard]] Error error(Kind kind, const SourcePlace& place, std::string message,
+                            const std::string& from) {
     const auto& [file, line, column] = place;
     if (auto other =
             unsupported_features(message, excerpts_.before(file, line, column),
@@ -233,7 +234,7 @@ class Teller {
     std::string last = text_of(original(frames[innermost].place));
     for (std::size_t i = innermost + 1; i < frames.size(); ++i) {
       if (!is_of_the_file(frames[i]) || !is_called(frames[i - 1])) continue;
-      const Place place = original(frames[i].place);
+      const SourcePlace place = original(frames[i].place);
       std::string where = text_of(place);
       if (where == last) continue;
       if (++count > k_trace_lines_max) return text + "\n  from …";
@@ -247,7 +248,7 @@ class Teller {
   [[nodiscard]] Excerpts& excerpts() { return excerpts_; }
 
  private:
-  [[nodiscard]] static std::string text_of(const Place& place) {
+  [[nodiscard]] static std::string text_of(const SourcePlace& place) {
     return fmt::format("{}:{}:{}", place.file, place.line, place.column);
   }
 
@@ -256,18 +257,18 @@ class Teller {
   Excerpts excerpts_;
 };
 
-Error explain_static(std::string_view account, std::string_view file, Teller& teller) {
+Error explain_static(std::string_view account, std::string_view file, Explainer& explainer) {
   std::string_view rest = account;
-  const auto place = take_place(rest);
+  const auto place = parse_place(rest);
   if (!place) return {ErrorKind::invalid, std::string(file), std::string(trimmed(account))};
-  const Place original = teller.original(*place);
-  const std::string_view ahead = teller.excerpts().from(original.file, original.line, original.column);
+  const SourcePlace original = explainer.original(*place);
+  const std::string_view ahead = explainer.excerpts().from(original.file, original.line, original.column);
   std::string message(trimmed(without_prefix(rest, ":")));
   // At the end of the file, the list of expected tokens depends on the evaluator and does not help the user.
-  const bool is_known = !teller.excerpts().before(original.file, original.line, original.column).empty();
+  const bool is_known = !explainer.excerpts().before(original.file, original.line, original.column).empty();
   if (message.starts_with("expected ") && is_known && trimmed(ahead).empty())
     message = "unexpected end of file";
-  return teller.error(Teller::Kind::syntax, original, std::move(message), "");
+  return explainer.error(Explainer::Kind::syntax, original, std::move(message), "");
 }
 
 // Returns a hint for a user who may have forgotten an argument. libjsonnet reports no place if the call of
@@ -304,7 +305,7 @@ Columns::Columns(std::string_view source, const std::vector<std::size_t>& places
 }
 
 std::size_t Columns::original(std::size_t line, std::size_t column) const {
-  const auto first = std::ranges::lower_bound(places_, line, {}, &Place::line);
+  const auto first = std::ranges::lower_bound(places_, line, {}, &SourcePlace::line);
   for (auto place = first; place != places_.end() && place->line == line && column > place->column; ++place) {
     if (column < place->column + identifier_length_) return place->column;
     column = column - identifier_length_ + k_identifier.size();
@@ -314,21 +315,21 @@ std::size_t Columns::original(std::size_t line, std::size_t column) const {
 
 Error explain(std::string_view account, std::string_view file, std::string_view source,
               const Columns& columns) {
-  Teller teller(file, source, columns);
+  Explainer explainer(file, source, columns);
   constexpr std::string_view k_static = "STATIC ERROR: ";
-  if (account.starts_with(k_static)) return explain_static(account.substr(k_static.size()), file, teller);
-  const Account told = read_account(without_prefix(account, "RUNTIME ERROR: "));
-  const auto frame = std::ranges::find_if(told.frames, is_of_the_file);
-  const bool has_place = frame != told.frames.end();
-  std::string message = told.message == "Object assertion failed." ? "Assertion failed." : told.message;
+  if (account.starts_with(k_static)) return explain_static(account.substr(k_static.size()), file, explainer);
+  const Account parsed = read_account(without_prefix(account, "RUNTIME ERROR: "));
+  const auto frame = std::ranges::find_if(parsed.frames, is_of_the_file);
+  const bool has_place = frame != parsed.frames.end();
+  std::string message = parsed.message == "Object assertion failed." ? "Assertion failed." : parsed.message;
   message += hint_for(message, has_place);
-  const std::string in = told.path.empty() ? "" : fmt::format("\n  in {}", shortened(told.path));
+  const std::string in = parsed.path.empty() ? "" : fmt::format("\n  in {}", shortened(parsed.path));
   if (!has_place) return {ErrorKind::invalid, std::string(file), message + in};
-  Place place = teller.original(frame->place);
-  if (frame->inside == "thunk <object_assert>") place = begin_of_assert(place, teller.excerpts());
-  const auto innermost = static_cast<std::size_t>(frame - told.frames.begin());
-  return teller.error(Teller::Kind::run_time, place, std::move(message),
-                      teller.called_from(told.frames, innermost) + in);
+  SourcePlace place = explainer.original(frame->place);
+  if (frame->inside == "thunk <object_assert>") place = begin_of_assert(place, explainer.excerpts());
+  const auto innermost = static_cast<std::size_t>(frame - parsed.frames.begin());
+  return explainer.error(Explainer::Kind::run_time, place, std::move(message),
+                         explainer.called_from(parsed.frames, innermost) + in);
 }
 
 }  // namespace combu

@@ -21,11 +21,11 @@ class Columns {
   [[nodiscard]] std::size_t original(std::size_t line, std::size_t column) const;
 
  private:
-  struct Place {
+  struct SourcePlace {
     std::size_t line;
     std::size_t column;
   };
-  std::vector<Place> places_;
+  std::vector<SourcePlace> places_;
   std::size_t identifier_length_;
 };
 

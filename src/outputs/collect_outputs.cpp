@@ -15,7 +15,7 @@ class Bearer {
   Bearer(Engine& engine, const Key& key, OutputWriter& writer, const std::stop_token& stop)
       : engine_(engine), key_(key), writer_(writer), stop_(stop) {}
 
-  void take(const Output& output) {
+  void collect(const Output& output) {
     const outputs::Unpacking how{
         .place = output.path.substr(1), .size_max = output.size_max, .subject = output.path, .stop = stop_};
     outputs::Pipe pipe;
@@ -32,7 +32,7 @@ class Bearer {
         if (const std::string first(read()); any) {
           bool again = false;
           outputs::unpack([&] { return std::exchange(again, true) ? read() : std::string_view(first); }, how,
-                          writer_, taken_, manifest_);
+                          writer_, collection_, manifest_);
         }
       } catch (...) {
         fault = std::current_exception();
@@ -60,26 +60,26 @@ class Bearer {
   }
 
   [[nodiscard]] const std::string& manifest() const { return manifest_; }
-  [[nodiscard]] CollectionResult taken() && { return std::move(taken_); }
+  [[nodiscard]] CollectionResult collection() && { return std::move(collection_); }
 
  private:
   Engine& engine_;
   const Key& key_;
   OutputWriter& writer_;
   const std::stop_token& stop_;
-  CollectionResult taken_;
+  CollectionResult collection_;
   std::string manifest_;
 };
 
-CollectionResult take(Engine& engine, const Key& key, const std::vector<Output>& outputs,
-                      OutputStore& output_store, const std::string& place, const std::stop_token& stop) {
+CollectionResult collect(Engine& engine, const Key& key, const std::vector<Output>& outputs,
+                         OutputStore& output_store, const std::string& place, const std::stop_token& stop) {
   const std::unique_ptr<OutputWriter> writer = output_store.open(place, stop);
   Bearer bearer(engine, key, *writer, stop);
-  for (const Output& output : outputs) bearer.take(output);
+  for (const Output& output : outputs) bearer.collect(output);
   std::string unremoved = writer->close(bearer.manifest());
-  CollectionResult taken = std::move(bearer).taken();
-  taken.unremoved = std::move(unremoved);
-  return taken;
+  CollectionResult collection = std::move(bearer).collection();
+  collection.unremoved = std::move(unremoved);
+  return collection;
 }
 
 }  // namespace
@@ -90,14 +90,14 @@ std::string partial_place(const std::string& trial) {
 
 CollectionResult collect_outputs(Engine& engine, const Key& key, const std::vector<Output>& outputs,
                                  OutputStore& output_store, const std::stop_token& stop) {
-  return take(engine, key, outputs, output_store, key.trial, stop);
+  return collect(engine, key, outputs, output_store, key.trial, stop);
 }
 
 CollectionResult collect_partial(Engine& engine, const Key& key, const std::vector<Output>& outputs,
                                  OutputStore& output_store, const std::stop_token& stop) {
   std::vector<Output> there = outputs;
   for (Output& output : there) output.required = false;
-  return take(engine, key, there, output_store, partial_place(key.trial), stop);
+  return collect(engine, key, there, output_store, partial_place(key.trial), stop);
 }
 
 }  // namespace combu

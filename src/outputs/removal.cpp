@@ -32,11 +32,11 @@ class Removal {
     if (unlinkat(above_, name_.c_str(), AT_REMOVEDIR) != 0) note(name_, errno);
   }
 
-  struct Left {
+  struct Remainder {
     std::string path;
     int code = 0;
   };
-  [[nodiscard]] const std::optional<Left>& left() const { return left_; }
+  [[nodiscard]] const std::optional<Remainder>& left() const { return left_; }
 
  private:
   struct Level {
@@ -92,7 +92,7 @@ class Removal {
   // Records only the first failure. Later failures follow from the first one: for example, its parent folders
   // are not empty.
   void note(const std::string& path, int code) {
-    if (!left_) left_.emplace(Left{.path = path, .code = code});
+    if (!left_) left_.emplace(Remainder{.path = path, .code = code});
   }
 
   int above_;
@@ -100,7 +100,7 @@ class Removal {
   std::string path_;  // relative to above_
   std::optional<FolderPath> folder_;
   std::vector<Level> levels_;
-  std::optional<Left> left_;
+  std::optional<Remainder> left_;
 };
 
 }  // namespace

@@ -22,7 +22,7 @@
 #include "outputs/s3_client.hpp"
 #include "outputs/s3_entries.hpp"
 #include "outputs/s3_fetch.hpp"
-#include "outputs/s3_left.hpp"
+#include "outputs/s3_listing.hpp"
 #include "outputs/s3_place.hpp"
 #include "outputs/s3_uploads.hpp"
 
@@ -58,11 +58,11 @@ constexpr Seconds k_first_fetch_pause{5};
 
 class S3Parcel final : public OutputWriter {
  public:
-  S3Parcel(S3Client& client, Uploads& uploads, std::atomic<bool>& any_home, std::string bucket,
+  S3Parcel(S3Client& client, Uploads& uploads, std::atomic<bool>& any_stored, std::string bucket,
            std::string prefix, const std::stop_token& stop)
       : client_(client),
         uploads_(uploads),
-        any_home_(any_home),
+        any_stored_(any_stored),
         bucket_(std::move(bucket)),
         prefix_(std::move(prefix)),
         passes_on_(stop, [this] { given_up_.request_stop(); }) {}
@@ -127,7 +127,7 @@ class S3Parcel final : public OutputWriter {
     drain();
     add_text(std::string(k_manifest_name), manifest);
     drain();
-    if (is_any) any_home_ = true;
+    if (is_any) any_stored_ = true;
     return "";
   }
 
@@ -308,7 +308,7 @@ class S3Parcel final : public OutputWriter {
 
   S3Client& client_;
   Uploads& uploads_;
-  std::atomic<bool>& any_home_;
+  std::atomic<bool>& any_stored_;
   std::string bucket_;
   std::string prefix_;
   std::stop_source given_up_;
@@ -339,7 +339,7 @@ class S3 final : public OutputStore {
 
   std::unique_ptr<OutputWriter> open(const std::string& place, const std::stop_token& stop) override {
     fetched_.forget(place);
-    return std::make_unique<S3Parcel>(client(), uploads_, any_home_, destination_.bucket, prefix_of(place),
+    return std::make_unique<S3Parcel>(client(), uploads_, any_stored_, destination_.bucket, prefix_of(place),
                                       stop);
   }
   void remove(const std::string& place) override {
@@ -355,7 +355,7 @@ class S3 final : public OutputStore {
     }
     in_parallel(keys.size(), k_removals_at_once, [&](std::size_t index) { server.remove(keys[index], {}); });
   }
-  bool holds_any() override { return any_home_; }
+  bool holds_any() override { return any_stored_; }
 
   std::string fetch(const std::string& trial, const std::string& path, const std::stop_token& stop) override {
     return patiently(trial, stop, [&] {
@@ -417,7 +417,7 @@ class S3 final : public OutputStore {
     S3Client& server = client();
     const std::string from = outputs::s3_place(wanted.from).prefix;
     const std::string to = prefix_of(wanted.trial);
-    const std::vector<S3Object> left = outputs::objects_as_left(server, from, {});
+    const std::vector<S3Object> left = outputs::objects_of_outputs(server, from, {});
     for (const S3Object& object : left)
       if (object.size > k_copied_max)
         throw Error(ErrorKind::refused, outputs::end_of_key(object.key),
@@ -436,12 +436,13 @@ class S3 final : public OutputStore {
       }
       throw;
     }
-    if (left.size() > 1) any_home_ = true;  // true if there are objects besides the list of entries
+    if (left.size() > 1) any_stored_ = true;  // true if there are objects besides the list of entries
   }
 
-  [[nodiscard]] std::shared_ptr<const outputs::LeftInBucket> left_of(const std::string& trial,
-                                                                     const std::stop_token& stop) {
-    return fetched_.left(trial, [&] { return outputs::read_left(client(), prefix_of(trial), stop); });
+  [[nodiscard]] std::shared_ptr<const outputs::BucketOutputs> left_of(const std::string& trial,
+                                                                      const std::stop_token& stop) {
+    return fetched_.left(trial,
+                         [&] { return outputs::read_bucket_outputs(client(), prefix_of(trial), stop); });
   }
 
   [[nodiscard]] std::string prefix_of(const std::string& place) const {
@@ -462,7 +463,7 @@ class S3 final : public OutputStore {
   S3Place destination_;
   Caller caller_;
   Clock& clock_;
-  std::atomic<bool> any_home_ = false;
+  std::atomic<bool> any_stored_ = false;
   std::mutex mutex_;
   std::unique_ptr<S3Client> client_;
   Uploads uploads_;

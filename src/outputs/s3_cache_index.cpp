@@ -17,7 +17,7 @@ namespace {
 
 constexpr int k_marker_repeats_max = 2;
 constexpr std::string_view k_done = ".combu/done/";
-constexpr std::string_view k_told = ".combu/told/";
+constexpr std::string_view k_telemetry = ".combu/told/";
 constexpr std::size_t k_marker_size_max = 2048;  // a key of S3 has at most 1024 bytes
 constexpr std::size_t k_version_size_max = 256;
 
@@ -67,33 +67,34 @@ class S3Markers final : public SharedCacheIndex {
       throw Error(ErrorKind::corrupt, address,
                   fmt::format("the marker of a cached trial is invalid: {}", *fault));
     mark.place = address_of(root_.prefix + text.substr(0, text.find('\n')));
-    mark.told_at = address_of(told_key(mark));
+    mark.telemetry_at = address_of(telemetry_key(mark));
     if (version_of(mark.place, stop) != mark.version) return std::nullopt;
     return mark;
   }
 
-  std::optional<Bytes> size_told(const Mark& mark, const std::stop_token& stop) override {
-    const auto seen = client_.head(told_key(mark), stop);
+  std::optional<Bytes> telemetry_size(const Mark& mark, const std::stop_token& stop) override {
+    const auto seen = client_.head(telemetry_key(mark), stop);
     return seen ? std::optional(Bytes{seen->size}) : std::nullopt;
   }
 
-  std::optional<std::string> told(const Mark& mark, Bytes size_max, const std::stop_token& stop) override {
-    std::string told;
+  std::optional<std::string> telemetry(const Mark& mark, Bytes size_max,
+                                       const std::stop_token& stop) override {
+    std::string telemetry;
     const auto most = static_cast<std::size_t>(std::max<std::int64_t>(size_max.count, 0));
-    const auto add = outputs::append_up_to(told, most, ErrorKind::corrupt, mark.told_at);
-    if (!client_.get(told_key(mark), add, stop)) return std::nullopt;
-    return told;
+    const auto add = outputs::append_up_to(telemetry, most, ErrorKind::corrupt, mark.telemetry_at);
+    if (!client_.get(telemetry_key(mark), add, stop)) return std::nullopt;
+    return telemetry;
   }
 
-  void put(const std::string& key, const std::string& place, const std::function<std::string()>& told,
-           bool has_to_tell, const std::stop_token& stop) override {
+  void put(const std::string& key, const std::string& place, const std::function<std::string()>& telemetry,
+           bool needs_telemetry, const std::stop_token& stop) override {
     const auto earlier = find_valid(key, stop);
-    if (earlier && (!has_to_tell || client_.head(told_key(*earlier), stop))) return;
+    if (earlier && (!needs_telemetry || client_.head(telemetry_key(*earlier), stop))) return;
     const Mark mark{.key = key, .place = place, .version = version_of(place, stop)};
     if (mark.version.empty())
       throw Error(ErrorKind::not_found, place, "the outputs are not in the bucket any more");
-    if (const std::string bytes = told(); !bytes.empty())
-      client_.put(told_key(mark), bytes, {{"content-type", "application/octet-stream"}}, stop);
+    if (const std::string bytes = telemetry(); !bytes.empty())
+      client_.put(telemetry_key(mark), bytes, {{"content-type", "application/octet-stream"}}, stop);
     const std::string text = fmt::format("{}\n{}", relative(place), mark.version);
     if (!earlier && client_.put_new(key_of(k_done, key), text, headers(), stop)) return;
     if (earlier || !find_valid(key, stop)) client_.put(key_of(k_done, key), text, headers(), stop);
@@ -120,8 +121,8 @@ class S3Markers final : public SharedCacheIndex {
   }
   // The key includes the version of the mark, because equal trials may have different telemetry. So a mark is
   // never combined with the telemetry of another writer.
-  [[nodiscard]] std::string told_key(const Mark& mark) const {
-    return key_of(k_told, fmt::format("{}-{}", mark.key, mark.version));
+  [[nodiscard]] std::string telemetry_key(const Mark& mark) const {
+    return key_of(k_telemetry, fmt::format("{}-{}", mark.key, mark.version));
   }
   // Returns the path of `place` relative to root_, in the form EXPERIMENT/RUN/TRIAL.
   [[nodiscard]] std::string relative(const std::string& place) const {

@@ -149,7 +149,7 @@ struct Exchange {
   const std::function<void(std::string_view)>* sink;
   bool has_begun = false;
   std::exception_ptr fault;
-  curl::KeptAnswer kept{.body_max = k_answer_max};
+  curl::BufferedAnswer kept{.body_max = k_answer_max};
   std::string tag;
   std::string region;
   std::string date;

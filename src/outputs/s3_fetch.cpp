@@ -34,7 +34,7 @@ struct Fetch::Small {
   std::optional<S3Object> object;
 };
 
-Fetch::Fetch(std::string prefix, std::shared_ptr<const LeftInBucket> left, std::string wanted,
+Fetch::Fetch(std::string prefix, std::shared_ptr<const BucketOutputs> left, std::string wanted,
              std::unique_ptr<OutputWriter> writer)
     : prefix_(std::move(prefix)),
       left_(std::move(left)),
@@ -43,9 +43,9 @@ Fetch::Fetch(std::string prefix, std::shared_ptr<const LeftInBucket> left, std::
 
 void Fetch::go_on(S3Client& client, const std::stop_token& stop) {
   if (!has_looked_) look(client, stop);
-  take_small(client, stop);
+  fetch_small(client, stop);
   for (File& file : files_)
-    if (!file.is_here) take_large(client, file, stop);
+    if (!file.is_here) fetch_large(client, file, stop);
   for (const OutputEntry& entry : left_->entries)
     if (is_link(entry)) add(entry);
   writer_->close(left_->manifest);
@@ -108,7 +108,7 @@ void Fetch::get_small(S3Client& client, const File& file, Small& got, const std:
   }
 }
 
-void Fetch::take_small(S3Client& client, const std::stop_token& stop) {
+void Fetch::fetch_small(S3Client& client, const std::stop_token& stop) {
   std::vector<File*> small;
   for (File& file : files_)
     if (!file.is_here && file.size <= k_small_max) small.push_back(&file);
@@ -138,7 +138,7 @@ void Fetch::take(File& file, const Small& got) {
   file.is_here = true;
 }
 
-void Fetch::take_large(S3Client& client, File& file, const std::stop_token& stop) {
+void Fetch::fetch_large(S3Client& client, File& file, const std::stop_token& stop) {
   if (!file.is_begun) {
     const auto object = client.head(key_of(file.name), stop);
     if (!object) throw missing(file.name);
@@ -167,7 +167,7 @@ void Fetch::take_large(S3Client& client, File& file, const std::stop_token& stop
 }
 
 std::string Fetched::at(const std::string& trial, const std::string& wanted, const std::string& prefix,
-                        const std::shared_ptr<const LeftInBucket>& left,
+                        const std::shared_ptr<const BucketOutputs>& left,
                         const std::function<void(Fetch&)>& fetch, const std::stop_token& stop) {
   std::shared_ptr<One> one;
   {
@@ -209,13 +209,13 @@ std::string Fetched::at(const std::string& trial, const std::string& wanted, con
   return one->folder;
 }
 
-std::shared_ptr<const LeftInBucket> Fetched::left(const std::string& trial,
-                                                  const std::function<LeftInBucket()>& read) {
+std::shared_ptr<const BucketOutputs> Fetched::left(const std::string& trial,
+                                                   const std::function<BucketOutputs()>& read) {
   {
     const std::scoped_lock lock(mutex_);
     if (const auto known = lefts_.find(trial); known != lefts_.end()) return known->second;
   }
-  auto left = std::make_shared<const LeftInBucket>(read());
+  auto left = std::make_shared<const BucketOutputs>(read());
   const std::scoped_lock lock(mutex_);
   return lefts_.try_emplace(trial, std::move(left)).first->second;
 }

@@ -16,7 +16,7 @@
 
 #include "combu/outputs.hpp"
 #include "outputs/s3_client.hpp"
-#include "outputs/s3_left.hpp"
+#include "outputs/s3_listing.hpp"
 #include "outputs/scratch.hpp"
 
 namespace combu::outputs {
@@ -26,7 +26,7 @@ namespace combu::outputs {
 class Fetch {
  public:
   // `prefix`: the trial's prefix in the bucket, ending with `/`. `wanted`: a result of wanted_of().
-  Fetch(std::string prefix, std::shared_ptr<const LeftInBucket> left, std::string wanted,
+  Fetch(std::string prefix, std::shared_ptr<const BucketOutputs> left, std::string wanted,
         std::unique_ptr<OutputWriter> writer);
 
   // Downloads everything. After Error(unavailable) or Error(cancelled), another call resumes the download.
@@ -50,13 +50,13 @@ class Fetch {
   void look(S3Client& client, const std::stop_token& stop);
   void add(const OutputEntry& entry);
   void expect_sum(const File& file, std::string_view sum) const;
-  void take_small(S3Client& client, const std::stop_token& stop);
+  void fetch_small(S3Client& client, const std::stop_token& stop);
   void take(File& file, const Small& got);
-  void take_large(S3Client& client, File& file, const std::stop_token& stop);
+  void fetch_large(S3Client& client, File& file, const std::stop_token& stop);
   void get_small(S3Client& client, const File& file, Small& got, const std::stop_token& stop) const;
 
   std::string prefix_;
-  std::shared_ptr<const LeftInBucket> left_;
+  std::shared_ptr<const BucketOutputs> left_;
   std::string wanted_;
   std::unique_ptr<OutputWriter> writer_;
   bool has_looked_ = false;
@@ -75,11 +75,11 @@ class Fetched {
   // downloads the same path. Resumes an interrupted download. Throws Error: refused if the folder cannot be
   // created, cancelled, and the errors of `fetch`.
   [[nodiscard]] std::string at(const std::string& trial, const std::string& wanted, const std::string& prefix,
-                               const std::shared_ptr<const LeftInBucket>& left,
+                               const std::shared_ptr<const BucketOutputs>& left,
                                const std::function<void(Fetch&)>& fetch, const std::stop_token& stop);
   // Returns the result of `read`. Later calls for the same trial return the same result.
-  [[nodiscard]] std::shared_ptr<const LeftInBucket> left(const std::string& trial,
-                                                         const std::function<LeftInBucket()>& read);
+  [[nodiscard]] std::shared_ptr<const BucketOutputs> left(const std::string& trial,
+                                                          const std::function<BucketOutputs()>& read);
   // Drops all downloads of the trial; the next calls fetch them again.
   void forget(const std::string& trial);
 
@@ -98,7 +98,7 @@ class Fetched {
   std::size_t count_ = 0;
   // The downloads by trial and path.
   std::map<std::pair<std::string, std::string>, std::shared_ptr<One>> ones_;
-  std::map<std::string, std::shared_ptr<const LeftInBucket>> lefts_;  // by trial
+  std::map<std::string, std::shared_ptr<const BucketOutputs>> lefts_;  // by trial
 };
 
 }  // namespace combu::outputs

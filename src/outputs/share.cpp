@@ -40,12 +40,12 @@ class Sharer {
   Sharer(fs::path from, std::optional<Owner> owner, std::atomic<bool>& clones)
       : from_(std::move(from)), owner_(owner), clones_(clones) {}
 
-  // Copies the outputs to the new folder `name` in `home`.
-  void share(const Descriptor& home, const std::string& name) {
+  // Copies the outputs to the new folder `name` in `parent`.
+  void share(const Descriptor& parent, const std::string& name) {
     Descriptor source = open_source();
     read_manifest(source);
-    root_ = make_folder(home.number(), name, name);
-    take_all(FolderPath(std::move(source)), FolderPath(open_again(root_, name)));
+    root_ = make_folder(parent.number(), name, name);
+    share_all(FolderPath(std::move(source)), FolderPath(open_again(root_, name)));
     if (!missing_.empty())
       throw Error(ErrorKind::not_found, (from_ / missing_.begin()->first).string(),
                   "does not exist any more");
@@ -76,7 +76,7 @@ class Sharer {
   };
 
   // Copies all entries without recursion, because a trial may nest folders to any depth.
-  void take_all(FolderPath source, FolderPath target) {
+  void share_all(FolderPath source, FolderPath target) {
     std::string path;  // path of the current entry, relative to from_
     std::vector<Level> levels;
     levels.push_back(begin_folder(source, target, path));
@@ -92,7 +92,7 @@ class Sharer {
       }
       const std::string name = std::move(level.entries[level.next++].name);
       path += (path.empty() ? "" : "/") + name;
-      if (take(source, target, name, path)) levels.push_back(begin_folder(source, target, path));
+      if (share_entry(source, target, name, path)) levels.push_back(begin_folder(source, target, path));
     }
   }
 
@@ -128,8 +128,8 @@ class Sharer {
   }
 
   // Copies one entry. If the entry is a folder, enters it in `source` and `target` and returns true.
-  [[nodiscard]] bool take(FolderPath& source, FolderPath& target, const std::string& name,
-                          const std::string& path) {
+  [[nodiscard]] bool share_entry(FolderPath& source, FolderPath& target, const std::string& name,
+                                 const std::string& path) {
     struct stat seen {};
     if (fstatat(source.number(), name.c_str(), &seen, AT_SYMLINK_NOFOLLOW) != 0)
       refuse(from_ / path, "cannot be read", errno);
@@ -140,8 +140,8 @@ class Sharer {
       return true;
     }
     if (S_ISLNK(seen.st_mode)) {
-      take_link(source.number(), target.number(), name, path, seen);
-    } else if (S_ISREG(seen.st_mode) && was_left(source.number(), name, path, seen)) {
+      share_link(source.number(), target.number(), name, path, seen);
+    } else if (S_ISREG(seen.st_mode) && is_an_output(source.number(), name, path, seen)) {
       share_file(source.number(), target.number(), name, path, seen);
     }
     return false;
@@ -150,8 +150,8 @@ class Sharer {
   // True if the trial wrote the file and the file is unchanged since. The manifest was written last, so a
   // file older than the manifest is unchanged. A newer file is compared with its digest in the manifest.
   // Additional hard links of a file are not in the manifest.
-  [[nodiscard]] bool was_left(int source, const std::string& name, const std::string& path,
-                              const struct stat& seen) {
+  [[nodiscard]] bool is_an_output(int source, const std::string& name, const std::string& path,
+                                  const struct stat& seen) {
     const bool is_newer =
         std::tie(seen.st_mtim.tv_sec, seen.st_mtim.tv_nsec) > std::tie(written_.tv_sec, written_.tv_nsec);
     const auto named = missing_.find(path);
@@ -163,8 +163,8 @@ class Sharer {
     return true;
   }
 
-  void take_link(int source, int target, const std::string& name, const std::string& path,
-                 const struct stat& seen) const {
+  void share_link(int source, int target, const std::string& name, const std::string& path,
+                  const struct stat& seen) const {
     std::string where(static_cast<std::size_t>(seen.st_size) + 1, '\0');
     const ssize_t size = readlinkat(source, name.c_str(), where.data(), where.size());
     if (size == -1) refuse(from_ / path, "cannot be read", errno);
@@ -312,14 +312,14 @@ std::string fault_of(const Body& body) {
 
 std::vector<std::string> share_in_folder(const std::string& folder, std::optional<Owner> owner,
                                          std::span<const Sharing> wanted) {
-  const fs::path home = folder;
+  const fs::path parent = folder;
   std::vector<std::string> faults(wanted.size());
   std::atomic<bool> clones = true;
   const auto unfinished = [&](std::size_t i) { return "." + wanted[i].trial + ".unfinished"; };
   Descriptor above;
-  const std::string no_home = fault_of([&] { above = make_folders(home, owner); });
-  if (!no_home.empty()) {
-    std::ranges::fill(faults, no_home);
+  const std::string parent_fault = fault_of([&] { above = make_folders(parent, owner); });
+  if (!parent_fault.empty()) {
+    std::ranges::fill(faults, parent_fault);
     return faults;
   }
   in_parallel(wanted.size(), k_at_once, [&](std::size_t i) {
@@ -330,7 +330,7 @@ std::vector<std::string> share_in_folder(const std::string& folder, std::optiona
   });
   // Call syncfs() once for all trials, because each call writes all data of the file system to disk.
   const std::string unsafe = fault_of([&] {
-    if (syncfs(above.number()) != 0) refuse(home, "cannot be written", errno);
+    if (syncfs(above.number()) != 0) refuse(parent, "cannot be written", errno);
   });
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     if (faults[i].empty()) faults[i] = unsafe;
@@ -341,7 +341,7 @@ std::vector<std::string> share_in_folder(const std::string& folder, std::optiona
     if (!unremoved.empty() && unremoved != faults[i]) faults[i] += "; " + unremoved;
   }
   const std::string unkept = fault_of([&] {
-    if (fsync(above.number()) != 0) refuse(home, "cannot be written", errno);
+    if (fsync(above.number()) != 0) refuse(parent, "cannot be written", errno);
   });
   if (!unkept.empty())
     for (std::string& fault : faults)

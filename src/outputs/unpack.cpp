@@ -112,14 +112,14 @@ class Unpacker {
     check(archive_read_open(reader_.get(), &source_, nullptr, &read_some, nullptr));
   }
 
-  void run(CollectionResult& taken, std::string& manifest) {
+  void run(CollectionResult& collection, std::string& manifest) {
     archive_entry* entry = nullptr;
     while (true) {
       const int result = archive_read_next_header(reader_.get(), &entry);
       if (result == ARCHIVE_EOF) break;
       check(result);
       expect_wanted();
-      take(entry, taken, manifest);
+      extract(entry, collection, manifest);
     }
     // Ignore data after the end of the archive, but read it, so that the sender can finish.
     while (!source_.read().empty()) {
@@ -153,16 +153,16 @@ class Unpacker {
     return path;
   }
 
-  void take(archive_entry* entry, CollectionResult& taken, std::string& manifest) {
+  void extract(archive_entry* entry, CollectionResult& collection, std::string& manifest) {
     OutputEntry it{.path = path_of(archive_entry_pathname(entry)),
                    .mode = static_cast<unsigned>(archive_entry_perm(entry)),
                    .modified = file_time(archive_entry_mtime(entry), archive_entry_mtime_nsec(entry)),
                    .size = archive_entry_size(entry)};
     if (const char* other = archive_entry_hardlink(entry); other != nullptr)
-      return take_other_name(std::move(it), path_of(other), taken);
+      return add_hard_link(std::move(it), path_of(other), collection);
     switch (archive_entry_filetype(entry)) {
       case AE_IFREG:
-        return take_file(it, taken, manifest);
+        return write_file(it, collection, manifest);
       case AE_IFDIR:
         it.kind = OutputEntry::Kind::folder;
         return writer_.add(it);
@@ -170,31 +170,31 @@ class Unpacker {
         const char* target = archive_entry_symlink(entry);
         it.kind = OutputEntry::Kind::symbolic_link;
         it.target = target == nullptr ? "" : target;
-        return take_link(it);
+        return add_link(it);
       }
       default:
-        taken.left.push_back(it.path);
+        collection.left.push_back(it.path);
     }
   }
 
-  void take_link(const OutputEntry& it) {
+  void add_link(const OutputEntry& it) {
     symbolic_links_[it.path] = it.target;
     writer_.add(it);
   }
 
   // A hard link in an engine's archive may name any earlier entry, also a symbolic link.
-  void take_other_name(OutputEntry it, const std::string& of, CollectionResult& taken) {
+  void add_hard_link(OutputEntry it, const std::string& of, CollectionResult& collection) {
     if (const auto link = symbolic_links_.find(of); link != symbolic_links_.end()) {
       it.kind = OutputEntry::Kind::symbolic_link;
       it.target = link->second;
-      take_link(it);
+      add_link(it);
     } else if (files_.contains(of)) {
       it.kind = OutputEntry::Kind::hard_link;
       it.target = of;
       files_.insert(it.path);
       writer_.add(it);
     } else {
-      taken.left.push_back(it.path);
+      collection.left.push_back(it.path);
     }
   }
 
@@ -205,10 +205,10 @@ class Unpacker {
 
   // Passes the content of the current file to the writer and returns its digest.
   template <class Sum>
-  std::string take_content(std::int64_t size) {
+  std::string write_content(std::int64_t size) {
     Sum sum;
     std::int64_t come = 0;
-    const auto take = [&](std::string_view bytes) {
+    const auto extract = [&](std::string_view bytes) {
       expect_wanted();  // checked for each piece: a huge hole may need only a few bytes in the archive
       sum.add(bytes);
       writer_.write(bytes);
@@ -222,15 +222,15 @@ class Unpacker {
       if (result == ARCHIVE_EOF) break;
       check(result);
       // For a sparse entry, libarchive returns only the data between the holes.
-      while (come < at) take(zeros(at - come));
-      take({static_cast<const char*>(block), count});
+      while (come < at) extract(zeros(at - come));
+      extract({static_cast<const char*>(block), count});
     }
     if (come != size)
       throw Error(ErrorKind::corrupt, how_.subject, "the engine's archive of this output ends within a file");
     return sum.text();
   }
 
-  void take_file(const OutputEntry& it, CollectionResult& taken, std::string& manifest) {
+  void write_file(const OutputEntry& it, CollectionResult& collection, std::string& manifest) {
     const bool has_limit = how_.size_max.count > 0;
     const Bytes size_max = has_limit ? how_.size_max : k_size_max;
     if (it.size > size_max.count - size_)
@@ -240,10 +240,10 @@ class Unpacker {
     size_ += it.size;
     writer_.add(it);
     const std::string sum =
-        it.size > k_summed_here_max ? take_content<SumBeside>(it.size) : take_content<Sha256>(it.size);
+        it.size > k_summed_here_max ? write_content<SumBeside>(it.size) : write_content<Sha256>(it.size);
     files_.insert(it.path);
-    ++taken.files;
-    taken.size.count += it.size;
+    ++collection.files;
+    collection.size.count += it.size;
     manifest += manifest_line(sum, it.path);
   }
 
@@ -259,8 +259,8 @@ class Unpacker {
 }  // namespace
 
 void unpack(const std::function<std::string_view()>& read, const Unpacking& how, OutputWriter& writer,
-            CollectionResult& taken, std::string& manifest) {
-  Unpacker(read, how, writer).run(taken, manifest);
+            CollectionResult& collection, std::string& manifest) {
+  Unpacker(read, how, writer).run(collection, manifest);
 }
 
 }  // namespace combu::outputs

@@ -18,12 +18,12 @@ struct Unpacking {
 };
 
 // Reads a tar archive from `read` and passes its entries to `writer`. `read` returns the next bytes, or an
-// empty view at the end. Adds the files to `taken` and their digests to `manifest`. Throws the errors of
+// empty view at the end. Adds the files to `collection` and their digests to `manifest`. Throws the errors of
 // `read` and `writer`, and Error:
 // - invalid: the files exceed `size_max`;
 // - corrupt: the archive is incomplete, or a path leads out of the archive;
 // - cancelled.
 void unpack(const std::function<std::string_view()>& read, const Unpacking& how, OutputWriter& writer,
-            CollectionResult& taken, std::string& manifest);
+            CollectionResult& collection, std::string& manifest);
 
 }  // namespace combu::outputs

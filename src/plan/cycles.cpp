@@ -145,12 +145,12 @@ std::string self_message(const Trial& trial) {
 
 void report_cycles(const Plan& plan, const Experiment& experiment, std::vector<Error>& errors) {
   const Components components(plan);
-  std::vector<bool> told(components.count(), false);
+  std::vector<bool> reported(components.count(), false);
   std::vector<TrialIndex> came_from(plan.nodes.size(), k_none);
   for (TrialIndex at = 0; at < plan.nodes.size(); ++at) {
     const std::uint32_t component = components.of(at);
-    if (told[component] || components.size(component) < 2) continue;
-    told[component] = true;
+    if (reported[component] || components.size(component) < 2) continue;
+    reported[component] = true;
     const auto cycle = shortest_cycle(plan, components, at, came_from);
     errors.emplace_back(
         ErrorKind::invalid, path_of_edge(experiment, at, cycle.size() > 1 ? cycle[1] : at),

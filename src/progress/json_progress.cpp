@@ -37,29 +37,29 @@ class JsonProgress final : public Progress {
   JsonProgress(std::function<void(std::string_view, std::string_view)> write, Reasons reasons)
       : write_(std::move(write)), reasons_(reasons) {}
 
-  void phase(std::string_view text) override { tell("phase", {{"text", text}}); }
+  void phase(std::string_view text) override { put("phase", {{"text", text}}); }
 
   void preparation(const Preparation& preparation) override {
     const bool image = preparation.kind == Preparation::Kind::image;
     ordered_json fields{{"name", preparation.name}, {"finished", preparation.finished}};
     if (image) fields["bytes"] = preparation.done.count;
     if (image && preparation.total.count > 0) fields["bytes_total"] = preparation.total.count;
-    tell(image ? "image" : "network", fields);
+    put(image ? "image" : "network", fields);
   }
 
   void counted(std::string_view verb, std::size_t count, std::size_t total) override {
-    tell("count", {{"verb", verb}, {"count", count}, {"total", total}});
+    put("count", {{"verb", verb}, {"count", count}, {"total", total}});
   }
 
-  void note(std::string_view line) override { tell("note", {{"text", line}}); }
-  void error(std::string_view line) override { tell("error", {{"text", line}}); }
+  void note(std::string_view line) override { put("note", {{"text", line}}); }
+  void error(std::string_view line) override { put("error", {{"text", line}}); }
 
   void begin(const Run& run) override {
     run_ = &run;
-    tell("begin", {{"experiment", run.experiment.name},
-                   {"file", run.experiment.file},
-                   {"run", run.id.text()},
-                   {"trials", run.experiment.trials.size()}});
+    put("begin", {{"experiment", run.experiment.name},
+                  {"file", run.experiment.file},
+                  {"run", run.id.text()},
+                  {"trials", run.experiment.trials.size()}});
   }
 
   void fact(const Fact& fact) override {
@@ -72,12 +72,12 @@ class JsonProgress final : public Progress {
     if (std::string reason = reason_text(fact); !reason.empty()) fields["reason"] = std::move(reason);
     if (reasons_ == Reasons::parts && fact.details != EndDetails{}) fields["end"] = end_json(fact);
     if (fact.root) fields["root"] = run_->experiment.trials[*fact.root].name;
-    tell("fact", fields);
+    put("fact", fields);
   }
 
   void failure(const Fact& fact, const std::vector<std::string>& tail) override {
-    tell("tail",
-         {{"trial", run_->experiment.trials[fact.trial].name}, {"attempt", fact.attempt}, {"lines", tail}});
+    put("tail",
+        {{"trial", run_->experiment.trials[fact.trial].name}, {"attempt", fact.attempt}, {"lines", tail}});
   }
 
   void snapshot(const Snapshot& snapshot) override {
@@ -106,13 +106,13 @@ class JsonProgress final : public Progress {
       fields["held_by_others"] = slots_json(snapshot.held_by_others);
       fields["capacity"] = slots_json(*snapshot.capacity);
     }
-    tell("snapshot", fields);
+    put("snapshot", fields);
   }
 
   void end() override {}
 
  private:
-  void tell(std::string_view event, const ordered_json& fields) {
+  void put(std::string_view event, const ordered_json& fields) {
     ordered_json object{{"time", rfc3339(real_clock().now())}, {"event", event}};
     object.update(fields);
     const std::string text = json_text(object) + "\n";

@@ -94,9 +94,9 @@ struct AttemptStatements {
   database::Sql set_usage{
       database,
       "UPDATE attempts SET memory_peak = ?, cpu_time = ? WHERE run = ? AND trial = ? AND attempt = ?"};
-  database::Sql set_taken{database,
-                          "UPDATE attempts SET outputs_files = ?, outputs_size = ?, outputs_left = ? "
-                          "WHERE run = ? AND trial = ? AND attempt = ?"};
+  database::Sql set_outputs{database,
+                            "UPDATE attempts SET outputs_files = ?, outputs_size = ?, outputs_left = ? "
+                            "WHERE run = ? AND trial = ? AND attempt = ?"};
 };
 
 // The prepared statements that write rows of the table `trials`.
@@ -105,9 +105,9 @@ struct TrialStatements {
   database::Sql add{database,
                     "INSERT INTO trials (run, trial, revision, name, image, digest, params) "
                     "VALUES (?, ?, ?, ?, ?, ?, ?)"};
-  database::Sql take_text{database,
-                          "UPDATE trials SET revision = ?, image = ?, digest = ?, params = ?, anew = 0 "
-                          "WHERE run = ? AND trial = ?"};
+  database::Sql set_text{database,
+                         "UPDATE trials SET revision = ?, image = ?, digest = ?, params = ?, anew = 0 "
+                         "WHERE run = ? AND trial = ?"};
   database::Sql set_anew{database, "UPDATE trials SET anew = ? WHERE run = ? AND trial = ?"};
   // Sets the trial to waiting again. The trial's earlier attempts no longer count.
   database::Sql reset{
@@ -185,13 +185,13 @@ struct Record::Impl {
   void open(std::int64_t run, Instant at, bool only_if_ended);
   // Returns the number of the newest version of the run's file.
   int newest_text(std::int64_t run);
-  // Updates the trials `taken` to version `revision` of the experiment file.
-  void take(std::int64_t run, int revision, std::span<const TrialIndex> taken, const Experiment& experiment,
-            const Digests& digests);
+  // Updates the trials `updated` to version `revision` of the experiment file.
+  void set_texts(std::int64_t run, int revision, std::span<const TrialIndex> updated,
+                 const Experiment& experiment, const Digests& digests);
 
   const std::string path;
   SQLite::Database database;
-  std::function<void()> tell_wait;
+  std::function<void()> on_wait;
   std::optional<std::pair<RunId, std::int64_t>> last;
   std::optional<std::pair<std::int64_t, std::int64_t>>
       delayed;  // number of a run, and the result of delay_of() for this run

@@ -47,11 +47,11 @@ Cause cause_of(const SQLite::Column& column) {
   return value_of<Cause>(column.getText("none"), k_cause_count);
 }
 // Parses the number of collected files and their total size in bytes, separated by a space: "12 34567".
-std::optional<CollectionResult> taken_in(const SQLite::Column& column) {
+std::optional<CollectionResult> outputs_in(const SQLite::Column& column) {
   if (column.isNull()) return std::nullopt;
-  CollectionResult taken;
-  std::istringstream(column.getString()) >> taken.files >> taken.size.count;
-  return taken;
+  CollectionResult collection;
+  std::istringstream(column.getString()) >> collection.files >> collection.size.count;
+  return collection;
 }
 std::optional<int> number_in(const SQLite::Column& column) {
   return column.isNull() ? std::nullopt : std::optional(column.getInt());
@@ -139,7 +139,7 @@ EndDetails details_of(std::string_view text) {
 
 // Fills `entry` from the row of an attempt. Computes the trial's state by the same rules as the SQL view
 // `states`.
-void take_attempt(TrialEntry& entry, const Rows& row) {
+void set_attempt(TrialEntry& entry, const Rows& row) {
   entry.attempt = static_cast<int>(row.number(1));
   entry.healthy = !row.is_null(2);
   entry.ran_at = instant_in(row, 3);
@@ -166,14 +166,14 @@ void take_attempt(TrialEntry& entry, const Rows& row) {
     entry.usage = Usage{.memory = Bytes{row.number(10)}, .cpu = microseconds(*cpu)};
 }
 
-void take_details(TrialEntry& entry, const Rows& row) {
+void set_details(TrialEntry& entry, const Rows& row) {
   entry.container = row.text(13);
   entry.gpus = row.text(14);
-  entry.taken.reset();
+  entry.collection.reset();
   if (!row.is_null(15))
-    entry.taken = CollectionResult{.files = static_cast<std::size_t>(row.number(15)),
-                                   .size = Bytes{row.number(16)},
-                                   .left = split(row.text(17), k_between_paths)};
+    entry.collection = CollectionResult{.files = static_cast<std::size_t>(row.number(15)),
+                                        .size = Bytes{row.number(16)},
+                                        .left = split(row.text(17), k_between_paths)};
 }
 
 WorkingTree working_tree_of(std::int64_t run, SQLite::Database& database) {
@@ -319,8 +319,8 @@ void Record::trials(const RunId& run, const std::string& trial, Detail detail,
       entry.attempt = static_cast<int>(first_attempt);
       for (; has_attempt && attempts.number(0) == index; has_attempt = attempts.step()) {
         if (attempts.number(1) < first_attempt) continue;
-        take_attempt(entry, attempts);
-        if (all) take_details(entry, attempts);
+        set_attempt(entry, attempts);
+        if (all) set_details(entry, attempts);
       }
       if (!trials.is_null(2)) entry.state = value_of<TrialState>(trials.text(2), k_trial_state_count);
       if (!trials.is_null(4)) {
@@ -409,7 +409,7 @@ std::vector<AttemptEntry> Record::attempts(const RunId& run, const std::string& 
 }
 
 void Record::events(const RunId& run, const std::string& trial,
-                    const std::function<bool(const EventEntry&)>& tell) {
+                    const std::function<bool(const EventEntry&)>& sink) {
   database::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(run);
     std::string sql =
@@ -443,8 +443,8 @@ void Record::events(const RunId& run, const std::string& trial,
                              .cause = query.getColumn(5).getText(""),
                              .reason = reason_text(query.getColumn(6).getText(""), details_in(query, 8),
                                                    query.getColumn(13).getInt()),
-                             .taken = taken_in(query.getColumn(7))};
-      if (!tell(entry)) return;
+                             .collection = outputs_in(query.getColumn(7))};
+      if (!sink(entry)) return;
     }
   });
 }
@@ -459,8 +459,8 @@ std::vector<DoneEntry> Record::done(const std::string& hash, std::size_t count_m
     while (query.executeStep())
       entries.push_back({.run = RunId(query.getColumn(0).getString()),
                          .trial = query.getColumn(1).getString(),
-                         .kept_in = RunId(query.getColumn(2).getString()),
-                         .kept_as = query.getColumn(3).getString(),
+                         .telemetry_run = RunId(query.getColumn(2).getString()),
+                         .telemetry_trial = query.getColumn(3).getString(),
                          .attempt = query.getColumn(5).getInt(),
                          .place = query.getColumn(4).getString()});
     query.reset();  // while a statement is open, other processes cannot write

@@ -109,8 +109,8 @@ Record::Impl::Impl(const std::string& folder, Use use)
 int Record::Impl::wait(void* self, int tries) {
   auto& impl = *static_cast<Impl*>(self);
   constexpr std::chrono::milliseconds k_pause{20};
-  constexpr int k_told_after = 100;
-  if (tries == k_told_after && impl.tell_wait) impl.tell_wait();
+  constexpr int k_note_after = 100;
+  if (tries == k_note_after && impl.on_wait) impl.on_wait();
   if (tries * k_pause >= database::k_patience) return 0;
   std::this_thread::sleep_for(k_pause);
   return 1;
@@ -201,7 +201,7 @@ void Record::Impl::write(std::int64_t run, std::int64_t delay, const Fact& fact)
   const TrialKey trial{run, static_cast<std::int64_t>(fact.trial)};
   const AttemptKey attempt{run, trial.trial, fact.attempt};
   const std::int64_t at = number_of(fact.at) + delay;
-  if (tells_of_stop(fact)) {
+  if (reports_stop(fact)) {
     attempts.set_stop_cause(to_string(fact.cause), attempt);
   } else if (fact.state == TrialState::ready) {
     attempts.take_back(attempt);
@@ -285,12 +285,12 @@ int Record::Impl::newest_text(std::int64_t run) {
   return query.getColumn(0).getInt();
 }
 
-void Record::Impl::take(std::int64_t run, int revision, std::span<const TrialIndex> taken,
-                        const Experiment& experiment, const Digests& digests) {
-  for (const TrialIndex trial : taken) {
+void Record::Impl::set_texts(std::int64_t run, int revision, std::span<const TrialIndex> updated,
+                             const Experiment& experiment, const Digests& digests) {
+  for (const TrialIndex trial : updated) {
     const Trial& it = experiment.trials[trial];
-    trials.take_text(revision, it.image, digest_of(digests, it), it.params,
-                     TrialKey{run, static_cast<std::int64_t>(trial)});
+    trials.set_text(revision, it.image, digest_of(digests, it), it.params,
+                    TrialKey{run, static_cast<std::int64_t>(trial)});
   }
 }
 
@@ -303,8 +303,8 @@ Record::Record(const std::string& folder, Use use)
     : impl_(database::guarded(path_in(folder), [&] { return std::make_unique<Impl>(folder, use); })) {}
 Record::~Record() = default;
 
-void Record::on_wait(std::function<void()> tell) {
-  impl_->tell_wait = std::move(tell);
+void Record::on_wait(std::function<void()> callback) {
+  impl_->on_wait = std::move(callback);
   sqlite3_busy_handler(impl_->database.getHandle(), &Impl::wait, impl_.get());
 }
 
@@ -354,9 +354,9 @@ void Record::append(const RunId& run, std::span<const Fact> facts, std::span<con
       impl_->write_inputs(trial, one.inputs);
     }
     for (const CollectedOutputs& one : collected_outputs)
-      impl_->attempts.set_taken(static_cast<std::int64_t>(one.taken.files), one.taken.size.count,
-                                fmt::format("{}", fmt::join(one.taken.left, k_between_paths)),
-                                AttemptKey{number, static_cast<std::int64_t>(one.trial), one.attempt});
+      impl_->attempts.set_outputs(static_cast<std::int64_t>(one.collection.files), one.collection.size.count,
+                                  fmt::format("{}", fmt::join(one.collection.left, k_between_paths)),
+                                  AttemptKey{number, static_cast<std::int64_t>(one.trial), one.attempt});
     transaction.commit();
   });
 }
@@ -407,7 +407,7 @@ void Record::reopen(const RunId& run, const Reopening& reopening, const Experime
   database::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(run);
     SQLite::Transaction transaction(impl_->database, SQLite::TransactionBehavior::IMMEDIATE);
-    impl_->take(number, impl_->newest_text(number), reopening.taken, experiment, reopening.digests);
+    impl_->set_texts(number, impl_->newest_text(number), reopening.updated, experiment, reopening.digests);
     impl_->write(number, reopening.references);
     impl_->write(number, reopening.anew);
     impl_->write(number, reopening.facts);
@@ -442,7 +442,7 @@ void Record::apply_file(const RunId& run, const FileVersion& file_version, const
       impl_->trials.add(TrialKey{number, static_cast<std::int64_t>(trial)}, next, it.name, it.image,
                         digest_of(file_version.digests, it), it.params);
     }
-    impl_->take(number, next, file_version.taken, experiment, file_version.digests);
+    impl_->set_texts(number, next, file_version.updated, experiment, file_version.digests);
     impl_->write(number, file_version.anew);
     Sql leave{database,
               "UPDATE attempts SET leaving = ?1 WHERE run = ?2 AND trial = ?3 AND attempt = "

@@ -29,7 +29,7 @@ constexpr std::size_t k_looked_at_max = 8;
 constexpr std::size_t k_asked_at_once = 16;
 
 // Larger telemetry of other runs is read one trial at a time to limit memory.
-constexpr std::int64_t k_told_at_once_max = 16LL << 20U;
+constexpr std::int64_t k_parallel_telemetry_max = 16LL << 20U;
 
 // Maximum number of notes about refused objects of a bucket; there may be one for each trial.
 constexpr int k_refusals_shown_max = 10;
@@ -85,9 +85,10 @@ class RecordCacheLookup final : public CacheLookup {
  private:
   // The stored results of an equal trial.
   struct Equal {
-    std::string place;             // the folder of the equal trial's outputs; empty: no outputs
-    std::optional<RunId> kept_in;  // the run whose telemetry has the logs, under the name kept_as
-    std::string kept_as;
+    std::string place;  // the folder of the equal trial's outputs; empty: no outputs
+    std::optional<RunId>
+        telemetry_run;  // the run whose telemetry has the logs, under the name telemetry_trial
+    std::string telemetry_trial;
     int attempt = 0;
     std::optional<SharedCacheIndex::Mark> mark;  // set if another user published the trial
   };
@@ -128,39 +129,39 @@ class RecordCacheLookup final : public CacheLookup {
   // Copies logs and metrics of equal trials. If required metrics are missing, the trial is a cache miss, and
   // its shared outputs are removed.
   void adopt(std::vector<CacheResult>& found, const std::vector<Equal>& equals, const std::stop_token& stop) {
-    std::vector<char> is_told(found.size());
+    std::vector<char> has_data(found.size());
     if (context_.telemetry != nullptr) {
-      adopt_kept(found, equals, is_told);
+      adopt_local(found, equals, has_data);
       in_parallel(found.size(), asked_at_once(), [&](std::size_t i) {
         if (found[i].run.empty() || !equals[i].mark) return;
-        is_told[i] = adopt_told(*equals[i].mark, trial_of(found[i].trial), stop) ? 1 : 0;
+        has_data[i] = adopt_shared(*equals[i].mark, trial_of(found[i].trial), stop) ? 1 : 0;
       });
     }
     for (std::size_t i = 0; i < found.size(); ++i) {
       const Trial& trial = trial_of(found[i].trial);
-      if (found[i].run.empty() || !trial.metrics || is_told[i] != 0) continue;
+      if (found[i].run.empty() || !trial.metrics || has_data[i] != 0) continue;
       forget(found[i]);
       if (!trial.outputs.empty()) (void)without_fault([&] { context_.output_store.remove(trial.name); });
     }
   }
 
   // Copies published telemetry. Returns false if the telemetry is missing or refused.
-  [[nodiscard]] bool adopt_told(const SharedCacheIndex::Mark& mark, const Trial& trial,
-                                const std::stop_token& stop) {
+  [[nodiscard]] bool adopt_shared(const SharedCacheIndex::Mark& mark, const Trial& trial,
+                                  const std::stop_token& stop) {
     try {
-      const auto size = cache_index_->size_told(mark, stop);
+      const auto size = cache_index_->telemetry_size(mark, stop);
       if (!size) return false;
       if (std::cmp_greater(size->count, k_packed_max))
-        throw Error(ErrorKind::corrupt, mark.told_at,
+        throw Error(ErrorKind::corrupt, mark.telemetry_at,
                     fmt::format("is larger than {}", to_string(Bytes{k_packed_max})));
       std::unique_lock one_at_a_time(large_, std::defer_lock);
-      if (size->count > k_told_at_once_max) one_at_a_time.lock();
-      const auto told = cache_index_->told(mark, *size, stop);
-      if (told) context_.telemetry->adopt(*told, trial.name, stop);
-      return told.has_value();
+      if (size->count > k_parallel_telemetry_max) one_at_a_time.lock();
+      const auto telemetry = cache_index_->telemetry(mark, *size, stop);
+      if (telemetry) context_.telemetry->adopt(*telemetry, trial.name, stop);
+      return telemetry.has_value();
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::corrupt)
-        note_refused(fmt::format("{}: {}", mark.told_at, error.message()),
+        note_refused(fmt::format("{}: {}", mark.telemetry_at, error.message()),
                      trial.metrics ? fmt::format("combu runs trial `{}`", trial.name)
                                    : fmt::format("trial `{}` is skipped without a log", trial.name));
       return false;
@@ -179,11 +180,11 @@ class RecordCacheLookup final : public CacheLookup {
   }
 
   // Copies telemetry from other local runs, grouped by run.
-  void adopt_kept(const std::vector<CacheResult>& found, const std::vector<Equal>& equals,
-                  std::vector<char>& is_told) {
+  void adopt_local(const std::vector<CacheResult>& found, const std::vector<Equal>& equals,
+                   std::vector<char>& has_data) {
     std::map<RunId, std::vector<std::size_t>> kept;
     for (std::size_t i = 0; i < found.size(); ++i)
-      if (!found[i].run.empty() && equals[i].kept_in) kept[*equals[i].kept_in].push_back(i);
+      if (!found[i].run.empty() && equals[i].telemetry_run) kept[*equals[i].telemetry_run].push_back(i);
     for (const auto& one : kept) {
       const Telemetry* other = telemetry_in(one.first);
       if (other == nullptr) continue;
@@ -191,12 +192,12 @@ class RecordCacheLookup final : public CacheLookup {
       wanted.reserve(one.second.size());
       for (const std::size_t i : one.second)
         wanted.push_back({.trial = trial_of(found[i].trial).name,
-                          .from = equals[i].kept_as,
+                          .from = equals[i].telemetry_trial,
                           .attempt = equals[i].attempt});
       (void)without_fault([&] {
         const std::set<std::string> adopted = context_.telemetry->adopt(*other, wanted);
         for (const std::size_t i : one.second)
-          is_told[i] = adopted.contains(trial_of(found[i].trial).name) ? 1 : 0;
+          has_data[i] = adopted.contains(trial_of(found[i].trial).name) ? 1 : 0;
       });
     }
   }
@@ -235,12 +236,12 @@ class RecordCacheLookup final : public CacheLookup {
     for (const DoneEntry& one : done) {
       if (has_outputs && !context_.output_store.is_whole(one.place)) continue;
       const int attempt = one.attempt == 0 ? k_adopted : one.attempt;
-      if (has_metrics && !has_told(one, attempt)) continue;
+      if (has_metrics && !has_telemetry(one, attempt)) continue;
       of.run = one.run.text();
       of.name = one.trial;
       return {.place = has_outputs ? one.place : "",
-              .kept_in = one.kept_in,
-              .kept_as = one.kept_as,
+              .telemetry_run = one.telemetry_run,
+              .telemetry_trial = one.telemetry_trial,
               .attempt = attempt,
               .mark = {}};
     }
@@ -249,13 +250,13 @@ class RecordCacheLookup final : public CacheLookup {
     if (!mark) return {};
     of.name = mark->trial;
     of.run = mark->run.text();
-    return {.place = mark->place, .kept_in = {}, .kept_as = {}, .attempt = 0, .mark = mark};
+    return {.place = mark->place, .telemetry_run = {}, .telemetry_trial = {}, .attempt = 0, .mark = mark};
   }
 
-  [[nodiscard]] bool has_told(const DoneEntry& done, int attempt) {
-    Telemetry* telemetry = telemetry_in(done.kept_in);
+  [[nodiscard]] bool has_telemetry(const DoneEntry& done, int attempt) {
+    Telemetry* telemetry = telemetry_in(done.telemetry_run);
     if (telemetry == nullptr) return false;
-    const auto log = telemetry->log(done.kept_as, attempt);
+    const auto log = telemetry->log(done.telemetry_trial, attempt);
     return log && log->complete;
   }
 

@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t k_requests_at_once = 16;
 constexpr std::size_t k_failures_max =
     3;  // consecutive failures after which the server counts as unavailable
-constexpr std::size_t k_told_at_once = 64;
+constexpr std::size_t k_batch_max = 64;
 
 }  // namespace
 
@@ -76,7 +76,7 @@ std::vector<Publisher::Success> Publisher::successes_of(Record& record,
 
 bool Publisher::put(const Success& success) {
   const Trial& trial = *success.trial;
-  const auto told = [&] {
+  const auto telemetry = [&] {
     std::string packed =
         context_.telemetry == nullptr ? "" : context_.telemetry->packed(trial.name, success.attempt);
     if (packed.empty() && trial.metrics)
@@ -86,7 +86,7 @@ bool Publisher::put(const Success& success) {
   try {
     cache_index_.put(
         success.hash,
-        fmt::format("{}/{}", results_folder(context_.run.experiment, context_.run.id), trial.name), told,
+        fmt::format("{}/{}", results_folder(context_.run.experiment, context_.run.id), trial.name), telemetry,
         static_cast<bool>(trial.metrics), context_.stop);
     return true;
   } catch (const std::exception& error) {
@@ -100,7 +100,7 @@ bool Publisher::put(const Success& success) {
 std::vector<const Trial*> Publisher::next() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return ended_ || !waiting_.empty(); });
-  const auto end = waiting_.begin() + static_cast<std::ptrdiff_t>(std::min(waiting_.size(), k_told_at_once));
+  const auto end = waiting_.begin() + static_cast<std::ptrdiff_t>(std::min(waiting_.size(), k_batch_max));
   std::vector<const Trial*> trials(waiting_.begin(), end);
   waiting_.erase(waiting_.begin(), end);
   return trials;

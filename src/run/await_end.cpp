@@ -15,14 +15,14 @@ bool is_over(const Observation& observation) {
 class Awaited {
  public:
   Awaited(std::vector<Observation> observations, bool with_services,
-          const std::function<void(const Observation&)>& tell)
-      : tell_(tell) {
+          const std::function<void(const Observation&)>& on_end)
+      : on_end_(on_end) {
     for (Observation& observation : observations) {
       // Services count only if the selector names trials.
       if (observation.service && !with_services) continue;
       Key key = observation.key;
       const auto at = last_.emplace(std::move(key), std::move(observation)).first;
-      if (is_over(at->second)) tell_(at->second);
+      if (is_over(at->second)) on_end_(at->second);
       if (at->second.phase == Phase::running) ++running_;
     }
   }
@@ -35,7 +35,7 @@ class Awaited {
     at->second = observation;
     if (!is_over(observation)) return;
     --running_;
-    tell_(observation);
+    on_end_(observation);
   }
 
   // Handles a complete listing: attempts that are not in the listing are removed from the engine.
@@ -63,14 +63,14 @@ class Awaited {
     std::vector<Observation> observations;
     observations.reserve(last_.size());
     for (const auto& [key, observation] : last_) {
-      if (observation.phase == Phase::created) tell_(observation);
+      if (observation.phase == Phase::created) on_end_(observation);
       observations.push_back(observation);
     }
     return observations;
   }
 
  private:
-  const std::function<void(const Observation&)>& tell_;
+  const std::function<void(const Observation&)>& on_end_;
   std::map<Key, Observation> last_;
   std::size_t running_ = 0;
 };
@@ -78,9 +78,9 @@ class Awaited {
 }  // namespace
 
 std::vector<Observation> await_end(Engine& engine, const Selector& selector,
-                                   const std::function<void(const Observation&)>& tell,
+                                   const std::function<void(const Observation&)>& on_end,
                                    std::stop_token stop) {
-  Awaited awaited(engine.list(selector, ListDetail::consistent, stop), !selector.trials.empty(), tell);
+  Awaited awaited(engine.list(selector, ListDetail::consistent, stop), !selector.trials.empty(), on_end);
   if (awaited.none_runs()) return awaited.finish();
   std::stop_source enough;
   const std::stop_callback on_stop(stop, [&enough] { enough.request_stop(); });

@@ -35,16 +35,17 @@ OutputsResult collect_trial_outputs(Engine& engine, const Run& run, const Collec
   std::vector<Output> outputs = trial.outputs;
   if (command.failed)
     for (Output& output : outputs) output.required = false;
-  OutputsResult took{.collected = {.trial = command.trial}, .taken = std::nullopt};
+  OutputsResult took{.collected = {.trial = command.trial}, .collection = std::nullopt};
   const auto take = [&] {
-    took.taken = collect_outputs(engine, {.run = run.id, .trial = trial.name, .attempt = command.attempt},
-                                 outputs, output_store, stop);
+    took.collection =
+        collect_outputs(engine, {.run = run.id, .trial = trial.name, .attempt = command.attempt}, outputs,
+                        output_store, stop);
   };
   took.collected.fault = fault_of(take, &took.collected.by_attempt);
   // Partial outputs that cannot be removed do no harm: they are marked as partial.
-  if (took.taken && run.experiment.collect.every > Seconds(0)) {
+  if (took.collection && run.experiment.collect.every > Seconds(0)) {
     const std::string unremoved = fault_of([&] { output_store.remove(partial_place(trial.name)); });
-    if (took.taken->unremoved.empty()) took.taken->unremoved = unremoved;
+    if (took.collection->unremoved.empty()) took.collection->unremoved = unremoved;
   }
   return took;
 }
@@ -58,20 +59,20 @@ std::string collect_partial_outputs(Engine& engine, const Run& run, TrialIndex i
   });
 }
 
-std::vector<std::string> notes_of(const std::string& trial, const CollectionResult& taken) {
+std::vector<std::string> notes_of(const std::string& trial, const CollectionResult& collection) {
   std::vector<std::string> notes;
-  if (!taken.left.empty()) {
-    const std::string first = shortened(taken.left.front());
-    const std::size_t others = taken.left.size() - 1;
+  if (!collection.left.empty()) {
+    const std::string first = shortened(collection.left.front());
+    const std::size_t others = collection.left.size() - 1;
     notes.push_back(
         others == 0
             ? fmt::format("{}: {} is not collected: an output must be a file, folder or link", trial, first)
             : fmt::format("{}: {} and {} more are not collected: outputs must be files, folders or links",
                           trial, first, others));
   }
-  if (!taken.unremoved.empty())
+  if (!collection.unremoved.empty())
     notes.push_back(fmt::format("{}: removing the trial's earlier outputs failed: {}; remove them by hand",
-                                trial, taken.unremoved));
+                                trial, collection.unremoved));
   return notes;
 }
 

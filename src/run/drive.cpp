@@ -227,8 +227,8 @@ class Drive {
   void take(const EngineLost& /*lost*/) {}
   void take(const LogTail& tail) { report(failures_.add_tail(tail.trial, tail.lines)); }
   void take(const OutputsCollected& collected) {
-    journal_.outputs_collected(collected.trial, collected.attempt, collected.taken);
-    for (const std::string& note : notes_of(trial_of(collected.trial).name, collected.taken))
+    journal_.outputs_collected(collected.trial, collected.attempt, collected.collection);
+    for (const std::string& note : notes_of(trial_of(collected.trial).name, collected.collection))
       remarks_.add(note);
   }
   void take(const PartCollected& part) {
@@ -316,7 +316,7 @@ class Drive {
   }
 
   void note(Fact& fact) {
-    if (tells_of_stop(fact)) return publish(fact);
+    if (reports_stop(fact)) return publish(fact);
     follow_attempt(fact);
     progress_.observe(fact, planner_.is_waited_for(fact.trial), now());
     publish(fact);

@@ -190,10 +190,11 @@ void Executor::carry_out(const StopCommand& command, const std::stop_token& quit
 void Executor::carry_out(const CollectCommand& command, const std::stop_token& quit) {
   const Key key{.run = run_.id, .trial = trial_of(command.trial).name, .attempt = command.attempt};
   if (command.tail) post_tail(command.trial, key, quit);
-  OutputsResult took{.collected = {.trial = command.trial}, .taken = std::nullopt};
+  OutputsResult took{.collected = {.trial = command.trial}, .collection = std::nullopt};
   if (command.outputs) took = collect_trial_outputs(engine_, run_, command, *output_store_, quit);
-  if (took.taken)
-    inbox_.post(OutputsCollected{.trial = command.trial, .attempt = command.attempt, .taken = *took.taken});
+  if (took.collection)
+    inbox_.post(
+        OutputsCollected{.trial = command.trial, .attempt = command.attempt, .collection = *took.collection});
   inbox_.post(Event{took.collected});
 }
 
@@ -323,7 +324,7 @@ void Executor::fail(const Error& error, Event event) {
 void Executor::watch(const std::stop_token& quit) {
   bool again = false;
   std::optional<Instant> there_since;
-  const auto tell = [&](const Change& change) {
+  const auto on_change = [&](const Change& change) {
     if (const auto* observation = std::get_if<Observation>(&change)) {
       inbox_.post(Event{Observed{*observation}});
       return;
@@ -335,7 +336,7 @@ void Executor::watch(const std::stop_token& quit) {
     inbox_.post(Event{Listed{.observations = engine_.list(selector_, ListDetail::consistent, quit),
                              .after_break = after_break}});
   };
-  call([&] { engine_.watch(selector_, tell, quit); }, [&](const Error& error) { lose_engine(error); });
+  call([&] { engine_.watch(selector_, on_change, quit); }, [&](const Error& error) { lose_engine(error); });
 }
 
 }  // namespace combu

@@ -54,7 +54,7 @@ struct TrialNote {
 struct OutputsCollected {
   TrialIndex trial;
   int attempt;
-  CollectionResult taken;
+  CollectionResult collection;
 };
 // Partial outputs of a running attempt were collected; `fault` is the reason if the collection failed.
 struct PartCollected {

@@ -45,15 +45,15 @@ class Canaries {
   [[nodiscard]] std::vector<TrialIndex> withdrawn(TrialIndex trial);
 
  private:
-  enum class Stand : std::uint8_t { unknown, tried, passed, failed };
+  enum class Verdict : std::uint8_t { unknown, tried, passed, failed };
   struct Shape {
-    Stand stand = Stand::unknown;
+    Verdict verdict = Verdict::unknown;
     TrialIndex canary = 0;
     std::vector<TrialIndex> kept;  // trials that wait for the canary; if `unknown`: the admitted trials
   };
-  // Sets `stand` of the trial's shape and returns the kept trials. Does nothing if the trial is not the
+  // Sets `verdict` of the trial's shape and returns the kept trials. Does nothing if the trial is not the
   // canary of its shape.
-  [[nodiscard]] std::vector<TrialIndex> settle(TrialIndex trial, Stand stand);
+  [[nodiscard]] std::vector<TrialIndex> settle(TrialIndex trial, Verdict verdict);
 
   std::vector<Shape> shapes_;
   std::vector<std::uint32_t> shape_of_;  // index into shapes_ by trial; empty: the run has no canaries

@@ -39,7 +39,7 @@ std::string given_text(const Slots& asked, const Slots& capacity) {
 
 // Returns the GPUs for a message. If no GPU has a requested id and no UUIDs are known, the text mentions the
 // unknown UUIDs, because the id may be a UUID.
-std::string given_text(const GpuWish& asked, std::span<const Gpu> gpus) {
+std::string given_text(const GpuRequest& asked, std::span<const Gpu> gpus) {
   const bool all_called = std::ranges::all_of(asked.ids, [&](const std::string& id) {
     return std::ranges::any_of(gpus, [&](const Gpu& gpu) { return is_called(gpu, id); });
   });
@@ -58,7 +58,7 @@ class Services {
     for (const Trial& trial : experiment.trials) {
       if (!trial.service) continue;
       services_.emplace(trial.name, &trial);
-      if (!needed.contains(trial.name)) standing_.push_back(&trial);
+      if (!needed.contains(trial.name)) permanent_.push_back(&trial);
       if (!trial.slots.empty() || trial.gpus) all_.push_back(&trial);
     }
   }
@@ -89,7 +89,7 @@ class Services {
         open.push_back(found->second);
       }
     }
-    for (const Trial* service : standing_)
+    for (const Trial* service : permanent_)
       if (service != &trial) company.push_back(service);
     std::erase_if(company, [](const Trial* one) { return one->slots.empty() && !one->gpus; });
     return company;
@@ -97,14 +97,14 @@ class Services {
 
  private:
   std::unordered_map<std::string_view, const Trial*> services_;
-  std::vector<const Trial*> standing_;
+  std::vector<const Trial*> permanent_;
   std::vector<const Trial*> all_;
 };
 
 // The sum of the slots of several trials.
 struct Together {
   Slots slots;
-  std::vector<const GpuWish*> gpus;
+  std::vector<const GpuRequest*> gpus;
   std::size_t gpu_count = 0;
   explicit Together(const std::vector<const Trial*>& trials) {
     for (const Trial* trial : trials) {
@@ -178,7 +178,7 @@ std::vector<Error> check_slots(const Experiment& experiment, const Slots& capaci
     if (!company.empty() && !fits_beside(trial, company)) return refuse_together(trial, company);
     if (until == Until::ended || services.none()) return;
     Slots slots = all_services.slots;
-    std::vector<const GpuWish*> wishes = all_services.gpus;
+    std::vector<const GpuRequest*> wishes = all_services.gpus;
     if (!trial.service) {
       slots += trial.slots;
       wishes.push_back(&*trial.gpus);

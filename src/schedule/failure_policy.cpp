@@ -52,7 +52,7 @@ const Fact* FailurePolicy::last(TrialIndex trial) const {
   return failure == last_.end() ? nullptr : &failure->second;
 }
 
-std::vector<TrialIndex> FailurePolicy::take_awaiting() {
+std::vector<TrialIndex> FailurePolicy::release_awaiting() {
   std::vector<TrialIndex> waiting = std::exchange(awaiting_, {});
   std::erase_if(waiting, [this](TrialIndex trial) { return trials_.state(trial) != TrialState::retrying; });
   return waiting;

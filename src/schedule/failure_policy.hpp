@@ -51,7 +51,7 @@ class FailurePolicy {
   void await(TrialIndex trial) { awaiting_.push_back(trial); }
   // The engine was unreachable. Returns the trials that await() added: the engine's shutdown stopped their
   // attempts.
-  [[nodiscard]] std::vector<TrialIndex> take_awaiting();
+  [[nodiscard]] std::vector<TrialIndex> release_awaiting();
 
   // ---- Stops
 

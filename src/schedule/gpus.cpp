@@ -21,15 +21,15 @@ bool is_in(const std::vector<std::string>& ids, const Gpu& gpu) {
   return std::ranges::find(ids, gpu.id) != ids.end();
 }
 
-std::vector<const Gpu*> all_meant(const GpuWish& wish, std::span<const Gpu> gpus) {
+std::vector<const Gpu*> all_meant(const GpuRequest& request, std::span<const Gpu> gpus) {
   std::vector<const Gpu*> meant;
   for (const Gpu& gpu : gpus)
-    if (is_meant(wish, gpu)) meant.push_back(&gpu);
+    if (is_meant(request, gpu)) meant.push_back(&gpu);
   return meant;
 }
 
-std::size_t count_of(const GpuWish& wish, const std::vector<const Gpu*>& meant) {
-  return wish.all ? std::max<std::size_t>(meant.size(), 1) : wish.count;
+std::size_t count_of(const GpuRequest& request, const std::vector<const Gpu*>& meant) {
+  return request.all ? std::max<std::size_t>(meant.size(), 1) : request.count;
 }
 
 // Advances `places` to the next combination of indices below `size`, in lexicographic order. Returns false
@@ -45,17 +45,17 @@ bool next_choice(std::vector<std::size_t>& places, std::size_t size) {
 
 }  // namespace
 
-bool is_meant(const GpuWish& wish, const Gpu& gpu) {
+bool is_meant(const GpuRequest& request, const Gpu& gpu) {
   const auto is_it = [&](const std::string& id) { return is_called(gpu, id); };
-  return (wish.ids.empty() || std::ranges::any_of(wish.ids, is_it)) && wish.memory <= gpu.memory &&
-         contains_any_case(gpu.kind, wish.kind);
+  return (request.ids.empty() || std::ranges::any_of(request.ids, is_it)) && request.memory <= gpu.memory &&
+         contains_any_case(gpu.kind, request.kind);
 }
 
-std::optional<std::vector<std::string>> choose(const GpuWish& wish, std::span<const Gpu> gpus,
-                                               const std::vector<std::string>& free, const GpuWish& spared,
+std::optional<std::vector<std::string>> choose(const GpuRequest& request, std::span<const Gpu> gpus,
+                                               const std::vector<std::string>& free, const GpuRequest& spared,
                                                const Suits& suits) {
-  std::vector<const Gpu*> meant = all_meant(wish, gpus);
-  const std::size_t count = count_of(wish, meant);
+  std::vector<const Gpu*> meant = all_meant(request, gpus);
+  const std::size_t count = count_of(request, meant);
   std::erase_if(meant, [&](const Gpu* gpu) { return !is_in(free, *gpu); });
   if (meant.size() < count) return std::nullopt;
   std::ranges::stable_sort(meant, {},
@@ -72,13 +72,13 @@ std::optional<std::vector<std::string>> choose(const GpuWish& wish, std::span<co
 }
 
 // Bipartite matching by augmenting paths: a seeker (a requested GPU) may move earlier seekers to other GPUs.
-bool can_match(const std::vector<const GpuWish*>& wishes, std::span<const Gpu> gpus,
+bool can_match(const std::vector<const GpuRequest*>& wishes, std::span<const Gpu> gpus,
                const std::vector<std::string>& free) {
-  std::vector<const GpuWish*> seekers;  // one element for each requested GPU
-  for (const GpuWish* wish : wishes) {
-    const std::size_t count = wish->empty() ? 0 : count_of(*wish, all_meant(*wish, gpus));
+  std::vector<const GpuRequest*> seekers;  // one element for each requested GPU
+  for (const GpuRequest* request : wishes) {
+    const std::size_t count = request->empty() ? 0 : count_of(*request, all_meant(*request, gpus));
     if (count + seekers.size() > free.size()) return false;
-    seekers.insert(seekers.end(), count, wish);
+    seekers.insert(seekers.end(), count, request);
   }
   std::vector<std::optional<std::size_t>> holders(gpus.size());
   std::vector<bool> asked;

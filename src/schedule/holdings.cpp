@@ -133,9 +133,10 @@ bool Holdings::holds_up(const ReadyLines::Line& line, const ReadyLines::Line& fi
   return std::ranges::any_of(gpus_, is_wanted) && !choose(first.gpus, gpus_, left.gpus, {});
 }
 
-std::optional<std::vector<std::string>> Holdings::choose_gpus(const GpuWish& wish, const GpuWish& spared,
+std::optional<std::vector<std::string>> Holdings::choose_gpus(const GpuRequest& request,
+                                                              const GpuRequest& spared,
                                                               const Suits& suits) const {
-  return choose(wish, gpus_, free_.gpus, spared, suits);
+  return choose(request, gpus_, free_.gpus, spared, suits);
 }
 
 }  // namespace combu::schedule

@@ -64,8 +64,8 @@ class Holdings {
   // Returns the slots that are free when only this run's trials with `may_stay` still hold slots.
   [[nodiscard]] Slots left_in_time() const;
   // Chooses GPUs out of the free GPUs; see choose().
-  [[nodiscard]] std::optional<std::vector<std::string>> choose_gpus(const GpuWish& wish,
-                                                                    const GpuWish& spared,
+  [[nodiscard]] std::optional<std::vector<std::string>> choose_gpus(const GpuRequest& request,
+                                                                    const GpuRequest& spared,
                                                                     const Suits& suits) const;
 
  private:

@@ -78,7 +78,7 @@ void Lifecycle::start_ready_trials(const Settings& settings) {
 
 void Lifecycle::start(TrialIndex trial, Slots slots) {
   attempts.start_sent(trial);
-  take_slots(trial, slots);
+  reserve_slots(trial, slots);
   const Attempt& attempt = attempts[trial];
   trials.report({.trial = trial,
                  .state = TrialState::starting,
@@ -97,11 +97,11 @@ void Lifecycle::answer_start(TrialIndex trial) {
   retry_when_possible(trial);
 }
 
-void Lifecycle::take_back_start(TrialIndex trial) {
-  if (take_back_slots(trial)) enqueue(trial);
+void Lifecycle::undo_start(TrialIndex trial) {
+  if (return_slots(trial)) enqueue(trial);
 }
 
-bool Lifecycle::take_back_slots(TrialIndex trial) {
+bool Lifecycle::return_slots(TrialIndex trial) {
   if (trials.state(trial) != TrialState::starting) return false;
   if (attempts.is_stopping(trial)) {
     fail_attempt(trial, {.cause = attempts[trial].stop_cause, .exit_code = std::nullopt, .reason = {}});
@@ -112,7 +112,7 @@ bool Lifecycle::take_back_slots(TrialIndex trial) {
   return true;
 }
 
-void Lifecycle::take_slots(TrialIndex trial, const Slots& slots) {
+void Lifecycle::reserve_slots(TrialIndex trial, const Slots& slots) {
   holdings.take(trial, slots, !trials.is_awaited(trial));
   if (trials.trial(trial).service) room.started(trial, slots);
 }
@@ -338,7 +338,7 @@ void Lifecycle::report_retrying(TrialIndex trial, const AttemptEnd& end, Next ne
 
 void Lifecycle::blame_engine() {
   outputs.mark_lost();
-  for (const TrialIndex trial : failures.take_awaiting()) {
+  for (const TrialIndex trial : failures.release_awaiting()) {
     failures.count(trial, Cause::host_lost);
     next_attempt(trial, Seconds(0));
   }

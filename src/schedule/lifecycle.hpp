@@ -42,9 +42,9 @@ class Lifecycle {
   void answer_start(TrialIndex trial);
   // The engine has not started the attempt: frees the slots and reports `ready`. Returns false if the trial
   // is not `starting`, or if a pending stop makes the attempt fail.
-  bool take_back_slots(TrialIndex trial);
-  void take_back_start(TrialIndex trial);
-  void take_slots(TrialIndex trial, const Slots& slots);
+  bool return_slots(TrialIndex trial);
+  void undo_start(TrialIndex trial);
+  void reserve_slots(TrialIndex trial, const Slots& slots);
   void give_back_slots(TrialIndex trial);
 
   // ---- While an attempt runs

@@ -178,7 +178,7 @@ struct Planner::Impl {
         see(*trial, observation, was_away ? Break::was : Break::unknown, true);
       }
     }
-    for (const TrialIndex trial : restoration.listed()) life.take_back_start(trial);
+    for (const TrialIndex trial : restoration.listed()) life.undo_start(trial);
     for (TrialIndex trial = 0; trial < trials.size(); ++trial) {
       const bool runs = trials.state(trial) == TrialState::running;
       if (!listed[trial] && runs && attempts.must_be_listed(trial))
@@ -315,7 +315,7 @@ struct Planner::Impl {
   }
 
   void restore_alive(TrialIndex trial, const RestoredTrial& restored, const Slots& slots) {
-    life.take_slots(trial, slots);
+    life.reserve_slots(trial, slots);
     attempts[trial].ran_at = restored.ran_at;
     if (restored.stop_cause != Cause::none) {
       attempts.set_stop_cause(trial, restored.stop_cause);
@@ -343,7 +343,7 @@ struct Planner::Impl {
                    .reason = "the attempt's end was not recorded",
                    .at = at});
     trials.set_attempt(trial, observation.key.attempt);
-    life.take_slots(trial, observation.slots);
+    life.reserve_slots(trial, observation.slots);
     trials.report({.trial = trial,
                    .state = TrialState::starting,
                    .at = at,
@@ -367,8 +367,8 @@ struct Planner::Impl {
     if (trials.state(trial) != TrialState::starting) return;
     if (life.holdings.see_claim(winner)) {
       life.set_timer(Timer::Kind::claim, trial, k_claim_believed);
-      life.take_back_start(trial);
-    } else if (life.take_back_slots(trial)) {
+      life.undo_start(trial);
+    } else if (life.return_slots(trial)) {
       // The slots of `winner` were counted already, so an immediate retry would choose the same slots again.
       attempts[trial].queued_at = trials.now();
       life.set_timer(Timer::Kind::place, trial, k_place_after);

@@ -27,33 +27,33 @@ void ReadyLines::push(TrialIndex trial, const Slots& slots) {
   const Trial& it = experiment_.trials[trial];
   const auto [at, is_new] =
       line_of_.try_emplace({slots.cpus, slots.memory, *it.gpus, it.service}, lines_.size());
-  if (is_new) lines_.push_back({.slots = slots, .gpus = *it.gpus, .service = it.service, .places = {}});
+  if (is_new) lines_.push_back({.slots = slots, .gpus = *it.gpus, .service = it.service, .positions = {}});
   Line& line = lines_[at->second];
-  const Place place = place_of(trial);
-  const bool is_first = line.places.empty() || place.is_before(line.places.top());
-  if (is_first && !line.places.empty()) order_.erase({line.places.top(), at->second});
-  line.places.push(place);
-  if (is_first) order_.insert({place, at->second});
+  const Position position = position_of(trial);
+  const bool is_first = line.positions.empty() || position.is_before(line.positions.top());
+  if (is_first && !line.positions.empty()) order_.erase({line.positions.top(), at->second});
+  line.positions.push(position);
+  if (is_first) order_.insert({position, at->second});
 }
 
-ReadyLines::Place ReadyLines::place_of(TrialIndex trial) const {
+ReadyLines::Position ReadyLines::position_of(TrialIndex trial) const {
   return {.priority = experiment_.trials[trial].priority,
           .rank = ranks_.empty() ? trial : ranks_[trial],
           .trial = trial};
 }
 
 ReadyLines::Cursor ReadyLines::drop_head(Cursor cursor) {
-  const Place head = cursor->first;
+  const Position head = cursor->first;
   (void)pop(lines_[cursor->second]);
   return order_.lower_bound({head, 0});
 }
 
 TrialIndex ReadyLines::pop(Line& line) {
   const auto number = static_cast<std::size_t>(&line - lines_.data());
-  const Place head = line.places.top();
-  line.places.pop();
+  const Position head = line.positions.top();
+  line.positions.pop();
   order_.erase({head, number});
-  if (!line.places.empty()) order_.insert({line.places.top(), number});
+  if (!line.positions.empty()) order_.insert({line.positions.top(), number});
   return head.trial;
 }
 

@@ -27,36 +27,36 @@ class ReadyLines {
   void push(TrialIndex trial, const Slots& slots);
 
   // A trial's position among the ready trials. The trial with the least position starts first.
-  struct Place {
+  struct Position {
     int priority = 0;
     std::uint32_t rank = 0;
     TrialIndex trial = 0;
-    [[nodiscard]] bool is_before(const Place& other) const {
+    [[nodiscard]] bool is_before(const Position& other) const {
       return priority != other.priority ? priority > other.priority : rank < other.rank;
     }
     // The order is reversed, because std::priority_queue returns the greatest element first.
-    bool operator<(const Place& other) const { return other.is_before(*this); }
+    bool operator<(const Position& other) const { return other.is_before(*this); }
   };
-  [[nodiscard]] Place place_of(TrialIndex trial) const;
+  [[nodiscard]] Position position_of(TrialIndex trial) const;
   struct Line {
     Slots slots;
-    GpuWish gpus;
+    GpuRequest gpus;
     bool service = false;
-    std::priority_queue<Place> places;
+    std::priority_queue<Position> positions;
     std::optional<TrialIndex> overtaken = {};  // the trial to which `overtakes` refers
     std::size_t overtakes = 0;                 // starts of later trials that delayed this trial
   };
 
   // Orders the lines by the positions of their heads (first trials).
   struct HeadBefore {
-    bool operator()(const std::pair<Place, std::size_t>& one,
-                    const std::pair<Place, std::size_t>& other) const {
+    bool operator()(const std::pair<Position, std::size_t>& one,
+                    const std::pair<Position, std::size_t>& other) const {
       if (one.first.is_before(other.first) || other.first.is_before(one.first))
         return one.first.is_before(other.first);
       return one.second < other.second;
     }
   };
-  using ByHead = std::set<std::pair<Place, std::size_t>, HeadBefore>;
+  using ByHead = std::set<std::pair<Position, std::size_t>, HeadBefore>;
   using Cursor = ByHead::const_iterator;
   [[nodiscard]] Cursor begin() const { return order_.begin(); }
   [[nodiscard]] Cursor end() const { return order_.end(); }
@@ -68,12 +68,12 @@ class ReadyLines {
   TrialIndex pop(Line& line);
 
  private:
-  using Wish = std::tuple<Cpus, Bytes, GpuWish, bool>;
+  using Need = std::tuple<Cpus, Bytes, GpuRequest, bool>;
 
   const Experiment& experiment_;
   std::vector<std::uint32_t> ranks_;  // rank by trial; empty: trials start in the file's order
   std::vector<Line> lines_;
-  std::map<Wish, std::size_t> line_of_;
+  std::map<Need, std::size_t> line_of_;
   ByHead order_;
 };
 

@@ -28,12 +28,12 @@ std::vector<TrialIndex> company_of(TrialIndex trial, const Plan& plan,
 // Simulates one order in which the remaining groups of trials can run.
 class ServiceRoom::Trying {
  public:
-  // The standing services (see standing_) and `first`, which gets `gpus`, run from the beginning.
+  // The standing services (see permanent_) and `first`, which gets `gpus`, run from the beginning.
   Trying(const ServiceRoom& room, Slots left, std::optional<TrialIndex> first,
          const std::vector<std::string>& gpus)
       : room_(room), left_(std::move(left)) {
     if (first) fit_ = bring(*first, gpus);
-    for (const TrialIndex one : room.standing_)
+    for (const TrialIndex one : room.permanent_)
       if (is_missing(one)) fit_ &= bring(one, {});
   }
 
@@ -67,7 +67,7 @@ class ServiceRoom::Trying {
   [[nodiscard]] bool is_missing(TrialIndex service) const {
     return !is_up(service) && !room_.over_.contains(service);
   }
-  [[nodiscard]] const GpuWish& wish_of(TrialIndex service) const {
+  [[nodiscard]] const GpuRequest& wish_of(TrialIndex service) const {
     return *room_.experiment_.trials[service].gpus;
   }
 
@@ -76,11 +76,11 @@ class ServiceRoom::Trying {
   bool bring(TrialIndex service, std::vector<std::string> gpus) {
     Slots slots = room_.slots_of(service);
     if (!slots.fit(left_)) return false;
-    const GpuWish& wish = wish_of(service);
-    if (!wish.empty() && gpus.empty()) {
-      const auto chosen = choose(wish, room_.gpus_, left_.gpus, {}, [&](const std::vector<std::string>& ids) {
-        return leave_enough(service, ids);
-      });
+    const GpuRequest& request = wish_of(service);
+    if (!request.empty() && gpus.empty()) {
+      const auto chosen =
+          choose(request, room_.gpus_, left_.gpus, {},
+                 [&](const std::vector<std::string>& ids) { return leave_enough(service, ids); });
       if (!chosen) return false;
       gpus = *chosen;
     }
@@ -96,13 +96,13 @@ class ServiceRoom::Trying {
       if (group.left == 0 || served_.contains(number)) return true;
       Slots others{.cpus = {}, .memory = {}, .gpus = room_.capacity_->gpus};
       others -= {.cpus = {}, .memory = {}, .gpus = gpus};
-      std::vector<const GpuWish*> wishes;
+      std::vector<const GpuRequest*> wishes;
       const auto beside = [&](TrialIndex one) {
         if (is_missing(one) && one != service) wishes.push_back(&wish_of(one));
         if (is_up(one)) others -= {.cpus = {}, .memory = {}, .gpus = slots_of_up(one).gpus};
       };
       std::ranges::for_each(group.company, beside);
-      std::ranges::for_each(room_.standing_, beside);
+      std::ranges::for_each(room_.permanent_, beside);
       return std::ranges::all_of(group.needs, [&](const Need& need) {
         wishes.push_back(&need.gpus);
         const bool match = can_match(wishes, room_.gpus_, others.gpus);
@@ -191,14 +191,14 @@ ServiceRoom::ServiceRoom(const Experiment& experiment, const Plan& plan, const s
   std::vector<TrialIndex> trials(experiment.trials.size());
   std::iota(trials.begin(), trials.end(), 0);
   if (!capacity || std::ranges::none_of(trials, holds)) return;
-  find_standing(plan);
+  find_permanent(plan);
   group_of_.assign(trials.size(), k_none);
   std::map<std::vector<TrialIndex>, std::size_t> number_of;
   for (const TrialIndex trial : trials) {
     if (is_service(trial)) continue;
     std::vector<TrialIndex> company = company_of(trial, plan, is_service);
-    std::erase_if(company, [&](TrialIndex one) { return !holds(one) || is_standing(one); });
-    if (company.empty() && standing_.empty()) continue;
+    std::erase_if(company, [&](TrialIndex one) { return !holds(one) || is_permanent(one); });
+    if (company.empty() && permanent_.empty()) continue;
     const auto [at, is_new] = number_of.try_emplace(company, groups_.size());
     if (is_new) groups_.push_back({.company = std::move(company), .needs = {}});
     group_of_[trial] = at->second;
@@ -209,18 +209,18 @@ ServiceRoom::ServiceRoom(const Experiment& experiment, const Plan& plan, const s
   }
   for (std::size_t number = 0; number < groups_.size(); ++number) {
     for (const TrialIndex one : groups_[number].company) serves_[one].push_back(number);
-    for (const TrialIndex one : standing_) serves_[one].push_back(number);
+    for (const TrialIndex one : permanent_) serves_[one].push_back(number);
   }
   for (const auto& [service, groups] : serves_) groups_left_[service] = groups.size();
 }
 
 // Finds the services on which no trial depends, and the services that these services need.
-void ServiceRoom::find_standing(const Plan& plan) {
+void ServiceRoom::find_permanent(const Plan& plan) {
   const auto is_service = [&](TrialIndex trial) { return experiment_.trials[trial].service; };
   for (TrialIndex trial = 0; trial < experiment_.trials.size(); ++trial) {
     if (!is_service(trial) || !plan.nodes[trial].needed_by.empty()) continue;
-    standing_.insert(trial);
-    for (const TrialIndex one : company_of(trial, plan, is_service)) standing_.insert(one);
+    permanent_.insert(trial);
+    for (const TrialIndex one : company_of(trial, plan, is_service)) permanent_.insert(one);
   }
 }
 
@@ -266,7 +266,7 @@ bool ServiceRoom::may_start(TrialIndex service, const Slots& left, Horizon horiz
   std::vector<TrialIndex> from{service};
   if (horizon == Horizon::in_turn)
     for (const auto& [one, slots] : up_)
-      if (!is_standing(one)) from.push_back(one);
+      if (!is_permanent(one)) from.push_back(one);
   return Trying(*this, left, service, gpus).serve(reached_from(std::move(from), horizon));
 }
 
@@ -275,7 +275,7 @@ bool ServiceRoom::may_want(TrialIndex trial, const Slots& slots, const Slots& le
   if (number == k_none) return slots.fit(left);
   std::vector<TrialIndex> from = groups_[number].company;
   for (const auto& [one, held] : up_)
-    if (!is_standing(one)) from.push_back(one);
+    if (!is_permanent(one)) from.push_back(one);
   std::vector<std::size_t> groups = reached_from(std::move(from), Horizon::in_turn);
   if (groups_[number].company.empty()) groups.push_back(number);
   Trying trying(*this, left, std::nullopt, {});

@@ -63,7 +63,7 @@ class ServiceRoom {
   class Trying;
   struct Need {
     Slots slots;
-    GpuWish gpus;
+    GpuRequest gpus;
     TrialIndex trial;
   };
   // Trials with the same company: `company` holds the services that must run at the same time as these
@@ -75,12 +75,12 @@ class ServiceRoom {
   };
   static constexpr std::size_t k_none = static_cast<std::size_t>(-1);
 
-  [[nodiscard]] bool is_standing(TrialIndex service) const { return standing_.contains(service); }
+  [[nodiscard]] bool is_permanent(TrialIndex service) const { return permanent_.contains(service); }
   [[nodiscard]] Slots slots_of(TrialIndex service) const;
   [[nodiscard]] std::vector<std::size_t> reached_from(std::vector<TrialIndex> services,
                                                       Horizon horizon) const;
   void add_need(Group& group, Need need);
-  void find_standing(const Plan& plan);
+  void find_permanent(const Plan& plan);
 
   const Experiment& experiment_;
   std::vector<Gpu> gpus_;
@@ -93,7 +93,7 @@ class ServiceRoom {
   std::unordered_map<TrialIndex, std::vector<std::size_t>> serves_;
   // The number of groups that need each service and are not over.
   std::unordered_map<TrialIndex, std::size_t> groups_left_;
-  std::unordered_set<TrialIndex> standing_;      // services that run while the run has work
+  std::unordered_set<TrialIndex> permanent_;     // services that run while the run has work
   std::map<TrialIndex, Slots> up_;               // running services, and the slots that they hold
   std::unordered_set<TrialIndex> over_;          // services that will not run again
   std::unordered_map<TrialIndex, Slots> grown_;  // requests of services, if larger than in the file

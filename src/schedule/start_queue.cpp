@@ -47,7 +47,7 @@ Explanation StartQueue::explain(TrialIndex trial, std::size_t parallel_max, bool
   if (asked.found && asked.found->kind != Kind::nothing)
     return {.kind = asked.found->kind, .first = asked.found->first};
   if (start) return {.kind = Kind::turn, .first = start->trial};
-  return {.kind = set_aside_.contains(lines_.place_of(trial)) ? Kind::room : Kind::turn};
+  return {.kind = set_aside_.contains(lines_.position_of(trial)) ? Kind::room : Kind::turn};
 }
 
 std::optional<StartQueue::Start> StartQueue::pop(std::size_t parallel_max, bool is_idle, Asked* asked) {
@@ -68,7 +68,7 @@ std::optional<StartQueue::Start> StartQueue::scan(std::size_t parallel_max, Hori
   Line* started = nullptr;
   for (auto at = lines_.begin(); at != lines_.end() && left > 0 && started == nullptr;) {
     Line& line = lines_.at(at);
-    const TrialIndex head = line.places.top().trial;
+    const TrialIndex head = line.positions.top().trial;
     const bool is_queued = trials_.state(head) == TrialState::ready && requests_.of(head) == line.slots;
     if (!is_queued || lacks_room(line, horizon)) {
       at = lines_.drop_head(at);
@@ -95,10 +95,10 @@ std::optional<StartQueue::Start> StartQueue::scan(std::size_t parallel_max, Hori
 
 StartQueue::Obstacle StartQueue::judge(const Line& line, Scan& scan) const {
   const bool has_place = line.service || scan.parallel_max == 0 || trials_.alive() < scan.parallel_max;
-  if (!has_place) return {.kind = Kind::place};
+  if (!has_place) return {.kind = Kind::position};
   if (!holdings_.is_free(line)) return {.kind = Kind::slots};
   if (const Line* first = holding_back(line, scan))
-    return {.kind = Kind::overtaken, .first = first->places.top().trial};
+    return {.kind = Kind::overtaken, .first = first->positions.top().trial};
   if (line.gpus.empty() || !holdings_.are_counted()) return {};
   auto gpus = choose_gpus(line, scan);
   if (!gpus) return {.kind = Kind::room};
@@ -122,7 +122,7 @@ bool StartQueue::was_overtaken_enough(const Line& line) const {
 void StartQueue::count_overtakes(const std::vector<Line*>& waiting, const Line* started,
                                  const Holdings& holdings) {
   for (Line* line : waiting) {
-    const TrialIndex head = line->places.top().trial;
+    const TrialIndex head = line->positions.top().trial;
     if (std::exchange(line->overtaken, std::optional(head)) != head) line->overtakes = 0;
     if (started != nullptr && holdings.holds_up(*started, *line))
       line->overtakes = std::min(line->overtakes + 1, Planner::k_overtakes_max);
@@ -132,8 +132,8 @@ void StartQueue::count_overtakes(const std::vector<Line*>& waiting, const Line* 
 // GPUs that the first waiting line could use are chosen last. A trial that may keep running gets GPUs so that
 // enough GPUs are left for the trials that depend on it.
 std::optional<std::vector<std::string>> StartQueue::choose_gpus(const Line& line, const Scan& scan) const {
-  const GpuWish spared = scan.waiting.empty() ? GpuWish{} : scan.waiting.front()->gpus;
-  const TrialIndex head = line.places.top().trial;
+  const GpuRequest spared = scan.waiting.empty() ? GpuRequest{} : scan.waiting.front()->gpus;
+  const TrialIndex head = line.positions.top().trial;
   if (trials_.is_awaited(head)) return holdings_.choose_gpus(line.gpus, spared, {});
   const Slots left = holdings_.left_in_time();
   const auto suits = [&](const std::vector<std::string>& gpus) {
@@ -152,12 +152,12 @@ std::optional<std::vector<std::string>> StartQueue::choose_gpus(const Line& line
 
 bool StartQueue::lacks_room(const Line& line, Horizon horizon) const {
   return line.service && holdings_.are_counted() &&
-         !room_.may_start(line.places.top().trial, holdings_.left_in_time(), horizon);
+         !room_.may_start(line.positions.top().trial, holdings_.left_in_time(), horizon);
 }
 
 // Takes the service out of its line, so that the service does not delay other services.
 void StartQueue::set_aside(TrialIndex trial, Horizon horizon) {
-  set_aside_.insert(lines_.place_of(trial));
+  set_aside_.insert(lines_.position_of(trial));
   if (horizon == Horizon::now) room_seen_in_turn_.reset();
 }
 

@@ -95,7 +95,7 @@ class StartQueue {
   ReadyLines lines_;
   bool are_overtakes_known_ = true;
   // Services that would leave too few slots, in reverse order of starts.
-  std::set<ReadyLines::Place> set_aside_;
+  std::set<ReadyLines::Position> set_aside_;
   std::optional<Room> room_seen_;
   std::optional<Room> room_seen_in_turn_;
 };

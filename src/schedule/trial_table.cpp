@@ -69,7 +69,7 @@ void TrialTable::report(Fact fact) {
   if (fact.at == Instant{}) fact.at = now_;
   // A fact of a stop does not count here. The attempt may have ended before the stop, so the fact of its end
   // may have an earlier time.
-  if (!tells_of_stop(fact)) row.reported_at = fact.at;
+  if (!reports_stop(fact)) row.reported_at = fact.at;
   facts_.push_back(std::move(fact));
 }
 

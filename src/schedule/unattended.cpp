@@ -115,7 +115,7 @@ bool are_all_over(std::span<const RestoredTrial> restored, std::span<const Fact>
   is_over_now.reserve(restored.size());
   for (const RestoredTrial& trial : restored) is_over_now.push_back(is_over(trial.state));
   for (const Fact& fact : facts)
-    if (!tells_of_stop(fact) && !fact.healthy) is_over_now[fact.trial] = is_over(fact.state);
+    if (!reports_stop(fact) && !fact.healthy) is_over_now[fact.trial] = is_over(fact.state);
   return std::ranges::all_of(is_over_now, [](bool over) { return over; });
 }
 

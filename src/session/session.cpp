@@ -9,16 +9,16 @@
 namespace combu {
 namespace {
 
-constexpr Seconds k_repeats_told_pause{5};
+constexpr Seconds k_repeated_note_pause{5};
 
-// Prints at most one note in k_repeats_told_pause, since many calls fail while an engine is unreachable.
-class RepeatTeller {
+// Prints at most one note in k_repeated_note_pause, since many calls fail while an engine is unreachable.
+class RepeatNotes {
  public:
-  explicit RepeatTeller(Progress& progress) : progress_(progress) {}
+  explicit RepeatNotes(Progress& progress) : progress_(progress) {}
   void operator()(const Error& error) {
     std::scoped_lock lock(mutex_);
     const Instant now = real_clock().now();
-    if (told_at_ && now - *told_at_ < k_repeats_told_pause) return;
+    if (told_at_ && now - *told_at_ < k_repeated_note_pause) return;
     told_at_ = now;
     progress_.note(fmt::format("{}; trying again", error.what()));
   }
@@ -32,9 +32,9 @@ class RepeatTeller {
 }  // namespace
 
 std::unique_ptr<Engine> Session::patient_engine() {
-  const auto teller = std::make_shared<RepeatTeller>(progress_);
+  const auto reporter = std::make_shared<RepeatNotes>(progress_);
   return with_retry(engine(), {}, real_clock(),
-                    [teller](const Error& error, Seconds /*pause*/) { (*teller)(error); });
+                    [reporter](const Error& error, Seconds /*pause*/) { (*reporter)(error); });
 }
 
 }  // namespace combu

@@ -46,16 +46,16 @@ class SimulatedEngine : public Engine {
     return call(stop, [&](Instant now) { return world_.check(run, now); });
   }
 
-  std::vector<Error> prepare(const Run& run, const std::function<void(const Preparation&)>& tell,
+  std::vector<Error> prepare(const Run& run, const std::function<void(const Preparation&)>& on_progress,
                              std::stop_token stop) override {
     std::vector<Error> errors = call(stop, [&](Instant now) { return world_.prepare(run, now); });
-    std::set<std::pair<std::string, std::string>> told;
+    std::set<std::pair<std::string, std::string>> pending;
     for (const Trial& trial : run.experiment.trials) {
-      if (!told.emplace(trial.image, trial.platform).second) continue;
-      tell({.kind = Preparation::Kind::found,
-            .name = trial.image,
-            .platform = trial.platform,
-            .digest = digest_of(trial.image)});
+      if (!pending.emplace(trial.image, trial.platform).second) continue;
+      on_progress({.kind = Preparation::Kind::found,
+                   .name = trial.image,
+                   .platform = trial.platform,
+                   .digest = digest_of(trial.image)});
     }
     return errors;
   }
@@ -90,27 +90,27 @@ class SimulatedEngine : public Engine {
     return call(stop, [&](Instant now) { return world_.list(selector, now); });
   }
 
-  void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
+  void watch(const Selector& selector, const std::function<void(const Change&)>& on_change,
              std::stop_token stop) override {
-    std::vector<Observation> told;
+    std::vector<Observation> pending;
     bool broken = false;
     std::unique_lock lock(mutex_);
     const World::WatchId id = world_.watch(
-        selector, [&told](Observation observation) { told.push_back(std::move(observation)); },
+        selector, [&pending](Observation observation) { pending.push_back(std::move(observation)); },
         [&broken] { broken = true; }, now());
     lock.unlock();
     try {
-      tell(Watching{});
+      on_change(Watching{});
       lock.lock();
       while (!stop.stop_requested() && !broken) {
         world_.advance(now());
-        const std::vector<Observation> changes = std::exchange(told, {});
+        const std::vector<Observation> changes = std::exchange(pending, {});
         if (changes.empty()) {
           await_change(lock, stop);
           continue;
         }
         lock.unlock();
-        for (const Observation& change : changes) tell(change);
+        for (const Observation& change : changes) on_change(change);
         lock.lock();
       }
     } catch (...) {
@@ -128,7 +128,8 @@ class SimulatedEngine : public Engine {
     return call(stop, [&](Instant now) { return world_.usage(id, now); });
   }
 
-  void logs(const Key& key, const LogOptions& options, const LogTell& tell, std::stop_token stop) override {
+  void logs(const Key& key, const LogOptions& options, const OnLogPiece& on_piece,
+            std::stop_token stop) override {
     std::unique_lock lock(mutex_);
     if (stop.stop_requested()) throw cancelled();
     World::Log log = world_.log(key, now());
@@ -137,7 +138,7 @@ class SimulatedEngine : public Engine {
     if (wanted && options.tail)
       first = log.lines.size() - std::min<std::size_t>(*options.tail, log.lines.size());
     for (; first < log.lines.size(); ++first)
-      tell({.stream = log.lines[first].stream, .text = log.lines[first].text, .at = log.written});
+      on_piece({.stream = log.lines[first].stream, .text = log.lines[first].text, .at = log.written});
     while (options.follow && !log.complete) {
       if (stop.stop_requested()) throw cancelled();
       await_change(lock, stop);
@@ -145,20 +146,21 @@ class SimulatedEngine : public Engine {
     }
   }
 
-  bool copy_out(const Key& key, const std::string& path, const std::function<void(std::string_view)>& tell,
-                std::stop_token stop) override {
+  bool copy_out(const Key& key, const std::string& path,
+                const std::function<void(std::string_view)>& on_bytes, std::stop_token stop) override {
     const std::map<std::string, std::string> files =
         call(stop, [&](Instant now) { return world_.files(key, path, now); });
     if (files.empty()) return false;
-    tell(tar_of(files));
+    on_bytes(tar_of(files));
     return true;
   }
 
-  Released release(const Selector& selector, const Releasing& tell, std::stop_token stop) override {
+  Released release(const Selector& selector, const ReleaseCallbacks& callbacks,
+                   std::stop_token stop) override {
     std::set<Key> kept;
-    if (tell.found) kept = tell.found(list(selector, ListDetail::basic, stop));
+    if (callbacks.found) kept = callbacks.found(list(selector, ListDetail::basic, stop));
     Released released = call(stop, [&](Instant now) { return world_.release(selector, kept, now); });
-    if (tell.removed && released.attempts > 0) tell.removed(released.attempts, released.attempts);
+    if (callbacks.removed && released.attempts > 0) callbacks.removed(released.attempts, released.attempts);
     return released;
   }
 

@@ -167,9 +167,9 @@ StartResult World::start(const Run& run, const Trial& trial, int attempt, Instan
 
   if (const Container* rival = holder_of(trial.slots.gpus)) return TakenByOther{rival->seen};
   if (!trial.slots.empty() && chance(options_.faults.slots_taken)) {
-    TakenByOther taken{add_rival(trial.slots, now).seen};
+    TakenByOther collection{add_rival(trial.slots, now).seen};
     leave(now);
-    return taken;
+    return collection;
   }
   Container& container = containers_[trial.name];
   container.seen = {.key = key,
@@ -423,14 +423,14 @@ void World::emit(const Observation& observation) {
 
 void World::deliver(const Observation& observation) {
   for (const auto& [id, watch] : watches_) {
-    if (selects(watch.selector, observation)) watch.tell(observation);
+    if (selects(watch.selector, observation)) watch.on_change(observation);
   }
 }
 
-World::WatchId World::watch(const Selector& selector, std::function<void(Observation)> tell,
+World::WatchId World::watch(const Selector& selector, std::function<void(Observation)> on_change,
                             std::function<void()> broken, Instant now) {
   enter(now);
-  watches_.emplace(++counter_, Watch{selector, std::move(tell), std::move(broken)});
+  watches_.emplace(++counter_, Watch{selector, std::move(on_change), std::move(broken)});
   return counter_;
 }
 

@@ -205,13 +205,13 @@ std::string param_variable(std::string_view param) {
   return name;
 }
 
-void check_params(const Json& params, const Json& told, const Place& place, Report& report) {
+void check_params(const Json& params, const Json& reported, const Place& place, Report& report) {
   std::unordered_map<std::string, const std::string*> variables;
   for (const auto& [name, value] : params.items()) {
     if (name.empty()) report.add(place.key(name), "a param's name is empty");
     if (value.is_string() && !read_string(value, place.key(name), report)) continue;
     const auto [same, is_new] = variables.emplace(param_variable(name), &name);
-    if (is_new || (told.contains(name) && told.contains(*same->second))) continue;
+    if (is_new || (reported.contains(name) && reported.contains(*same->second))) continue;
     report.add(place.key(name),
                fmt::format("`{}` and `{}` both set the variable {} in the container; rename one",
                            shortened(name), shortened(*same->second), shortened(same->first)));

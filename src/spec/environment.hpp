@@ -52,9 +52,9 @@ class EnvFiles {
 // Returns the name of the variable that passes a param to the container, for example COMBU_PARAM_LR_MAX for
 // the param "lr-max".
 [[nodiscard]] std::string param_variable(std::string_view param);
-// Reports params that would have the same variable name. Two params that are both in `told` have already been
-// reported.
-void check_params(const Json& params, const Json& told, const Place& place, Report& report);
+// Reports params that would have the same variable name. Two params that are both in `reported` have already
+// been reported.
+void check_params(const Json& params, const Json& reported, const Place& place, Report& report);
 // Adds each param to `env` as a variable, unless `env` already has this variable.
 void put_params(const Json& params, PairMap& env);
 

@@ -290,7 +290,7 @@ void LayerReader::read_object(Json& value, const Place& place, Json& target) {
 
 namespace {
 
-void take_replaced(Layer& own, const Layer& defaults) {
+void drop_replaced(Layer& own, const Layer& defaults) {
   Trial& to = own.trial;
   const Trial& from = defaults.trial;
   const auto wanted = [&](Field field) {
@@ -348,7 +348,7 @@ Json laid(Json base, Json&& over) {
 }  // namespace
 
 Trial combine(Layer&& own, const Layer& defaults, const Place& place, Report& report) {
-  take_replaced(own, defaults);
+  drop_replaced(own, defaults);
   if (!defaults.params.empty() && !own.cleared.test(bit(Field::params))) {
     own.params = laid(defaults.params, std::move(own.params));
   }

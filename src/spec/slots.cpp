@@ -53,16 +53,17 @@ std::string to_string(const Slots& slots, const Slots& others) {
   return text.empty() ? "nothing" : text;
 }
 
-std::string to_string(const GpuWish& wish) {
+std::string to_string(const GpuRequest& request) {
   std::string text;
-  if (wish.all) {
-    text = wish.ids.empty() ? "all GPUs" : "all GPUs of";
+  if (request.all) {
+    text = request.ids.empty() ? "all GPUs" : "all GPUs of";
   } else {
-    text = fmt::format("{} GPU{}{}", wish.count, wish.count == 1 ? "" : "s", wish.ids.empty() ? "" : " of");
+    text = fmt::format("{} GPU{}{}", request.count, request.count == 1 ? "" : "s",
+                       request.ids.empty() ? "" : " of");
   }
-  if (!wish.ids.empty()) text += fmt::format(" {}", fmt::join(wish.ids, ", "));
-  if (!wish.kind.empty()) text += fmt::format(" of kind {}", wish.kind);
-  if (wish.memory.count > 0) text += fmt::format(" with {} or more", to_string(wish.memory));
+  if (!request.ids.empty()) text += fmt::format(" {}", fmt::join(request.ids, ", "));
+  if (!request.kind.empty()) text += fmt::format(" of kind {}", request.kind);
+  if (request.memory.count > 0) text += fmt::format(" with {} or more", to_string(request.memory));
   return text;
 }
 
@@ -95,53 +96,53 @@ bool is_zero(const Json& value) {
   return value.get_ref<const std::string&>().find_first_of("123456789") == std::string::npos;
 }
 
-void read_gpu_count(const Json& value, const Place& place, Report& report, GpuWish& wish) {
-  wish.all = value == "all";
-  if (wish.all) return;
+void read_gpu_count(const Json& value, const Place& place, Report& report, GpuRequest& request) {
+  request.all = value == "all";
+  if (request.all) return;
   if (value.is_string()) {
     report.add(place, fmt::format("must be a number of GPUs or \"all\", not {}", shown(value)));
   } else if (const auto count = read_count(value, place, report); count > k_gpus_max) {
     report.add(place, fmt::format("must be at most {}, not {}", k_gpus_max, *count));
   } else {
-    wish.count = count.value_or(0);
+    request.count = count.value_or(0);
   }
 }
 
-void read_gpu_ids(const Json& value, const Place& place, Report& report, GpuWish& wish) {
+void read_gpu_ids(const Json& value, const Place& place, Report& report, GpuRequest& request) {
   read_list(value, "GPUs' names", place, report, [&](const Json& element, const Place& here) {
     const auto id =
         element.is_number_unsigned() ? std::optional(json_text(element)) : read_string(element, here, report);
     if (!id) return;
     if (id->empty() || id->find(',') != std::string::npos) {
       report.add(here, "must be the name, the number or the UUID of one GPU");
-    } else if (std::ranges::find(wish.ids, *id) != wish.ids.end()) {
+    } else if (std::ranges::find(request.ids, *id) != request.ids.end()) {
       report.add(here, fmt::format("the GPU {} is named twice", shortened(*id)));
     } else {
-      wish.ids.push_back(*id);
+      request.ids.push_back(*id);
     }
   });
 }
 
 // Sets the number of GPUs from `count`. If `count` is nullptr, the trial requests all named GPUs, or one GPU
 // if the file names none.
-void settle_gpu_count(const Json* count, const Place& place, Report& report, GpuWish& wish) {
+void settle_gpu_count(const Json* count, const Place& place, Report& report, GpuRequest& request) {
   if (count == nullptr) {
-    wish.count = wish.ids.empty() ? 1 : wish.ids.size();
+    request.count = request.ids.empty() ? 1 : request.ids.size();
   } else {
-    read_gpu_count(*count, place, report, wish);
+    read_gpu_count(*count, place, report, request);
   }
-  if (!wish.ids.empty() && wish.count > wish.ids.size())
-    report.add(place, fmt::format("must be at most {}, the number of named GPUs, not {}", wish.ids.size(),
-                                  wish.count));
-  if (wish.empty()) wish = {};  // a request for no GPU equals an absent request
+  if (!request.ids.empty() && request.count > request.ids.size())
+    report.add(place, fmt::format("must be at most {}, the number of named GPUs, not {}", request.ids.size(),
+                                  request.count));
+  if (request.empty()) request = {};  // a request for no GPU equals an absent request
 }
 
 // Reads Compose's list of devices. GPUs are the only supported kind.
-GpuWish read_devices(const Json& value, const Place& place, Report& report) {
-  GpuWish wish;
+GpuRequest read_devices(const Json& value, const Place& place, Report& report) {
+  GpuRequest request;
   if (!value.is_array() || value.size() != 1 || !value[0].is_object()) {
     report.add(place, fmt::format("must be an array of one object, not {}", shown(value)));
-    return wish;
+    return request;
   }
   const Place here = place.index(0);
   const Section device(value[0], k_device_fields, here, report);
@@ -153,12 +154,14 @@ GpuWish read_devices(const Json& value, const Place& place, Report& report) {
     report.add(here.key("capabilities"), "must be [\"gpu\"]: other devices are not supported");
   if (!is_gpu && device.lacks("capabilities"))
     report.add(here, "`capabilities: [\"gpu\"]` is missing: other devices are not supported");
-  if (const Json* ids = device.find("device_ids")) read_gpu_ids(*ids, here.key("device_ids"), report, wish);
+  if (const Json* ids = device.find("device_ids"))
+    read_gpu_ids(*ids, here.key("device_ids"), report, request);
   // If the file gives neither a count nor ids, Compose requests all GPUs.
   const Json all = "all";
   const Json* count = device.find("count");
-  settle_gpu_count(count == nullptr && wish.ids.empty() ? &all : count, here.key("count"), report, wish);
-  return wish;
+  settle_gpu_count(count == nullptr && request.ids.empty() ? &all : count, here.key("count"), report,
+                   request);
+  return request;
 }
 
 }  // namespace
@@ -187,28 +190,28 @@ std::optional<Bytes> read_memory(const Json& value, const Place& place, Report& 
   return std::nullopt;
 }
 
-GpuWish read_gpus(const Json& value, const Place& place, Report& report) {
-  GpuWish wish;
+GpuRequest read_gpus(const Json& value, const Place& place, Report& report) {
+  GpuRequest request;
   if (value.is_array()) {
-    read_gpu_ids(value, place, report, wish);
-    wish.count = wish.ids.size();
+    read_gpu_ids(value, place, report, request);
+    request.count = request.ids.size();
   } else if (value.is_object()) {
     const Section section(value, k_gpus_fields, place, report);
-    if (const Json* ids = section.find("ids")) read_gpu_ids(*ids, place.key("ids"), report, wish);
+    if (const Json* ids = section.find("ids")) read_gpu_ids(*ids, place.key("ids"), report, request);
     if (const Json* memory = section.find("memory"))
-      wish.memory = read_bytes(*memory, place.key("memory"), report).value_or(Bytes{});
+      request.memory = read_bytes(*memory, place.key("memory"), report).value_or(Bytes{});
     if (const Json* kind = section.find("kind"))
-      wish.kind = read_string(*kind, place.key("kind"), report).value_or("");
-    settle_gpu_count(section.find("count"), place.key("count"), report, wish);
+      request.kind = read_string(*kind, place.key("kind"), report).value_or("");
+    settle_gpu_count(section.find("count"), place.key("count"), report, request);
   } else if (value.is_string() || value.is_number()) {
-    read_gpu_count(value, place, report, wish);
+    read_gpu_count(value, place, report, request);
   } else {
     report.add(
         place,
         fmt::format("must be a number, \"all\", an array of GPUs or {{count, ids, memory, kind}}, not {}",
                     shown(value)));
   }
-  return wish;
+  return request;
 }
 
 Deploy read_deploy(const Json& value, const Place& place, Report& report) {

@@ -16,12 +16,12 @@ namespace combu::spec {
 [[nodiscard]] std::optional<Bytes> read_bytes(const Json& value, const Place& place, Report& report);
 
 // Accepts a number, "all", names of GPUs, or {count, ids, memory, kind}. Reports faults at `place`.
-[[nodiscard]] GpuWish read_gpus(const Json& value, const Place& place, Report& report);
+[[nodiscard]] GpuRequest read_gpus(const Json& value, const Place& place, Report& report);
 
 struct Deploy {
   std::optional<Cpus> cpus;
   std::optional<Bytes> memory;
-  std::optional<GpuWish> gpus;
+  std::optional<GpuRequest> gpus;
 };
 // Reads Compose's {resources: {limits: {cpus, memory}, reservations: {cpus, memory, devices}}}. A limit also
 // counts as a reservation.

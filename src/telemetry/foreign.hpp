@@ -28,7 +28,7 @@ class ForeignAttempt {
   // empty subject if a check fails, and Error(cancelled) once `stop` requests a stop.
   ForeignAttempt(std::string image, const database::Schema& schema, std::stop_token stop);
 
-  [[nodiscard]] const KeptLog& log() const { return log_; }
+  [[nodiscard]] const StoredLog& log() const { return log_; }
   // Copies the packs, series and points of the image to the attempt number `attempt` of the database `to`.
   // The caller must have opened a transaction on `to`. Throws the same Errors as the constructor, and
   // SQLite::Exception if writing to `to` fails.
@@ -52,7 +52,7 @@ class ForeignAttempt {
   std::stop_token stop_;
   database::Foreign image_;
   std::int64_t number_ = 0;  // number of the attempt in the image
-  KeptLog log_;
+  StoredLog log_;
   std::vector<Series> series_;
 };
 

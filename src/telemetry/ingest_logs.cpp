@@ -35,7 +35,7 @@ class LogIngester {
   LogIngester(const Key& key, const Trial& trial, Telemetry& telemetry)
       : key_(key), trial_(trial), telemetry_(telemetry), before_(telemetry.log(key.trial, key.attempt)) {
     if (before_) {
-      told_at_until_ = before_->at_until;
+      repeated_at_until_ = before_->at_until;
       had_dropped_ = before_->dropped.count > 0;
       had_passed_over_ = before_->passed_over > 0;
       had_gaps_ = before_->gaps > 0;
@@ -63,9 +63,9 @@ class LogIngester {
     return before_ && before_->size.count > 0 ? std::optional(before_->until) : std::nullopt;
   }
 
-  void take(const LogPiece& piece) {
-    if (before_ && piece.at == before_->until && told_at_until_ > 0) {
-      --told_at_until_;
+  void add(const LogPiece& piece) {
+    if (before_ && piece.at == before_->until && repeated_at_until_ > 0) {
+      --repeated_at_until_;
       expects_known_ = false;
       return;
     }
@@ -186,19 +186,19 @@ class LogIngester {
     }
     if (is_last_) lines_.end(latest_);
     std::vector<LogBatch::Metric> metrics = std::exchange(more_, {});
-    for (MetricLines& one : metrics_) std::ranges::move(one.taken(), std::back_inserter(metrics));
+    for (MetricLines& one : metrics_) std::ranges::move(one.take_points(), std::back_inserter(metrics));
     const LogBatch batch{.pieces = pieces,
                          .metrics = metrics,
                          .passed_over = limits_.passed_over() - passed_over_,
                          .is_after_gap = expects_known_ && !pieces.empty(),
                          .complete = is_last_};
-    auto after = telemetry_.take(key_.trial, key_.attempt, before_, batch, trial_.log_size_max);
+    auto after = telemetry_.append(key_.trial, key_.attempt, before_, batch, trial_.log_size_max);
     // NOLINTNEXTLINE(bugprone-std-exception-baseclass): no handler of std::exception may catch it
     if (!after) throw Overtaken{};
     before_ = after;
     if (batch.is_after_gap) expects_known_ = false;
     passed_over_ = limits_.passed_over();
-    told_at_until_ = 0;
+    repeated_at_until_ = 0;
     const std::size_t begin = begin_of(count);
     texts_.erase(0, begin);
     pieces_.erase(pieces_.begin(), pieces_.begin() + static_cast<std::ptrdiff_t>(count));
@@ -208,7 +208,7 @@ class LogIngester {
   const Key& key_;
   const Trial& trial_;
   Telemetry& telemetry_;
-  std::optional<KeptLog> before_;
+  std::optional<StoredLog> before_;
   bool had_dropped_ = false;
   bool had_passed_over_ = false;
   bool had_gaps_ = false;
@@ -216,9 +216,9 @@ class LogIngester {
   // True until LogIngester has read the last stored piece again. The engine sends the last stored piece
   // first, unless log rotation has removed this piece.
   bool expects_known_ = false;
-  std::size_t told_at_until_ = 0;  // number of already stored pieces that the engine sends again
-  std::vector<Piece> pieces_;      // pieces that are not stored yet
-  std::string texts_;              // texts of pieces_, one after the other
+  std::size_t repeated_at_until_ = 0;  // number of already stored pieces that the engine sends again
+  std::vector<Piece> pieces_;          // pieces that are not stored yet
+  std::string texts_;                  // texts of pieces_, one after the other
   std::size_t next_batch_ = k_batch_size;
   Instant latest_{};
   Instant settled_until_{};
@@ -229,23 +229,23 @@ class LogIngester {
   std::vector<MetricLines> metrics_;
   std::vector<LogBatch::Metric> more_;
   Lines lines_{[this](std::string_view line, Instant at) {
-    for (MetricLines& one : metrics_) one.take(line, at);
+    for (MetricLines& one : metrics_) one.add(line, at);
   }};
 };
 
-std::vector<std::string> take_once(Engine& engine, const Key& key, const Trial& trial, LogEnd end,
-                                   Telemetry& telemetry, const std::stop_token& stop) {
-  LogIngester taker(key, trial, telemetry);
-  if (taker.is_complete()) return {};
+std::vector<std::string> ingest_once(Engine& engine, const Key& key, const Trial& trial, LogEnd end,
+                                     Telemetry& telemetry, const std::stop_token& stop) {
+  LogIngester ingester(key, trial, telemetry);
+  if (ingester.is_complete()) return {};
   std::vector<std::string> notes;
   bool is_kept = true;
-  const auto take = [&](const LogPiece& piece) {
+  const auto add = [&](const LogPiece& piece) {
     is_kept = false;
-    taker.take(piece);
+    ingester.add(piece);
     is_kept = true;
   };
   try {
-    engine.logs(key, {.since = taker.since(), .timed = true}, take, stop);
+    engine.logs(key, {.since = ingester.since(), .timed = true}, add, stop);
   } catch (const Error& error) {
     // If the engine keeps no log, the empty log counts as complete. If storing a piece failed, the log is
     // incomplete.
@@ -253,25 +253,25 @@ std::vector<std::string> take_once(Engine& engine, const Key& key, const Trial& 
     notes.push_back(fmt::format("reading the log failed: {}", error.message()));
   }
   if (end == LogEnd::open) {
-    taker.pause();
+    ingester.pause();
   } else {
     telemetry::FileMetrics file;
     if (trial.metrics && !trial.metrics->file.empty())
-      file = telemetry::read_metric_file(engine, key, *trial.metrics, taker.limits(), stop);
+      file = telemetry::read_metric_file(engine, key, *trial.metrics, ingester.limits(), stop);
     if (!file.fault.empty()) notes.push_back(std::move(file.fault));
-    taker.end(std::move(file.metrics));
+    ingester.end(std::move(file.metrics));
   }
-  if (taker.has_begun_to_drop())
+  if (ingester.has_begun_to_drop())
     notes.push_back(fmt::format("the log exceeds logs.max_size: combu keeps only the last {}",
                                 to_string(trial.log_size_max)));
-  if (taker.has_begun_to_miss())
+  if (ingester.has_begun_to_miss())
     notes.emplace_back(
         "a part of the log is missing, with the metrics in it: the engine rotated it away before combu read "
         "it; increase max-size or max-file of the engine's log driver");
-  if (taker.has_begun_to_pass_over())
+  if (ingester.has_begun_to_pass_over())
     notes.push_back(
         fmt::format("the trial has more than {} metrics: combu keeps only the first ones", k_metrics_max));
-  if (taker.has_begun_to_drop_points())
+  if (ingester.has_begun_to_drop_points())
     notes.push_back(
         fmt::format("the metrics have more than {} points: combu keeps only the first ones; the last, least "
                     "and greatest values include all points",
@@ -285,7 +285,7 @@ std::vector<std::string> ingest_logs(Engine& engine, const Key& key, const Trial
                                      Telemetry& telemetry, const std::stop_token& stop) {
   for (;;) {
     try {
-      return take_once(engine, key, trial, end, telemetry, stop);
+      return ingest_once(engine, key, trial, end, telemetry, stop);
     } catch (const Overtaken&) {
       if (stop.stop_requested()) throw Error(ErrorKind::cancelled, key.trial, "stopped");
     }

@@ -82,7 +82,7 @@ FileMetrics read_archive(Handover& from, const Metrics& metrics, MetricLimits& l
   const Instant at = file_time(archive_entry_mtime(entry));
   MetricLines numbers(path.ends_with(".csv") ? MetricLines::Form::csv : MetricLines::Form::json, limits,
                       metrics);
-  Lines lines([&](std::string_view line, Instant when) { numbers.take(line, when); });
+  Lines lines([&](std::string_view line, Instant when) { numbers.add(line, when); });
   FileMetrics file;
   std::array<char, 1U << 16U> buffer{};
   for (std::int64_t left = size_max.count;;) {
@@ -97,7 +97,7 @@ FileMetrics read_archive(Handover& from, const Metrics& metrics, MetricLimits& l
     break;
   }
   if (file.fault.empty()) lines.end(at);
-  file.metrics = numbers.taken();
+  file.metrics = numbers.take_points();
   if (file.metrics.empty() && file.fault.empty())
     file.fault = fmt::format("the metrics file {} has no numbers", path);
   return file;
@@ -122,13 +122,13 @@ FileMetrics read_metric_file(Engine& engine, const Key& key, const Metrics& metr
       handover.leave();
     });
     bool is_enough = false;
-    const auto tell = [&](std::string_view bytes) {
+    const auto on_bytes = [&](std::string_view bytes) {
       if (bytes.empty() || handover.write(bytes)) return;
       is_enough = true;
       throw Error(ErrorKind::cancelled, path, "cancelled");
     };
     try {
-      found = engine.copy_out(key, path, tell, stop);
+      found = engine.copy_out(key, path, on_bytes, stop);
     } catch (const Error& error) {
       handover.end();  // without end(), the reading thread would wait for more bytes
       if (error.kind() == ErrorKind::invalid)

@@ -53,12 +53,12 @@ class NumbersIn : public nlohmann::json::json_sax_t {
 
   bool null() override { return in_object(); }
   bool boolean(bool /*value*/) override { return in_object(); }
-  bool number_integer(std::int64_t value) override { return take(static_cast<double>(value)); }
-  bool number_unsigned(std::uint64_t value) override { return take(static_cast<double>(value)); }
-  bool number_float(double value, const std::string& /*text*/) override { return take(value); }
+  bool number_integer(std::int64_t value) override { return add(static_cast<double>(value)); }
+  bool number_unsigned(std::uint64_t value) override { return add(static_cast<double>(value)); }
+  bool number_float(double value, const std::string& /*text*/) override { return add(value); }
   bool string(std::string& value) override {
     if (value.starts_with(k_stands_for))
-      if (const auto number = odd_number(std::string_view(value).substr(1))) return take(*number);
+      if (const auto number = odd_number(std::string_view(value).substr(1))) return add(*number);
     return in_object();
   }
   bool binary(binary_t& /*value*/) override { return true; }
@@ -98,7 +98,7 @@ class NumbersIn : public nlohmann::json::json_sax_t {
 
  private:
   [[nodiscard]] bool in_object() const { return !prefixes_.empty(); }
-  bool take(double value) {
+  bool add(double value) {
     if (depth_in_array_ == 0 && in_object() && name_.size() <= k_name_max)
       numbers_.emplace_back(name_, value);
     return in_object();
@@ -158,8 +158,8 @@ std::vector<std::string> fields_of(std::string_view line) {
 
 }  // namespace
 
-MetricLimits::MetricLimits(const std::map<std::string, std::size_t>& taken) {
-  for (const auto& [name, points] : taken) {
+MetricLimits::MetricLimits(const std::map<std::string, std::size_t>& take_points) {
+  for (const auto& [name, points] : take_points) {
     names_.insert(name);
     points_ += points;
   }
@@ -179,25 +179,25 @@ MetricLines::MetricLines(Form form, MetricLimits& limits, const Metrics& metrics
   for (const auto& [group, name] : pattern_->CapturingGroupNames()) groups_.emplace_back(group, name);
 }
 
-void MetricLines::take(std::string_view line, Instant at) {
+void MetricLines::add(std::string_view line, Instant at) {
   switch (form_) {
     case Form::json:
-      return take_json(trimmed(line), at);
+      return add_json(trimmed(line), at);
     case Form::csv:
-      return take_csv(trimmed(line), at);
+      return add_csv(trimmed(line), at);
     case Form::pattern:
-      return take_match(line, at);
+      return add_match(line, at);
   }
 }
 
-void MetricLines::take_json(std::string_view line, Instant at) {
+void MetricLines::add_json(std::string_view line, Instant at) {
   if (!line.starts_with('{') || !line.ends_with('}')) return;
   if (read_object(line, numbers_)) return add(numbers_, at);
   const std::string text = with_strings(line);
   if (text != line && read_object(text, numbers_)) add(numbers_, at);
 }
 
-void MetricLines::take_csv(std::string_view line, Instant at) {
+void MetricLines::add_csv(std::string_view line, Instant at) {
   if (line.empty()) return;
   const std::vector<std::string> fields = fields_of(line);
   if (columns_.empty()) {
@@ -211,7 +211,7 @@ void MetricLines::take_csv(std::string_view line, Instant at) {
   add(numbers_, at);
 }
 
-void MetricLines::take_match(std::string_view line, Instant at) {
+void MetricLines::add_match(std::string_view line, Instant at) {
   std::vector<re2::StringPiece> found(static_cast<std::size_t>(pattern_->NumberOfCapturingGroups()) + 1);
   const re2::StringPiece text(line.data(), line.size());
   if (!pattern_->Match(text, 0, text.size(), re2::RE2::UNANCHORED, found.data(),
@@ -246,7 +246,7 @@ void MetricLines::add(std::span<const std::pair<std::string, double>> numbers, I
   }
 }
 
-std::vector<LogBatch::Metric> MetricLines::taken() {
+std::vector<LogBatch::Metric> MetricLines::take_points() {
   std::vector<LogBatch::Metric> metrics;
   for (auto& [name, series] : series_)
     if (!series.points.empty() || series.more.points > 0)
@@ -283,13 +283,13 @@ void Lines::append(std::string_view text) {
 }
 
 void Lines::end_line(Instant at) {
-  if (!too_long_) tell_(line_, at);
+  if (!too_long_) on_line_(line_, at);
   line_.clear();
   too_long_ = false;
 }
 
 void Lines::end(Instant at) {
-  if (!line_.empty()) tell_(std::exchange(line_, {}), at);
+  if (!line_.empty()) on_line_(std::exchange(line_, {}), at);
 }
 
 }  // namespace combu::telemetry

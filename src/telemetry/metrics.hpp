@@ -23,8 +23,8 @@ namespace combu::telemetry {
 // and keeps the first k_kept_points_max points of admitted metrics.
 class MetricLimits {
  public:
-  // `taken` maps each metric of the attempt to the number of its points that are already stored.
-  explicit MetricLimits(const std::map<std::string, std::size_t>& taken = {});
+  // `take_points` maps each metric of the attempt to the number of its points that are already stored.
+  explicit MetricLimits(const std::map<std::string, std::size_t>& take_points = {});
 
   [[nodiscard]] bool admits(const std::string& name);
   // Counts a point of an admitted metric. Returns true if the point must be kept.
@@ -41,7 +41,7 @@ class MetricLimits {
   std::size_t passed_over_ = 0;
 };
 
-// Extracts metrics from lines. The caller must pass the lines to take() one by one, without line ends.
+// Extracts metrics from lines. The caller must pass the lines to add() one by one, without line ends.
 // Ignores lines without numbers.
 class MetricLines {
  public:
@@ -51,9 +51,9 @@ class MetricLines {
   // from the number with the name `metrics.step`.
   MetricLines(Form form, MetricLimits& limits, const Metrics& metrics = {});
 
-  void take(std::string_view line, Instant at);
-  // Returns the metrics that take() has found since the last call of taken().
-  [[nodiscard]] std::vector<LogBatch::Metric> taken();
+  void add(std::string_view line, Instant at);
+  // Returns the metrics that add() has found since the last call of take_points().
+  [[nodiscard]] std::vector<LogBatch::Metric> take_points();
 
  private:
   struct Series {
@@ -62,9 +62,9 @@ class MetricLines {
     std::size_t line = 0;  // number of the line with the last point, counted from 1
   };
 
-  void take_json(std::string_view line, Instant at);
-  void take_csv(std::string_view line, Instant at);
-  void take_match(std::string_view line, Instant at);
+  void add_json(std::string_view line, Instant at);
+  void add_csv(std::string_view line, Instant at);
+  void add_match(std::string_view line, Instant at);
   // `numbers` must hold the numbers of one line, in the order of the line. If several numbers have the same
   // name, only the first one is used.
   void add(std::span<const std::pair<std::string, double>> numbers, Instant at);
@@ -86,8 +86,8 @@ inline constexpr std::size_t k_line_max = std::size_t{1} << 20U;
 // carriage returns to overwrite a progress bar.
 class Lines {
  public:
-  using Tell = std::function<void(std::string_view line, Instant at)>;
-  explicit Lines(Tell tell) : tell_(std::move(tell)) {}
+  using OnLine = std::function<void(std::string_view line, Instant at)>;
+  explicit Lines(OnLine on_line) : on_line_(std::move(on_line)) {}
 
   // Ignores a line that is longer than k_line_max.
   void feed(std::string_view text, Instant at);
@@ -100,7 +100,7 @@ class Lines {
   void append(std::string_view text);
   void end_line(Instant at);
 
-  Tell tell_;
+  OnLine on_line_;
   std::string line_;
   bool too_long_ = false;
 };

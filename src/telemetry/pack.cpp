@@ -51,13 +51,13 @@ Head next_head(std::string_view& left) {
   return head;
 }
 
-bool tell_pieces(std::string_view left, const std::function<bool(const LogPiece&)>& tell) {
+bool each_piece(std::string_view left, const std::function<bool(const LogPiece&)>& sink) {
   while (!left.empty()) {
     const Head head = next_head(left);
     const LogPiece piece{.stream = head.stream == 0 ? LogStream::out : LogStream::err,
                          .text = left.substr(0, head.size),
                          .at = Instant(std::chrono::duration_cast<Instant::duration>(nanoseconds(head.at)))};
-    if (!tell(piece)) return false;
+    if (!sink(piece)) return false;
     left.remove_prefix(head.size);
   }
   return true;
@@ -121,7 +121,7 @@ std::vector<Pack> pack(std::span<const LogPiece> pieces) {
 Pack without_first(std::string_view data, std::size_t count) {
   const std::string whole = decompressed(data, k_plain_max);
   std::vector<LogPiece> pieces;
-  tell_pieces(whole, [&](const LogPiece& piece) {
+  each_piece(whole, [&](const LogPiece& piece) {
     pieces.push_back(piece);
     return true;
   });
@@ -159,8 +159,8 @@ Content checked(std::string_view data, std::int64_t nanos_max) {
   return content;
 }
 
-bool unpack(std::string_view data, const std::function<bool(const LogPiece&)>& tell) {
-  return tell_pieces(decompressed(data, k_plain_max), tell);
+bool unpack(std::string_view data, const std::function<bool(const LogPiece&)>& sink) {
+  return each_piece(decompressed(data, k_plain_max), sink);
 }
 
 }  // namespace combu::telemetry

@@ -47,8 +47,8 @@ struct Content {
 // shared.
 inline constexpr std::int64_t k_foreign_pack_max = 64LL << 20U;
 
-// Calls `tell` for each piece of a pack, until `tell` returns false. Returns false if `tell` has returned
+// Calls `sink` for each piece of a pack, until `sink` returns false. Returns false if `sink` has returned
 // false. Throws Error(corrupt) with an empty subject if the pack is damaged.
-bool unpack(std::string_view data, const std::function<bool(const LogPiece&)>& tell);
+bool unpack(std::string_view data, const std::function<bool(const LogPiece&)>& sink);
 
 }  // namespace combu::telemetry

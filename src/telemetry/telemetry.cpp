@@ -217,9 +217,9 @@ void PointSummary::add(const PointSummary& later) {
 }
 
 struct Telemetry::Impl {
-  struct Kept {
+  struct StoredAttempt {
     std::int64_t number = 0;
-    KeptLog log;
+    StoredLog log;
   };
 
   Impl(const std::string& folder, const RunId& run, Use use)
@@ -232,7 +232,7 @@ struct Telemetry::Impl {
     return database::open_to_read(path, k_schema);
   }
 
-  std::optional<Kept> kept(const std::string& trial, int attempt) {
+  std::optional<StoredAttempt> kept(const std::string& trial, int attempt) {
     SQLite::Statement query(
         database,
         "SELECT number, complete, size, dropped, until, at_until, passed_over, gaps FROM attempts "
@@ -240,14 +240,14 @@ struct Telemetry::Impl {
     query.bind(1, trial);
     query.bind(2, attempt);
     if (!query.executeStep()) return std::nullopt;
-    return Kept{.number = query.getColumn(0).getInt64(),
-                .log = {.complete = query.getColumn(1).getInt() != 0,
-                        .size = Bytes{query.getColumn(2).getInt64()},
-                        .dropped = Bytes{query.getColumn(3).getInt64()},
-                        .until = instant_of<nanoseconds>(query.getColumn(4).getInt64()),
-                        .at_until = static_cast<std::size_t>(query.getColumn(5).getInt64()),
-                        .passed_over = static_cast<std::size_t>(query.getColumn(6).getInt64()),
-                        .gaps = static_cast<std::size_t>(query.getColumn(7).getInt64())}};
+    return StoredAttempt{.number = query.getColumn(0).getInt64(),
+                         .log = {.complete = query.getColumn(1).getInt() != 0,
+                                 .size = Bytes{query.getColumn(2).getInt64()},
+                                 .dropped = Bytes{query.getColumn(3).getInt64()},
+                                 .until = instant_of<nanoseconds>(query.getColumn(4).getInt64()),
+                                 .at_until = static_cast<std::size_t>(query.getColumn(5).getInt64()),
+                                 .passed_over = static_cast<std::size_t>(query.getColumn(6).getInt64()),
+                                 .gaps = static_cast<std::size_t>(query.getColumn(7).getInt64())}};
   }
 
   std::int64_t add_attempt(const std::string& trial, int attempt) {
@@ -257,7 +257,7 @@ struct Telemetry::Impl {
     return database.getLastInsertRowid();
   }
 
-  void set_attempt(std::int64_t number, const KeptLog& log) {
+  void set_attempt(std::int64_t number, const StoredLog& log) {
     update_attempt(static_cast<int>(log.complete), log.size.count, log.dropped.count, nanos(log.until),
                    static_cast<std::int64_t>(log.at_until), static_cast<std::int64_t>(log.passed_over),
                    static_cast<std::int64_t>(log.gaps), number);
@@ -375,9 +375,9 @@ Telemetry::Telemetry(const std::string& folder, const RunId& run, Use use)
 
 Telemetry::~Telemetry() = default;
 
-std::optional<KeptLog> Telemetry::log(const std::string& trial, int attempt) {
+std::optional<StoredLog> Telemetry::log(const std::string& trial, int attempt) {
   const std::scoped_lock lock(impl_->mutex);
-  return database::guarded(impl_->path, [&]() -> std::optional<KeptLog> {
+  return database::guarded(impl_->path, [&]() -> std::optional<StoredLog> {
     const auto kept = impl_->kept(trial, attempt);
     return kept ? std::optional(kept->log) : std::nullopt;
   });
@@ -407,7 +407,7 @@ std::size_t Telemetry::complete() {
 }
 
 void Telemetry::read_log(const std::string& trial, int attempt, std::optional<std::size_t> tail,
-                         const std::function<bool(const LogPiece&)>& tell) {
+                         const std::function<bool(const LogPiece&)>& sink) {
   const std::scoped_lock lock(impl_->mutex);
   database::guarded(impl_->path, [&] {
     const auto kept = impl_->kept(trial, attempt);
@@ -436,7 +436,7 @@ void Telemetry::read_log(const std::string& trial, int attempt, std::optional<st
     bool more = true;
     while (more && query.executeStep()) {
       more = telemetry::unpack(query.getColumn(0).getString(), [&](const LogPiece& piece) {
-        if (skipped == 0) return tell(piece);
+        if (skipped == 0) return sink(piece);
         if (piece.text.ends_with('\n')) --skipped;
         return true;
       });
@@ -444,11 +444,11 @@ void Telemetry::read_log(const std::string& trial, int attempt, std::optional<st
   });
 }
 
-std::optional<KeptLog> Telemetry::take(const std::string& trial, int attempt,
-                                       const std::optional<KeptLog>& before, const LogBatch& batch,
-                                       Bytes size_max) {
+std::optional<StoredLog> Telemetry::append(const std::string& trial, int attempt,
+                                           const std::optional<StoredLog>& before, const LogBatch& batch,
+                                           Bytes size_max) {
   const std::vector<telemetry::Pack> packs = telemetry::pack(batch.pieces);
-  KeptLog log = before.value_or(KeptLog{});
+  StoredLog log = before.value_or(StoredLog{});
   for (const LogPiece& piece : batch.pieces) {
     log.size.count += static_cast<std::int64_t>(piece.text.size());
     if (piece.at > log.until) log.at_until = 0;
@@ -459,7 +459,7 @@ std::optional<KeptLog> Telemetry::take(const std::string& trial, int attempt,
   if (batch.is_after_gap) ++log.gaps;
   log.complete = batch.complete;
   const std::scoped_lock lock(impl_->mutex);
-  const auto write = [&]() -> std::optional<KeptLog> {
+  const auto write = [&]() -> std::optional<StoredLog> {
     Impl& impl = *impl_;
     SQLite::Transaction transaction(impl.database, SQLite::TransactionBehavior::IMMEDIATE);
     const auto kept = impl.kept(trial, attempt);
@@ -562,7 +562,7 @@ std::vector<std::string> Telemetry::silent() {
   });
 }
 
-void Telemetry::metrics(const std::function<void(const MetricSummary&)>& tell) {
+void Telemetry::metrics(const std::function<void(const MetricSummary&)>& sink) {
   const std::scoped_lock lock(impl_->mutex);
   database::guarded(impl_->path, [&] {
     Rows rows(impl_->database,
@@ -579,13 +579,13 @@ void Telemetry::metrics(const std::function<void(const MetricSummary&)>& tell) {
       summary.last = value_in(rows, 4);
       summary.least = value_in(rows, 5);
       summary.greatest = value_in(rows, 6);
-      tell(summary);
+      sink(summary);
     }
   });
 }
 
 void Telemetry::points(const std::string& trial, const std::string& metric,
-                       const std::function<void(const MetricPoint&)>& tell) {
+                       const std::function<void(const MetricPoint&)>& sink) {
   const std::scoped_lock lock(impl_->mutex);
   database::guarded(impl_->path, [&] {
     SQLite::Statement query(impl_->database,
@@ -596,7 +596,7 @@ void Telemetry::points(const std::string& trial, const std::string& metric,
     query.bind(1, trial);
     query.bind(2, metric);
     while (query.executeStep())
-      tell({.step = query.getColumn(0).getDouble(),
+      sink({.step = query.getColumn(0).getDouble(),
             .at = instant_of<microseconds>(query.getColumn(1).getInt64()),
             .value = query.getColumn(2).isNull() ? std::nan("") : query.getColumn(2).getDouble()});
   });

@@ -5,7 +5,7 @@
 
 namespace combu {
 
-std::string gaps_text(const KeptLog& log) {
+std::string gaps_text(const StoredLog& log) {
   return fmt::format("{0} of the log {1} missing: the engine rotated {2} away before combu read {2}",
                      log.gaps == 1 ? "a part" : fmt::format("{} parts", log.gaps),
                      log.gaps == 1 ? "is" : "are", log.gaps == 1 ? "it" : "them");

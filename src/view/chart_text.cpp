@@ -36,9 +36,9 @@ enum class Marks {
 };
 
 Marks marks_for(const Chart& chart, const ChartSurface& surface) {
-  const bool can_tell =
+  const bool can_display =
       chart.series.size() == 1 || (surface.colours && chart.series.size() <= k_terminal_colours.size());
-  if (!surface.utf8 || !can_tell) return Marks::letters;
+  if (!surface.utf8 || !can_display) return Marks::letters;
   return chart.joined ? Marks::dots : Marks::bullets;
 }
 

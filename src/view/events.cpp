@@ -18,8 +18,8 @@ std::string event_line(const EventEntry& event, std::size_t columns_max) {
     text += ": " + event.reason;
   } else if (event.exit_code) {
     text += fmt::format(": exit code {}", *event.exit_code);
-  } else if (event.taken) {
-    text += ": " + taken_text(*event.taken);
+  } else if (event.collection) {
+    text += ": " + outputs_text(*event.collection);
   }
   return fit_line(text, columns_max);
 }
@@ -31,9 +31,9 @@ std::string event_json(const EventEntry& event) {
   if (event.exit_code) object["exit_code"] = *event.exit_code;
   if (!event.cause.empty() && event.cause != "none") object["cause"] = event.cause;
   if (!event.reason.empty()) object["reason"] = event.reason;
-  if (event.taken) {
-    object["files"] = event.taken->files;
-    object["bytes"] = event.taken->size.count;
+  if (event.collection) {
+    object["files"] = event.collection->files;
+    object["bytes"] = event.collection->size.count;
   }
   return json_text(object);
 }

@@ -141,10 +141,10 @@ void print_results(std::ostream& out, const Results& results, const ResultsForm&
 
 namespace {
 
-void add_told(std::string& text, const std::string& name, const Told& told) {
-  text +=
-      fmt::format(R"({}:{{"last":{},"least":{},"greatest":{},"points":{}}})", json_string(name),
-                  json_number(told.last), json_number(told.least), json_number(told.greatest), told.points);
+void add_metric(std::string& text, const std::string& name, const TrialMetric& metric) {
+  text += fmt::format(R"({}:{{"last":{},"least":{},"greatest":{},"points":{}}})", json_string(name),
+                      json_number(metric.last), json_number(metric.least), json_number(metric.greatest),
+                      metric.points);
 }
 
 void add_whole(std::string& text, const Results& results, const ResultRow& row, Instant now) {
@@ -161,7 +161,7 @@ void add_whole(std::string& text, const Results& results, const ResultRow& row, 
     if (row.metrics[i].points == 0) continue;
     if (!is_first) text.push_back(',');
     is_first = false;
-    add_told(text, results.metrics[i], row.metrics[i]);
+    add_metric(text, results.metrics[i], row.metrics[i]);
   }
   text += "}}\n";
 }

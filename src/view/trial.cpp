@@ -125,7 +125,7 @@ void print_trial(std::ostream& out, const ShownTrial& shown) {
   if (shown.log && shown.log->passed_over > 0)
     line("metrics", fmt::format("{} points ignored: combu keeps the first {} names of metrics",
                                 shown.log->passed_over, k_metrics_max));
-  if (const std::size_t points = shown.points_not_kept(); points > 0)
+  if (const std::size_t points = shown.points_dropped(); points > 0)
     line("metrics", fmt::format("{} points not kept: combu keeps the first {} points of an attempt", points,
                                 k_kept_points_max));
   if (shown.log && shown.log->gaps > 0) line("log", gaps_text(*shown.log));
@@ -222,7 +222,7 @@ void print_trial_json(std::ostream& out, const ShownTrial& shown) {
                            {"attempts", std::move(attempts)},
                            {"metrics", std::move(metrics)},
                            {"passed_over", shown.log ? shown.log->passed_over : 0},
-                           {"points_not_kept", shown.points_not_kept()},
+                           {"points_not_kept", shown.points_dropped()},
                            {"log_gaps", shown.log ? shown.log->gaps : 0},
                            {"outputs", or_null(shown.outputs)},
                            {"outputs_so_far", or_null(shown.partial_outputs)},

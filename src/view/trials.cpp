@@ -59,11 +59,12 @@ std::string text_or_null(std::string_view text) {
   return text.empty() ? "null" : json_string(text);
 }
 
-std::string taken_json(const std::optional<CollectionResult>& taken) {
-  if (!taken) return "null";
+std::string outputs_json(const std::optional<CollectionResult>& collection) {
+  if (!collection) return "null";
   std::string left;
-  for (const std::string& path : taken->left) left += (left.empty() ? "" : ",") + json_string(path);
-  return fmt::format(R"({{"files":{},"bytes":{},"left":[{}]}})", taken->files, taken->size.count, left);
+  for (const std::string& path : collection->left) left += (left.empty() ? "" : ",") + json_string(path);
+  return fmt::format(R"({{"files":{},"bytes":{},"left":[{}]}})", collection->files, collection->size.count,
+                     left);
 }
 
 void print_table(std::ostream& out, std::span<const TrialRow> rows, Instant now, std::size_t columns_max) {
@@ -91,8 +92,8 @@ void print_table_with_use(std::ostream& out, std::span<const TrialRow> rows, Ins
 
 }  // namespace
 
-std::string taken_text(const CollectionResult& taken) {
-  return fmt::format("{}, {}", number_of(taken.files, "file"), to_string(taken.size));
+std::string outputs_text(const CollectionResult& collection) {
+  return fmt::format("{}, {}", number_of(collection.files, "file"), to_string(collection.size));
 }
 
 void print_trials(std::ostream& out, const RunRow& run, std::span<const TrialRow> trials, Instant now,
@@ -106,10 +107,10 @@ void print_trials(std::ostream& out, const RunRow& run, std::span<const TrialRow
       std::ranges::any_of(rows, [](const TrialRow& row) { return usage_of(row).has_value(); });
   (any_use ? print_table_with_use : print_table)(out, rows, now, form.columns);
   if (shown < trials.size()) out << more_text(trials.size() - shown) << '\n';
-  if (trials.size() != 1 || !trials.front().entry.taken) return;
-  const CollectionResult& taken = *trials.front().entry.taken;
-  out << "outputs: " << taken_text(taken) << '\n';
-  for (const std::string& path : taken.left) out << fmt::format("not collected: {}\n", clean_line(path));
+  if (trials.size() != 1 || !trials.front().entry.collection) return;
+  const CollectionResult& collection = *trials.front().entry.collection;
+  out << "outputs: " << outputs_text(collection) << '\n';
+  for (const std::string& path : collection.left) out << fmt::format("not collected: {}\n", clean_line(path));
 }
 
 // Formats JSON without a library for speed: there may be 100,000 trials, and their params are JSON already.
@@ -140,8 +141,8 @@ void print_trials_json(std::ostream& out, const RunRow& run, std::span<const Tri
         time ? fmt::format("{:.6f}", time->count()) : "null", gpus_text(entry.gpus),
         usage && runs ? std::to_string(usage->memory.count) : "null",
         usage && !runs ? std::to_string(usage->memory.count) : "null",
-        usage ? fmt::format("{:.6f}", usage->cpu.count()) : "null", entry.revision, taken_json(entry.taken),
-        run.entry.engine.is_simulated);
+        usage ? fmt::format("{:.6f}", usage->cpu.count()) : "null", entry.revision,
+        outputs_json(entry.collection), run.entry.engine.is_simulated);
     out.write(text.data(), static_cast<std::streamsize>(text.size()));
   }
 }

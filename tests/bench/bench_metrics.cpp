@@ -27,11 +27,11 @@ class OneLog final : public test::PassingEngine {
                                    i, 1.0 / static_cast<double>(i + 1),
                                    1 - 1.0 / static_cast<double>(i + 2)));
   }
-  void logs(const Key& /*key*/, const LogOptions& /*options*/, const LogTell& tell,
+  void logs(const Key& /*key*/, const LogOptions& /*options*/, const OnLogPiece& on_piece,
             std::stop_token /*stop*/) override {
     Instant at = real_clock().now();
     for (const std::string& line : lines_)
-      tell({.stream = LogStream::out, .text = line, .at = at += std::chrono::milliseconds(1)});
+      on_piece({.stream = LogStream::out, .text = line, .at = at += std::chrono::milliseconds(1)});
   }
 
  private:

@@ -27,13 +27,13 @@ class Archive : public test::PassingEngine {
  public:
   Archive(Engine& engine, std::string path) : PassingEngine(engine), path_(std::move(path)) {}
   bool copy_out(const Key& /*key*/, const std::string& /*path*/,
-                const std::function<void(std::string_view)>& tell, std::stop_token /*stop*/) override {
+                const std::function<void(std::string_view)>& on_bytes, std::stop_token /*stop*/) override {
     std::ifstream bytes(path_, std::ios::binary);
     if (!bytes) throw Error(ErrorKind::refused, path_, "cannot be opened");
     // A real engine's socket delivers blocks of about this size.
     std::array<char, std::size_t{64} << 10U> block{};
     while (bytes.read(block.data(), block.size()), bytes.gcount() > 0)
-      tell(std::string_view(block.data(), static_cast<std::size_t>(bytes.gcount())));
+      on_bytes(std::string_view(block.data(), static_cast<std::size_t>(bytes.gcount())));
     return true;
   }
 

@@ -35,12 +35,12 @@ class Stopwatch final : public test::PassingEngine {
     note(starts);
     return engine_.start(run, trial, attempt, stop);
   }
-  void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
+  void watch(const Selector& selector, const std::function<void(const Change&)>& on_change,
              std::stop_token stop) override {
     const auto noting = [&](const Change& change) {
       const auto* seen = std::get_if<Observation>(&change);
       if (seen != nullptr && seen->phase == Phase::ended) note(ends);
-      tell(change);
+      on_change(change);
     };
     engine_.watch(selector, noting, stop);
   }

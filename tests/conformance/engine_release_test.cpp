@@ -56,7 +56,7 @@ TEST_P(EngineSuite, ReleaseKeepsTheChosenAttemptsAndTheirNetworks) {
   Watcher watcher(subject(), all_of(run));
   start_all(run);
   ASSERT_TRUE(watcher.wait_for("kept-over", Phase::ended));
-  const Releasing keeping{.found = [&](const std::vector<Observation>& attempts) {
+  const ReleaseCallbacks keeping{.found = [&](const std::vector<Observation>& attempts) {
     EXPECT_EQ(attempts.size(), 3U);
     return std::set<Key>{key_of(run, "kept-over"), key_of(run, "kept-running")};
   }};

@@ -39,7 +39,7 @@ struct Result {
 // Returns the pieces of the log. `sizes` as in feed_in_pieces().
 Result read(Form form, std::string_view bytes, std::string_view sizes) {
   Result result;
-  const auto tell = [&](const LogPiece& piece) {
+  const auto on_piece = [&](const LogPiece& piece) {
     if (form != Form::frames && piece.text.size() > combu::docker::k_timed_piece_max) std::abort();
     auto& pieces = result.pieces;
     if (form == Form::frames && !pieces.empty() && pieces.back().stream == piece.stream) {
@@ -48,8 +48,8 @@ Result read(Form form, std::string_view bytes, std::string_view sizes) {
       pieces.push_back({.stream = piece.stream, .at = piece.at, .text = std::string(piece.text)});
     }
   };
-  LogFrames frames(tell, form == Form::timed_frames);
-  TimedLines lines(tell);
+  LogFrames frames(on_piece, form == Form::timed_frames);
+  TimedLines lines(on_piece);
   try {
     fuzz::feed_in_pieces(bytes, sizes, [&](std::string_view part) {
       if (form == Form::timed_lines) {

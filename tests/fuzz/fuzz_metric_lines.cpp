@@ -38,7 +38,7 @@ std::string read(MetricLines::Form form, std::string_view bytes, std::string_vie
   fuzz::feed_in_pieces(bytes, sizes, [&](std::string_view part) { lines.feed(part, {}); });
   lines.end({});
   std::string text = fmt::format("{}", limits.passed_over());
-  for (const LogBatch::Metric& metric : numbers.taken()) {
+  for (const LogBatch::Metric& metric : numbers.take_points()) {
     if (metric.name.size() > k_name_max) std::abort();
     text += metric.name;
     for (const MetricPoint& point : metric.points) text += fmt::format(" {}:{}", point.step, point.value);

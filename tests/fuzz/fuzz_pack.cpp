@@ -28,17 +28,17 @@ void read_pack(const std::string& data, std::size_t first) {
   using namespace combu::telemetry;
   std::int64_t size = -1;
   expect_corrupt_only([&] { size = checked(data, std::numeric_limits<std::int64_t>::max()).text.count; });
-  std::int64_t told = 0;
+  std::int64_t reported = 0;
   expect_corrupt_only([&] {
     unpack(data, [&](const combu::LogPiece& piece) {
-      told += static_cast<std::int64_t>(piece.text.size());
+      reported += static_cast<std::int64_t>(piece.text.size());
       return true;
     });
   });
-  if (size >= 0 && told != size) std::abort();
+  if (size >= 0 && reported != size) std::abort();
   expect_corrupt_only([&] {
     const Pack rest = without_first(data, first);
-    if (rest.size.count > told) std::abort();
+    if (rest.size.count > reported) std::abort();
     unpack(rest.data, [](const combu::LogPiece&) { return true; });
   });
 }

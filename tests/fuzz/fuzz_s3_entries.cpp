@@ -15,7 +15,7 @@
 #include "combu/inputs.hpp"
 #include "outputs/s3_answers.hpp"
 #include "outputs/s3_entries.hpp"
-#include "outputs/s3_left.hpp"
+#include "outputs/s3_listing.hpp"
 #include "outputs/s3_place.hpp"
 
 namespace {
@@ -36,7 +36,7 @@ void expect_kept(const OutputEntry& entry) {
 
 void read_lists(std::string_view manifest, std::string_view entries, const std::string& path) {
   try {
-    const combu::outputs::LeftInBucket left = combu::outputs::as_listed(std::string(manifest), entries);
+    const combu::outputs::BucketOutputs left = combu::outputs::as_listed(std::string(manifest), entries);
     for (const OutputEntry& entry : left.entries) expect_kept(entry);
     (void)combu::outputs::wanted_of(left, path);
     if (!left.known) return;

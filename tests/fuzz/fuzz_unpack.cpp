@@ -95,14 +95,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     bytes.remove_prefix(next.size());
     return next;
   };
-  combu::CollectionResult taken;
+  combu::CollectionResult collection;
   std::string manifest;
   bool is_whole = false;
   try {
     const auto writer = combu::outputs::open_passing(place.results(), "t");
     combu::outputs::unpack(read,
                            {.place = "out/here", .size_max = combu::Bytes{1 << 20U}, .subject = "/out/here"},
-                           *writer, taken, manifest);
+                           *writer, collection, manifest);
     writer->close(manifest);
     is_whole = true;
   } catch (const combu::Error&) {
@@ -112,7 +112,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::abort();
   if (!is_whole) return 0;
   const auto sums = combu::outputs::sums_in_manifest(manifest);
-  if (sums.size() != taken.files) std::abort();
+  if (sums.size() != collection.files) std::abort();
   for (const auto& [path, sum] : sums)
     if (combu::sha256_of(content_of(place.results() / "t", path)) != sum) std::abort();
   const Descriptor results(::open(place.results().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

@@ -34,18 +34,18 @@ class Contradicting : public PassingEngine {
     for (Observation& seen : listed) change_listed(seen);
     return listed;
   }
-  void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
+  void watch(const Selector& selector, const std::function<void(const Change&)>& on_change,
              std::stop_token stop) override {
     int left = breaks_after.value_or(0);
     engine_.watch(
         selector,
         [&](const Change& change) {
           const auto* seen = std::get_if<Observation>(&change);
-          if (seen == nullptr) return tell(change);
+          if (seen == nullptr) return on_change(change);
           if (breaks_after && left-- == 0) throw Error(ErrorKind::unavailable, "engine", "the stream breaks");
-          Observation told = *seen;
-          change_told(told);
-          tell(told);
+          Observation reported = *seen;
+          change_told(reported);
+          on_change(reported);
         },
         stop);
   }

@@ -60,9 +60,10 @@ class FailNth : public PassingEngine {
   std::vector<Error> check(const combu::Run& run, std::stop_token stop) override {
     return verb("check", [&] { return engine_.check(run, stop); });
   }
-  std::vector<Error> prepare(const combu::Run& run, const std::function<void(const Preparation&)>& tell,
+  std::vector<Error> prepare(const combu::Run& run,
+                             const std::function<void(const Preparation&)>& on_progress,
                              std::stop_token stop) override {
-    return verb("prepare", [&] { return engine_.prepare(run, tell, stop); });
+    return verb("prepare", [&] { return engine_.prepare(run, on_progress, stop); });
   }
   StartResult start(const combu::Run& run, const Trial& trial, int attempt, std::stop_token stop) override {
     return verb("start", [&] { return engine_.start(run, trial, attempt, stop); });
@@ -77,27 +78,28 @@ class FailNth : public PassingEngine {
     return verb("list", [&] { return engine_.list(selector, detail, stop); });
   }
   // With `after`, fails after the first change was reported.
-  void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
+  void watch(const Selector& selector, const std::function<void(const Change&)>& on_change,
              std::stop_token stop) override {
     const bool fails = counts("watch");
     if (fails && !fault_.after) throw error();
     engine_.watch(
         selector,
         [&](const Change& change) {
-          tell(change);
+          on_change(change);
           if (fails) throw error();
         },
         stop);
   }
-  void logs(const Key& key, const LogOptions& options, const LogTell& tell, std::stop_token stop) override {
+  void logs(const Key& key, const LogOptions& options, const OnLogPiece& on_piece,
+            std::stop_token stop) override {
     (void)verb("logs", [&] {
-      engine_.logs(key, options, tell, stop);
+      engine_.logs(key, options, on_piece, stop);
       return 0;
     });
   }
-  bool copy_out(const Key& key, const std::string& path, const std::function<void(std::string_view)>& tell,
-                std::stop_token stop) override {
-    return verb("copy_out", [&] { return engine_.copy_out(key, path, tell, stop); });
+  bool copy_out(const Key& key, const std::string& path,
+                const std::function<void(std::string_view)>& on_bytes, std::stop_token stop) override {
+    return verb("copy_out", [&] { return engine_.copy_out(key, path, on_bytes, stop); });
   }
 
   // Returns the number of calls of each function.

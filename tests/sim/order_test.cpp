@@ -64,14 +64,14 @@ TEST(Order, SharedServicesOfAnyShapeStartAndEnd) {
     for (std::size_t i = 0; i < services; ++i) {
       Trial one = trial(fmt::format("!s{}={}", i, below(3)), "sleep 1000000000");
       one.healthcheck = Healthcheck{.test = {"CMD", "true"}, .interval = Seconds(1)};
-      if (below(4) == 0) one.gpus = GpuWish{.count = 1};
+      if (below(4) == 0) one.gpus = GpuRequest{.count = 1};
       if (i > 0 && below(4) == 0) one.depends.push_back({.trial = fmt::format("s{}", below(i))});
       run.experiment.trials.push_back(std::move(one));
     }
     for (std::size_t i = 0; i < 20; ++i) {
       Trial one = trial(fmt::format("t{}={}", i, below(4)), fmt::format("sleep {}", below(5)));
-      if (below(4) == 0) one.gpus = GpuWish{.count = 1};
-      if (one.gpus && below(2) == 0) one.gpus = GpuWish{.count = 1, .ids = {std::to_string(below(3))}};
+      if (below(4) == 0) one.gpus = GpuRequest{.count = 1};
+      if (one.gpus && below(2) == 0) one.gpus = GpuRequest{.count = 1, .ids = {std::to_string(below(3))}};
       for (std::size_t need = below(3); need > 0; --need) {
         const std::string name = fmt::format("s{}", below(services));
         if (std::ranges::find(one.depends, name, &Depend::trial) == one.depends.end())

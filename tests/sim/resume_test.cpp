@@ -69,17 +69,17 @@ std::size_t play_until(Record& record, const Experiment& experiment, const RunId
                          .until = Until::ended,
                          .capacity = Slots{Cpus{5'000'000'000}, Bytes{std::int64_t{8} << 30}}},
                         {.seed = 1});
-  std::size_t told = 0;
+  std::size_t reported = 0;
   simulation.set_keep([&](const std::vector<Fact>& facts) {
     std::size_t kept = facts.size();
-    if (told < dies_at && told + facts.size() >= dies_at) kept = dies_at - told - 1;
+    if (reported < dies_at && reported + facts.size() >= dies_at) kept = dies_at - reported - 1;
     record.append(id, {facts.data(), kept});
-    told += facts.size();
+    reported += facts.size();
     return kept;
   });
   EXPECT_THAT(simulation.play(), testing::IsEmpty());
-  EXPECT_EQ(simulation.has_died(), dies_at <= told);
-  const std::size_t before = told;
+  EXPECT_EQ(simulation.has_died(), dies_at <= reported);
+  const std::size_t before = reported;
   if (simulation.has_died()) {
     EXPECT_THAT(simulation.resume(record.restored_trials(id)), testing::IsEmpty());
     EXPECT_FALSE(simulation.has_died());

@@ -50,7 +50,7 @@ Run random_run(std::mt19937_64& random) {
     if (!service && below(3) == 0)
       one.slots.cpus.nano = static_cast<std::int64_t>(1 + below(4)) * 1'000'000'000;
     if (!service && below(4) == 0) one.slots.memory.count = static_cast<std::int64_t>(1 + below(8)) << 30U;
-    if (!service && below(6) == 0) one.gpus = GpuWish{.count = 1 + below(2)};
+    if (!service && below(6) == 0) one.gpus = GpuRequest{.count = 1 + below(2)};
     one.priority = static_cast<int>(below(3));
     if (below(2) == 0) {
       one.retries.max = static_cast<int>(below(4));

@@ -18,15 +18,15 @@ using testing::UnorderedElementsAre;
 
 class ApplyTest : public AppTest {
  protected:
-  Result apply(const Wishes& wishes = {}, const std::string& run = "") {
+  Result apply(const RestartRequest& wishes = {}, const std::string& run = "") {
     RunOwner owner(nullptr);
     return result_of([&](const OpenSession& open_session) {
       return combu::apply(invocation, run, wishes, shown, open_session, owner);
     });
   }
-  Result apply(const std::string& text, const Wishes& wishes = {}) {
+  Result apply(const std::string& text, const RestartRequest& wishes = {}) {
     write(text);
-    told.clear();
+    printed.clear();
     return apply(wishes);
   }
 };
@@ -35,9 +35,9 @@ TEST_F(ApplyTest, AnUnchangedFileChangesNothing) {
   const std::string text = file_text(trial_text("one"));
   EXPECT_EQ(start(text, waiting_run("r1")), Result::succeeded);
   EXPECT_EQ(apply(text), Result::succeeded);
-  EXPECT_THAT(told.of("note"), ElementsAre("run r1: the file has not changed"));
+  EXPECT_THAT(printed.of("note"), ElementsAre("run r1: the file has not changed"));
   EXPECT_EQ(apply(text, {.failed = true}), Result::succeeded);
-  EXPECT_THAT(told.of("note"),
+  EXPECT_THAT(printed.of("note"),
               ElementsAre("run r1: the file has not changed, and none of its trials has failed"));
 }
 
@@ -45,7 +45,7 @@ TEST_F(ApplyTest, AFileWithOtherBytesButTheSameMeaningIsRecorded) {
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
   const std::string text = "// a comment\n" + file_text(trial_text("one"));
   EXPECT_EQ(apply(text), Result::succeeded);
-  EXPECT_THAT(told.of("note"), ElementsAre("run r1: the file has not changed"));
+  EXPECT_THAT(printed.of("note"), ElementsAre("run r1: the file has not changed"));
   EXPECT_EQ(entry("r1").text.source, text);
   EXPECT_THAT(entry("r1").earlier, IsEmpty());
 }
@@ -54,7 +54,7 @@ TEST_F(ApplyTest, ANewTrialIsRun) {
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
   const std::string text = file_text(trial_text("zero") + trial_text("one") + trial_text("two", "exit 2"));
   EXPECT_EQ(apply(text), Result::failed);
-  EXPECT_THAT(told.of("note"), Contains("run r1: 2 trials are new"));
+  EXPECT_THAT(printed.of("note"), Contains("run r1: 2 trials are new"));
   EXPECT_THAT(states("r1"), UnorderedElementsAre(Pair("one", "succeeded"), Pair("zero", "succeeded"),
                                                  Pair("two", "failed")));
   EXPECT_EQ(trial_of("r1", "two").revision, 2);
@@ -76,7 +76,7 @@ TEST_F(ApplyTest, ARemovedTrialThatIsOverKeepsItsState) {
   EXPECT_EQ(start(file_text(trial_text("one") + trial_text("two", "exit 1")), waiting_run("r1")),
             Result::failed);
   EXPECT_EQ(apply(file_text(trial_text("one"))), Result::failed) << "two has failed all the same";
-  EXPECT_THAT(told.of("note"), Contains("run r1: 1 trial was removed"));
+  EXPECT_THAT(printed.of("note"), Contains("run r1: 1 trial was removed"));
   EXPECT_THAT(states("r1"), UnorderedElementsAre(Pair("one", "succeeded"), Pair("two", "failed")));
 }
 
@@ -103,7 +103,7 @@ TEST_F(ApplyTest, AChangedTrialThatRunsOrSucceededKeepsItsText) {
   const std::string text = file_text(trial_text("done", "echo new") + trial_text("goes", "sleep 200000"));
   EXPECT_EQ(apply(text), Result::succeeded);
   EXPECT_THAT(
-      told.of("note"),
+      printed.of("note"),
       AllOf(Contains("run r1: 2 trials changed"),
             Contains("run r1: these trials changed, but still run with the earlier definition; `apply "
                      "--replace` restarts these trials: goes"),
@@ -133,12 +133,12 @@ TEST_F(ApplyTest, AChangedTrialThatFailedRunsOnRequest) {
   EXPECT_EQ(start(file_text(trial_text("bad", "exit 3")), waiting_run("r1")), Result::failed);
   EXPECT_EQ(apply(file_text(trial_text("bad"))), Result::failed);
   EXPECT_THAT(
-      told.of("note"),
+      printed.of("note"),
       Contains("run r1: these trials changed, but had failed or been stopped before; `apply --failed` "
                "starts these trials again: bad"));
   EXPECT_EQ(states("r1").at("bad"), "failed");
   EXPECT_EQ(apply(file_text(trial_text("bad")), {.failed = true}), Result::succeeded);
-  EXPECT_THAT(told.of("note"), Contains("run r1: 1 trial changed, 1 trial is retried"));
+  EXPECT_THAT(printed.of("note"), Contains("run r1: 1 trial changed, 1 trial is retried"));
   EXPECT_EQ(states("r1").at("bad"), "succeeded 2");
   EXPECT_EQ(trial_of("r1", "bad").revision, 2);
 }
@@ -154,7 +154,7 @@ TEST_F(ApplyTest, AnInvalidFileChangesNothing) {
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
   const std::string before = entry("r1").text.evaluated;
   EXPECT_EQ(apply("[{name: 'one'}]"), Result::invalid);
-  EXPECT_THAT(told.of("error"), ElementsAre(HasSubstr("experiment.jsonnet: [0]")));
+  EXPECT_THAT(printed.of("error"), ElementsAre(HasSubstr("experiment.jsonnet: [0]")));
   write("{experiment: 'other', trials: [{name: 'one', image: 'x'}]}");
   const Error error = error_in([&] { (void)apply(); });
   EXPECT_EQ(error.kind(), ErrorKind::invalid);
@@ -167,8 +167,8 @@ TEST_F(ApplyTest, AnImageThatTheEngineLacksChangesNothing) {
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
   const std::string text = file_text(trial_text("one") + "{name: 'two', image: 'missing/x'},");
   EXPECT_EQ(apply(text), Result::failed);
-  EXPECT_THAT(told.of("error"), ElementsAre(HasSubstr("missing/x")));
-  EXPECT_THAT(told.of("note"), ElementsAre("nothing was changed"));
+  EXPECT_THAT(printed.of("error"), ElementsAre(HasSubstr("missing/x")));
+  EXPECT_THAT(printed.of("note"), ElementsAre("nothing was changed"));
   EXPECT_THAT(states("r1"), ElementsAre(Pair("one", "succeeded")));
   EXPECT_FALSE(owner_pid(RunId("r1"), caller()));
 }
@@ -177,7 +177,7 @@ TEST_F(ApplyTest, AnotherEngineIsRefused) {
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
   address = "unix:///another.sock";
   EXPECT_EQ(apply(file_text(trial_text("two"))), Result::failed);
-  EXPECT_THAT(told.of("error"),
+  EXPECT_THAT(printed.of("error"),
               ElementsAre(AllOf(HasSubstr("must continue on its engine unix:///run/lab.sock"),
                                 HasSubstr("not on unix:///another.sock"))));
 }
@@ -212,10 +212,10 @@ TEST_F(ApplyTest, ATrialThatTheRunLeftOutStaysOut) {
 TEST_F(ApplyTest, AnEditedFileIsNoted) {
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
   const auto note = [&] {
-    told.clear();
+    printed.clear();
     Record all(state());
     note_edits(shown, all, all.run(RunId("r1")), invocation, "retry");
-    return told.text();
+    return printed.text();
   };
   EXPECT_EQ(note(), "");
   write("// other bytes\n" + file_text(trial_text("one")));
@@ -259,7 +259,7 @@ class Comparing : public testing::Test {
     before.trials.push_back(std::move(trial));
     restored.push_back({.state = state});
   }
-  [[nodiscard]] Changes compare(const std::vector<Trial>& trials, const Wishes& wishes = {}) const {
+  [[nodiscard]] Changes compare(const std::vector<Trial>& trials, const RestartRequest& wishes = {}) const {
     Experiment file;
     file.trials = trials;
     return compare_with_file(RunId("r1"), before, restored, named, file, wishes);
@@ -300,7 +300,7 @@ TEST_F(Comparing, ChangedTrialsAreSortedByTheirStates) {
   put(trial("done"), TrialState::succeeded);
   put(trial("failed"), TrialState::failed);
   const Changes changes = compare(with_command("new"));
-  EXPECT_THAT(changes.taken, ElementsAre(0, 1));
+  EXPECT_THAT(changes.updated, ElementsAre(0, 1));
   EXPECT_THAT(changes.again, ElementsAre(1)) << "what was blocked waits again";
   EXPECT_THAT(changes.running, ElementsAre(2, 3));
   EXPECT_THAT(changes.succeeded, ElementsAre(4));
@@ -316,7 +316,7 @@ TEST_F(Comparing, ReplaceExceptsCollectingTrials) {
   put(trial("done"), TrialState::succeeded);
   const Changes changes =
       compare({trial("runs", "new"), trial("collects", "new"), trial("done", "new")}, {.replace = {"*"}});
-  EXPECT_THAT(changes.taken, ElementsAre(0, 2));
+  EXPECT_THAT(changes.updated, ElementsAre(0, 2));
   EXPECT_THAT(changes.again, ElementsAre(0, 2));
   EXPECT_THAT(changes.running, ElementsAre(1));
 }
@@ -341,7 +341,7 @@ TEST_F(Comparing, ATrialThatReturnsToTheFileRuns) {
   EXPECT_TRUE(compare({trial("one")}).none()) << "it was stopped, not removed";
   named.latest.clear();
   const Changes changes = compare({trial("one")});
-  EXPECT_THAT(changes.taken, ElementsAre(0));
+  EXPECT_THAT(changes.updated, ElementsAre(0));
   EXPECT_THAT(changes.again, ElementsAre(0));
   EXPECT_EQ(changes.joined, 0U);
 }
@@ -354,7 +354,7 @@ TEST_F(Comparing, ANamedTrialStartsWithTheTrialsThatItNeeds) {
   const Changes changes = compare(before.trials, {.again = {"middle"}});
   EXPECT_THAT(changes.named, ElementsAre(1));
   EXPECT_THAT(changes.again, ElementsAre(1, 0, 2));
-  EXPECT_EQ(changes.tried_again, 2U);
+  EXPECT_EQ(changes.retried, 2U);
 }
 
 TEST_F(Comparing, AllFailedTrialsStartOnRequest) {
@@ -368,7 +368,7 @@ TEST_F(Comparing, AllFailedTrialsStartOnRequest) {
   before.trials.back().depends.clear();
   const Changes changes = compare(before.trials, {.failed = true});
   EXPECT_THAT(changes.again, ElementsAre(1, 2, 4));
-  EXPECT_EQ(changes.tried_again, 2U);
+  EXPECT_EQ(changes.retried, 2U);
 }
 
 TEST_F(Comparing, AServiceThatIsNeededAgainStarts) {
@@ -392,14 +392,14 @@ TEST_F(Comparing, ATrialThatStartsAgainGetsTheFilesText) {
   put(after(trial("leaf"), "root"), TrialState::blocked);
   const Changes changes = compare({trial("root", "new"), after(trial("leaf"), "root")}, {.again = {"leaf"}});
   EXPECT_THAT(changes.again, ElementsAre(1, 0));
-  EXPECT_THAT(changes.taken, ElementsAre(0));
+  EXPECT_THAT(changes.updated, ElementsAre(0));
   EXPECT_THAT(changes.unsuccessful, IsEmpty());
 }
 
 TEST_F(Comparing, WishesThatCannotBeMetAreErrors) {
   put(trial("runs"), TrialState::running);
   put(trial("collects"), TrialState::collecting);
-  const auto fault = [&](const Wishes& wishes) {
+  const auto fault = [&](const RestartRequest& wishes) {
     return error_in([&] { (void)compare(before.trials, wishes); });
   };
   EXPECT_EQ(fault({.again = {"runs"}}).kind(), ErrorKind::conflict);
@@ -421,18 +421,18 @@ TEST_F(Comparing, ChangesArePrintedInOneLine) {
   std::vector<Trial> file = with_command("new");
   file.pop_back();
   file.push_back(trial("new"));
-  Told told;
-  Shown shown(told);
+  Printed printed;
+  Shown shown(printed);
   print_changes(shown, RunId("r1"), compare(file), {});
   EXPECT_THAT(
-      told.of("note"),
+      printed.of("note"),
       ElementsAre(
           "run r1: 6 trials changed, 1 trial is new, 1 trial was removed",
           "run r1: these trials changed, but succeeded with the earlier definition; `apply --replace` runs "
           "these trials again: t0, t1, t2, t3, t4 and 1 more"));
-  told.clear();
+  printed.clear();
   print_changes(shown, RunId("r1"), compare(before.trials), {});
-  EXPECT_THAT(told.of("note"), ElementsAre("run r1: no trial changed"));
+  EXPECT_THAT(printed.of("note"), ElementsAre("run r1: no trial changed"));
 }
 
 }  // namespace

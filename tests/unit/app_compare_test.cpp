@@ -43,7 +43,7 @@ TEST_F(CompareTest, TheOptionsChooseRunsAndTrials) {
   EXPECT_THAT(both.form.over, ElementsAre("seed"));
   EXPECT_EQ(compared({}).runs.at(0).run.id.text(), "r2") << "the file's last run";
   EXPECT_EQ(compared({.where = "los>4"}).runs.at(0).rows.size(), 0U);
-  EXPECT_THAT(told.of("note"), Contains("--where: no trial of run r2 has `los`; did you mean `loss`?"));
+  EXPECT_THAT(printed.of("note"), Contains("--where: no trial of run r2 has `los`; did you mean `loss`?"));
 }
 
 TEST_F(CompareTest, ParamsInWhichRepeatsDifferMustExist) {

@@ -34,14 +34,15 @@ class Refusing final : public PassingEngine {
     if (facts_fault) throw Error(*facts_fault);
     return PassingEngine::facts(token);
   }
-  bool copy_out(const Key& key, const std::string& from, const std::function<void(std::string_view)>& tell,
-                std::stop_token token) override {
+  bool copy_out(const Key& key, const std::string& from,
+                const std::function<void(std::string_view)>& on_bytes, std::stop_token token) override {
     if (copy_out_fault) throw Error(*copy_out_fault);
-    return PassingEngine::copy_out(key, from, tell, token);
+    return PassingEngine::copy_out(key, from, on_bytes, token);
   }
-  void logs(const Key& key, const LogOptions& options, const LogTell& tell, std::stop_token token) override {
+  void logs(const Key& key, const LogOptions& options, const OnLogPiece& on_piece,
+            std::stop_token token) override {
     if (logs_fault) throw Error(*logs_fault);
-    PassingEngine::logs(key, options, tell, token);
+    PassingEngine::logs(key, options, on_piece, token);
   }
   void stop(const Key& key, std::optional<Seconds> grace, std::stop_token token) override {
     if (stop_fault) throw Error(*stop_fault);
@@ -60,7 +61,7 @@ constexpr const char* k_leaves =
 class KillTest : public AppTest {
  protected:
   Result kill(const KillOptions& options = {}) {
-    told.clear();
+    printed.clear();
     return in_session([&](Session& session) { return combu::kill(session, invocation, options); });
   }
   static KillOptions discarding() {
@@ -77,7 +78,7 @@ TEST_F(KillTest, KillRemovesAllContainersAndRecordsTheEnds) {
             Result::succeeded);
   pass_an_hour();
   EXPECT_EQ(kill(), Result::succeeded);
-  EXPECT_THAT(told.of("note"), ElementsAre("removed 2 containers, 1 network"));
+  EXPECT_THAT(printed.of("note"), ElementsAre("removed 2 containers, 1 network"));
   EXPECT_THAT(containers(), IsEmpty());
   EXPECT_FALSE(world.has_network("lab"));
   EXPECT_THAT(states("r1"), UnorderedElementsAre(Pair("goes", "stopped"), Pair("done", "succeeded")));
@@ -90,7 +91,7 @@ TEST_F(KillTest, KillWithoutContainersRemovesNothing) {
   invocation = invocation_of("other.jsonnet");
   EXPECT_EQ(kill(), Result::succeeded);
   EXPECT_THAT(
-      told.of("note"),
+      printed.of("note"),
       ElementsAre("nothing to remove",
                   "other experiments on this engine: lab (1 container); choose one with --experiment NAME"));
 }
@@ -104,7 +105,7 @@ TEST_F(KillTest, KillOfARunKeepsOtherRuns) {
   EXPECT_EQ(kill(options), Result::succeeded);
   EXPECT_THAT(containers(), ElementsAre("two"));
   EXPECT_EQ(kill(options), Result::succeeded);
-  EXPECT_THAT(told.of("note"), ElementsAre("nothing to remove", "runs of this experiment: r2"));
+  EXPECT_THAT(printed.of("note"), ElementsAre("nothing to remove", "runs of this experiment: r2"));
 }
 
 TEST_F(KillTest, KillRemovesAllRunsOfTheFilesExperiment) {
@@ -115,7 +116,7 @@ TEST_F(KillTest, KillRemovesAllRunsOfTheFilesExperiment) {
   EXPECT_EQ(start(waiting_run("r2")), Result::succeeded);
   EXPECT_EQ(kill(), Result::succeeded);
   EXPECT_THAT(containers(), IsEmpty());
-  EXPECT_THAT(told.of("note"), ElementsAre("removed 2 containers, 1 network"));
+  EXPECT_THAT(printed.of("note"), ElementsAre("removed 2 containers, 1 network"));
 }
 
 TEST_F(KillTest, ANetworkThatOtherContainersUseStays) {
@@ -126,7 +127,7 @@ TEST_F(KillTest, ANetworkThatOtherContainersUseStays) {
   EXPECT_EQ(start(new_run("r2")), Result::succeeded);
   invocation = invocation_of("experiment.jsonnet");
   EXPECT_EQ(kill(), Result::succeeded);
-  EXPECT_THAT(told.of("note"),
+  EXPECT_THAT(printed.of("note"),
               Contains(AllOf(HasSubstr("network lab was not removed: "), HasSubstr("run `kill` again"))));
 }
 
@@ -135,10 +136,10 @@ TEST_F(KillTest, AContainerWhoseLogCannotBeReadIsKept) {
   engine = &refusing;
   refusing.logs_fault = Error(ErrorKind::unavailable, "engine", "the disk is gone");
   EXPECT_EQ(kill(), Result::failed);
-  EXPECT_THAT(told.of("error"),
+  EXPECT_THAT(printed.of("error"),
               UnorderedElementsAre("not removed: goes: the log cannot be kept: engine: the disk is gone",
                                    "not removed: other: the log cannot be kept: engine: the disk is gone"));
-  EXPECT_THAT(told.of("note"), Contains(HasSubstr("2 containers are stopped, but not removed")));
+  EXPECT_THAT(printed.of("note"), Contains(HasSubstr("2 containers are stopped, but not removed")));
   EXPECT_THAT(containers(), ElementsAre("goes", "other"));
   EXPECT_FALSE(world.is_running("goes"));
   EXPECT_EQ(states("r1").at("goes"), "stopped");
@@ -163,7 +164,7 @@ TEST_F(KillTest, AContainerThatCannotBeStoppedIsAnError) {
   refusing.logs_fault = Error(ErrorKind::unavailable, "engine", "the disk is gone");
   refusing.stop_fault = refusal("will not");
   EXPECT_EQ(kill(), Result::failed);
-  EXPECT_THAT(told.of("error"), Contains("goes: cannot be stopped: engine: will not"));
+  EXPECT_THAT(printed.of("error"), Contains("goes: cannot be stopped: engine: will not"));
 }
 
 // Requests the stop of `stop` when outputs are copied for the second time.
@@ -171,10 +172,10 @@ class InterruptingCopy final : public PassingEngine {
  public:
   InterruptingCopy(Engine& inner, std::stop_source source)
       : PassingEngine(inner), source_(std::move(source)) {}
-  bool copy_out(const Key& key, const std::string& from, const std::function<void(std::string_view)>& tell,
-                std::stop_token token) override {
+  bool copy_out(const Key& key, const std::string& from,
+                const std::function<void(std::string_view)>& on_bytes, std::stop_token token) override {
     if (++calls_ == 2) source_.request_stop();
-    return PassingEngine::copy_out(key, from, tell, token);
+    return PassingEngine::copy_out(key, from, on_bytes, token);
   }
 
  private:
@@ -204,7 +205,7 @@ TEST_F(KillCollecting, KillCollectsOutputsBeforeItRemovesContainers) {
   leave_uncollected();
   refusing.copy_out_fault.reset();
   EXPECT_EQ(kill(), Result::succeeded);
-  EXPECT_THAT(told.of("note"), Contains("collecting the outputs of 2 trials of run r1"));
+  EXPECT_THAT(printed.of("note"), Contains("collecting the outputs of 2 trials of run r1"));
   EXPECT_EQ(read("results/lab/r1/leaves/out"), "word\n");
   EXPECT_EQ(read("results/lab/r1/other/out"), "more\n");
   EXPECT_THAT(containers(), IsEmpty());
@@ -216,7 +217,7 @@ TEST_F(KillCollecting, AContainerWhoseOutputsCannotBeCollectedIsKept) {
   leave_uncollected();
   EXPECT_EQ(kill(), Result::failed);
   EXPECT_THAT(
-      told.of("error"),
+      printed.of("error"),
       UnorderedElementsAre(
           HasSubstr("not removed: leaves: the outputs cannot be collected: engine: the disk is full"),
           HasSubstr("not removed: other: the outputs cannot be collected: engine: the disk is full")));
@@ -235,7 +236,7 @@ TEST_F(KillCollecting, AnInterruptKeepsUncollectedContainers) {
   InterruptingCopy interrupting(kept_engine, stop);
   engine = &interrupting;
   EXPECT_EQ(kill(), Result::interrupted);
-  EXPECT_THAT(told.of("note"), Contains("interrupted; run the same command again to remove the rest"));
+  EXPECT_THAT(printed.of("note"), Contains("interrupted; run the same command again to remove the rest"));
   EXPECT_THAT(containers(), ElementsAre("other"));
   EXPECT_THAT(states("r1"), UnorderedElementsAre(Pair("leaves", "succeeded"), Pair("other", "collecting")));
 }
@@ -255,10 +256,10 @@ TEST_F(KillTest, ATrialWhoseEndCannotBeRecordedDoesNotCountAsKilled) {
   engine = &refusing;
   refusing.facts_fault = refusal("does not say");
   EXPECT_EQ(kill(), Result::failed);
-  EXPECT_THAT(told.of("note"),
+  EXPECT_THAT(printed.of("note"),
               Contains("combu could not record how the trials of run r1 ended: engine: does not say"));
   EXPECT_THAT(
-      told.of("error"),
+      printed.of("error"),
       ElementsAre("not removed: done: combu could not record how the trial ended: engine: does not say"));
   EXPECT_EQ(states("r1").at("done"), "running");
   refusing.facts_fault.reset();
@@ -281,8 +282,8 @@ TEST_F(KillTest, ADamagedRecordKeepsContainers) {
   EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
   write_file("state/record.sqlite", "no database, and long enough to be taken for one by its size alone");
   EXPECT_EQ(kill(), Result::failed);
-  EXPECT_THAT(told.of("note"), Contains(HasSubstr("the record was not updated: ")));
-  EXPECT_THAT(told.of("error"),
+  EXPECT_THAT(printed.of("note"), Contains(HasSubstr("the record was not updated: ")));
+  EXPECT_THAT(printed.of("error"),
               ElementsAre(HasSubstr("not removed: goes: the outputs and the log cannot be collected: ")));
   EXPECT_EQ(kill(discarding()), Result::succeeded);
   EXPECT_THAT(containers(), IsEmpty());
@@ -300,8 +301,9 @@ TEST_F(KillTest, ARunThatKeepsStartingTrialsIsAnError) {
   class Starting final : public PassingEngine {
    public:
     using PassingEngine::PassingEngine;
-    Released release(const Selector& selector, const Releasing& tell, std::stop_token token) override {
-      Released released = PassingEngine::release(selector, tell, token);
+    Released release(const Selector& selector, const ReleaseCallbacks& callbacks,
+                     std::stop_token token) override {
+      Released released = PassingEngine::release(selector, callbacks, token);
       Trial trial;
       trial.name = "goes";
       trial.image = "x";
@@ -316,7 +318,7 @@ TEST_F(KillTest, ARunThatKeepsStartingTrialsIsAnError) {
   starting.file = invocation.file;
   engine = &starting;
   EXPECT_EQ(kill(discarding()), Result::failed);
-  EXPECT_THAT(told.of("error"),
+  EXPECT_THAT(printed.of("error"),
               ElementsAre("a run is still starting trials; end its process, then run `kill` again"));
   EXPECT_FALSE(entry("r1").ended_at);
 }
@@ -326,15 +328,16 @@ TEST_F(KillTest, AContainerThatTheEngineCannotRemoveIsAnError) {
   class Holding final : public PassingEngine {
    public:
     using PassingEngine::PassingEngine;
-    Released release(const Selector& selector, const Releasing& tell, std::stop_token token) override {
-      (void)tell.found(PassingEngine::list(selector, ListDetail::basic, token));
+    Released release(const Selector& selector, const ReleaseCallbacks& callbacks,
+                     std::stop_token token) override {
+      (void)callbacks.found(PassingEngine::list(selector, ListDetail::basic, token));
       return {.experiments = {"lab"}, .left = {{ErrorKind::refused, "goes", "is busy"}}};
     }
   };
   Holding holding(kept_engine);
   engine = &holding;
   EXPECT_EQ(kill(), Result::failed);
-  EXPECT_THAT(told.of("error"), ElementsAre("not removed: goes: is busy"));
+  EXPECT_THAT(printed.of("error"), ElementsAre("not removed: goes: is busy"));
   EXPECT_FALSE(entry("r1").ended_at);
 }
 
@@ -343,12 +346,12 @@ TEST_F(KillTest, AContainerThatTheEngineCannotRemoveIsAnError) {
 class StopTest : public AppTest {
  protected:
   Result stop_trials(const std::vector<std::string>& trials, const std::string& run = "") {
-    told.clear();
+    printed.clear();
     stopped.clear();
     StopOptions options;
     options.selection.trials = trials;
     options.selection.run = run;
-    options.tell = [&](const Observation& seen, const std::optional<Error>& error) {
+    options.on_stopped = [&](const Observation& seen, const std::optional<Error>& error) {
       stopped[seen.key.trial] = error ? error->message() : "stopped";
     };
     return in_session([&](Session& session) { return combu::stop(session, invocation, options); });
@@ -362,7 +365,7 @@ TEST_F(StopTest, StopEndsRunningTrialsAndRecordsTheStop) {
       Result::succeeded);
   EXPECT_EQ(stop_trials({"goes"}), Result::succeeded);
   EXPECT_THAT(stopped, ElementsAre(Pair("goes", "stopped")));
-  EXPECT_THAT(told.of("note"), ElementsAre("stopped 1 of 1"));
+  EXPECT_THAT(printed.of("note"), ElementsAre("stopped 1 of 1"));
   EXPECT_EQ(states("r1").at("goes"), "stopped");
   EXPECT_THAT(trial_of("r1", "goes").reason, HasSubstr("combu stop"));
   EXPECT_TRUE(world.is_running("other"));
@@ -370,14 +373,14 @@ TEST_F(StopTest, StopEndsRunningTrialsAndRecordsTheStop) {
   EXPECT_THAT(stopped, ElementsAre(Pair("other", "stopped")));
   EXPECT_THAT(containers(), ElementsAre("done", "goes", "other"));
   EXPECT_EQ(stop_trials({}), Result::succeeded);
-  EXPECT_THAT(told.of("note"), ElementsAre("nothing runs"));
+  EXPECT_THAT(printed.of("note"), ElementsAre("nothing runs"));
 }
 
 TEST_F(StopTest, ATrialWithoutAContainerIsAnError) {
   EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
   EXPECT_EQ(stop_trials({"go*", "nobody"}), Result::failed);
   EXPECT_THAT(stopped, ElementsAre(Pair("goes", "stopped")));
-  EXPECT_THAT(told.of("error"), ElementsAre(HasSubstr("combu: nobody: has no container")));
+  EXPECT_THAT(printed.of("error"), ElementsAre(HasSubstr("combu: nobody: has no container")));
 }
 
 TEST_F(StopTest, ATrialThatTheEngineCannotStopIsAnError) {
@@ -387,7 +390,7 @@ TEST_F(StopTest, ATrialThatTheEngineCannotStopIsAnError) {
   refusing.stop_fault = refusal("will not");
   EXPECT_EQ(stop_trials({"goes"}), Result::failed);
   EXPECT_THAT(stopped, ElementsAre(Pair("goes", "will not")));
-  EXPECT_THAT(told.of("error"), ElementsAre("not stopped: goes: will not"));
+  EXPECT_THAT(printed.of("error"), ElementsAre("not stopped: goes: will not"));
   EXPECT_EQ(states("r1").at("goes"), "running");
   refusing.stop_fault = Error(ErrorKind::cancelled, "", "cancelled");
   EXPECT_EQ(stop_trials({"goes"}), Result::interrupted);
@@ -407,15 +410,15 @@ TEST_F(StopTest, StopWorksIfTheOwnerDoesNotListen) {
 class WaitTest : public AppTest {
  protected:
   Result wait(const std::vector<std::string>& trials = {}, const std::string& run = "") {
-    told.clear();
+    printed.clear();
     ends.clear();
-    const TellEnd tell = [&](const Observation& seen, const TrialRow& row) {
+    const OnEnd on_end = [&](const Observation& seen, const TrialRow& row) {
       ends[seen.key.trial] = std::string(to_string(row.entry.state));
     };
     SelectionOptions selection;
     selection.trials = trials;
     selection.run = run;
-    return in_session([&](Session& session) { return combu::wait(session, invocation, selection, tell); });
+    return in_session([&](Session& session) { return combu::wait(session, invocation, selection, on_end); });
   }
   std::map<std::string, std::string> ends;
 };
@@ -438,10 +441,10 @@ TEST_F(WaitTest, WaitReportsATrialWhoseContainerIsGone) {
   class Removing final : public PassingEngine {
    public:
     using PassingEngine::PassingEngine;
-    void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
+    void watch(const Selector& selector, const std::function<void(const Change&)>& on_change,
                std::stop_token token) override {
       (void)PassingEngine::release({.trials = {"goes"}}, {}, token);
-      PassingEngine::watch(selector, tell, token);
+      PassingEngine::watch(selector, on_change, token);
     }
   };
   Removing removing(kept_engine);
@@ -463,7 +466,7 @@ TEST_F(WaitTest, WaitIgnoresOldRuns) {
 TEST_F(WaitTest, WaitWithoutTrialsSucceeds) {
   invocation = invocation_of("other.jsonnet");
   EXPECT_EQ(wait(), Result::succeeded);
-  EXPECT_THAT(told.of("note"), ElementsAre("nothing to wait for"));
+  EXPECT_THAT(printed.of("note"), ElementsAre("nothing to wait for"));
   EXPECT_EQ(wait({"nobody"}), Result::failed);
 }
 
@@ -472,10 +475,10 @@ TEST_F(WaitTest, AnInterruptEndsTheWait) {
   class Interrupting final : public PassingEngine {
    public:
     Interrupting(Engine& inner, std::stop_source source) : PassingEngine(inner), source_(std::move(source)) {}
-    void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
+    void watch(const Selector& selector, const std::function<void(const Change&)>& on_change,
                std::stop_token token) override {
       source_.request_stop();
-      PassingEngine::watch(selector, tell, token);
+      PassingEngine::watch(selector, on_change, token);
     }
 
    private:
@@ -489,12 +492,12 @@ TEST_F(WaitTest, AnInterruptEndsTheWait) {
 
 TEST_F(WaitTest, AnErrorOfTheListenerIsAnErrorOfTheCommand) {
   EXPECT_EQ(start(file_text(trial_text("good")), new_run("r1")), Result::succeeded);
-  const TellEnd tell = [](const Observation& /*seen*/, const TrialRow& /*row*/) {
+  const OnEnd on_end = [](const Observation& /*seen*/, const TrialRow& /*row*/) {
     throw Error(ErrorKind::refused, "output", "is closed");
   };
-  EXPECT_EQ(in_session([&](Session& session) { return combu::wait(session, invocation, {}, tell); }),
+  EXPECT_EQ(in_session([&](Session& session) { return combu::wait(session, invocation, {}, on_end); }),
             Result::failed);
-  EXPECT_THAT(told.of("error"), ElementsAre("output: is closed"));
+  EXPECT_THAT(printed.of("error"), ElementsAre("output: is closed"));
 }
 
 TEST_F(WaitTest, ARecordThatCannotBeWrittenIsNotedOnce) {
@@ -505,7 +508,7 @@ TEST_F(WaitTest, ARecordThatCannotBeWrittenIsNotedOnce) {
       .exec("CREATE TRIGGER no BEFORE UPDATE ON trials BEGIN SELECT RAISE(ABORT, 'no'); END");
   EXPECT_EQ(wait(), Result::succeeded);
   EXPECT_THAT(ends, UnorderedElementsAre(Pair("first", "succeeded"), Pair("second", "succeeded")));
-  EXPECT_THAT(told.of("note"),
+  EXPECT_THAT(printed.of("note"),
               ElementsAre(HasSubstr("the record does not show yet which trials have ended: ")));
 }
 

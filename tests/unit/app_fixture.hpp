@@ -35,7 +35,7 @@
 namespace combu::test {
 
 // The lines that were shown. Another thread may wait for a line.
-class Told {
+class Printed {
  public:
   void add(const std::string& line) {
     const std::scoped_lock lock(mutex_);
@@ -75,31 +75,31 @@ class Told {
   std::vector<std::string> lines_;
 };
 
-// Adds each event to a Told: "note …", "error …", "phase …"; a fact as "NAME STATE".
+// Adds each event to a Printed: "note …", "error …", "phase …"; a fact as "NAME STATE".
 class Shown final : public Progress {
  public:
-  explicit Shown(Told& told) : told_(told) {}
+  explicit Shown(Printed& printed) : printed_(printed) {}
 
-  void phase(std::string_view text) override { told_.add("phase " + std::string(text)); }
-  void preparation(const Preparation& it) override { told_.add("preparation " + it.name); }
+  void phase(std::string_view text) override { printed_.add("phase " + std::string(text)); }
+  void preparation(const Preparation& it) override { printed_.add("preparation " + it.name); }
   void counted(std::string_view verb, std::size_t count, std::size_t total) override {
-    told_.add(std::string(verb) + " " + std::to_string(count) + " of " + std::to_string(total));
+    printed_.add(std::string(verb) + " " + std::to_string(count) + " of " + std::to_string(total));
   }
-  void note(std::string_view line) override { told_.add("note " + std::string(line)); }
-  void error(std::string_view line) override { told_.add("error " + std::string(line)); }
+  void note(std::string_view line) override { printed_.add("note " + std::string(line)); }
+  void error(std::string_view line) override { printed_.add("error " + std::string(line)); }
   void begin(const combu::Run& run) override {
     names_.clear();
     for (const Trial& trial : run.experiment.trials) names_.push_back(trial.name);
-    told_.add("begin " + run.id.text());
+    printed_.add("begin " + run.id.text());
   }
   void fact(const Fact& fact) override {
-    told_.add(names_.at(fact.trial) + " " + std::string(to_string(fact.state)));
+    printed_.add(names_.at(fact.trial) + " " + std::string(to_string(fact.state)));
   }
   void snapshot(const Snapshot& /*snapshot*/) override {}
   void end() override {}
 
  private:
-  Told& told_;
+  Printed& printed_;
   std::vector<std::string> names_;
 };
 
@@ -240,7 +240,7 @@ class AppTest : public StateFolderTest {
       test.write(text);
       done_ = std::async(std::launch::async, [this, &test, wanted] {
         RunOwner owner(nullptr);
-        const auto progress = owner.share(std::make_unique<Shown>(told));
+        const auto progress = owner.share(std::make_unique<Shown>(printed));
         const Result result = result_of(
             test.opener(*progress, stop.get_token()), *progress, [&](const OpenSession& open_session) {
               return start_run(test.invocation, wanted, *progress, open_session, owner);
@@ -254,7 +254,7 @@ class AppTest : public StateFolderTest {
     Process& operator=(const Process&) = delete;
 
     [[nodiscard]] Result result() { return done_.get(); }
-    Told told;
+    Printed printed;
     std::stop_source stop;
 
    private:
@@ -298,8 +298,8 @@ class AppTest : public StateFolderTest {
   KeptEngine kept_engine{*simulated};
   Engine* engine = &kept_engine;  // the engine that sessions get
   std::string address = "unix:///run/lab.sock";
-  Told told;
-  Shown shown{told};
+  Printed printed;
+  Shown shown{printed};
   Invocation invocation = invocation_of("experiment.jsonnet");
 };
 

@@ -16,7 +16,7 @@ class AppHistory : public RecordedRunTest {
  protected:
   std::vector<std::string> events(const HistoryOptions& options, std::size_t count_max = 100) const {
     std::vector<std::string> events;
-    tell_events({}, options, [&](const EventEntry& event) {
+    read_events({}, options, [&](const EventEntry& event) {
       events.push_back(event.trial + " " + event.state);
       return events.size() < count_max;
     });

@@ -18,7 +18,7 @@ class AppLogs : public RecordedRunTest {
    public:
     Sink(AppLogs& test, std::string name) : test_(test), name_(std::move(name)) {}
     bool put(LogStream /*stream*/, std::string_view piece) override {
-      test_.told.push_back(name_ + ": " + std::string(piece));
+      test_.printed.push_back(name_ + ": " + std::string(piece));
       return !test_.reader_has_gone;
     }
     void flush() override { ++test_.flushed; }
@@ -41,7 +41,7 @@ class AppLogs : public RecordedRunTest {
     return options;
   }
 
-  std::vector<std::string> told;
+  std::vector<std::string> printed;
   std::vector<std::string> notes;
   int flushed = 0;
   bool reader_has_gone = false;
@@ -53,7 +53,7 @@ TEST_F(AppLogs, CompletelyStoredLogsNeedNoEngine) {
   keep_log("run1", "b", "two\n");
   engine.is_away = true;
   EXPECT_EQ(logs(session, {}, options("run1")), Result::succeeded);
-  EXPECT_THAT(told, ElementsAre("a of several: one\n", "b of several: two\n"));
+  EXPECT_THAT(printed, ElementsAre("a of several: one\n", "b of several: two\n"));
   EXPECT_EQ(flushed, 2);
 }
 
@@ -63,7 +63,7 @@ TEST_F(AppLogs, TheLogOfASingleTrialHasItsOwnForm) {
   keep_log("run1", "b", "two\n");
   EXPECT_EQ(logs(session, {}, options("run1", {"b"})), Result::succeeded);
   EXPECT_EQ(logs(session, {}, options("run1", {"[ac]"})), Result::succeeded);
-  EXPECT_THAT(told, ElementsAre("b: two\n", "a: one\n"));
+  EXPECT_THAT(printed, ElementsAre("b: two\n", "a: one\n"));
 }
 
 TEST_F(AppLogs, LogsThatAreNotStoredComeFromTheEngine) {
@@ -72,7 +72,7 @@ TEST_F(AppLogs, LogsThatAreNotStoredComeFromTheEngine) {
   engine.add(key("run1", "a"), "of the engine\n");
   engine.add(key("run1", "b"), "of the engine\n");
   EXPECT_EQ(logs(session, {}, options("run1")), Result::succeeded);
-  EXPECT_THAT(told, ElementsAre("a of several: kept\n", "b of several: of the engine\n"));
+  EXPECT_THAT(printed, ElementsAre("a of several: kept\n", "b of several: of the engine\n"));
 }
 
 TEST_F(AppLogs, AnUnreachableEngineIsAnErrorAfterTheStoredLogs) {
@@ -82,7 +82,7 @@ TEST_F(AppLogs, AnUnreachableEngineIsAnErrorAfterTheStoredLogs) {
   const auto error = error_of([&] { (void)logs(session, {}, options("run1")); });
   ASSERT_TRUE(error);
   EXPECT_EQ(error->kind(), ErrorKind::unavailable);
-  EXPECT_THAT(told, ElementsAre("a of several: kept\n"));
+  EXPECT_THAT(printed, ElementsAre("a of several: kept\n"));
 }
 
 TEST_F(AppLogs, ReadingEndsWhenTheReaderCloses) {
@@ -91,7 +91,7 @@ TEST_F(AppLogs, ReadingEndsWhenTheReaderCloses) {
   keep_log("run1", "b", "two\n");
   reader_has_gone = true;
   EXPECT_EQ(logs(session, {}, options("run1")), Result::succeeded);
-  EXPECT_THAT(told, ElementsAre("a of several: one\n"));
+  EXPECT_THAT(printed, ElementsAre("a of several: one\n"));
 }
 
 TEST_F(AppLogs, AnUnknownNameIsAnErrorAfterTheOtherLogs) {
@@ -101,7 +101,7 @@ TEST_F(AppLogs, AnUnknownNameIsAnErrorAfterTheOtherLogs) {
   ASSERT_TRUE(error);
   EXPECT_EQ(error->kind(), ErrorKind::not_found);
   EXPECT_THAT(error->what(), HasSubstr("x"));
-  EXPECT_THAT(told, ElementsAre("a: one\n"));
+  EXPECT_THAT(printed, ElementsAre("a: one\n"));
 }
 
 TEST_F(AppLogs, AnAttemptNeedsATrial) {
@@ -119,7 +119,7 @@ TEST_F(AppLogs, FollowingEndsWhenAllTrialsAreOver) {
   LogsOptions wanted = options("run1");
   wanted.wanted.follow = true;
   EXPECT_EQ(logs(session, {}, wanted), Result::succeeded);
-  EXPECT_THAT(told, testing::UnorderedElementsAre("a of several: one\n", "b of several: two\n"));
+  EXPECT_THAT(printed, testing::UnorderedElementsAre("a of several: one\n", "b of several: two\n"));
 }
 
 }  // namespace

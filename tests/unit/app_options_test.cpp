@@ -125,7 +125,7 @@ class LoadErrors : public AppTest {
   std::vector<std::string> errors_of(const std::string& text) {
     write(text);
     EXPECT_FALSE(load(invocation, RunId("r1"), shown));
-    return told.of("error");
+    return printed.of("error");
   }
 };
 
@@ -162,13 +162,13 @@ TEST_F(LoadErrors, WithoutAProgressTheFirstErrorIsThrown) {
 
 TEST_F(LoadErrors, AMissingFileIsAnError) {
   EXPECT_FALSE(load(invocation, RunId("r1"), shown));
-  EXPECT_THAT(told.of("error"), ElementsAre(HasSubstr("no such file")));
+  EXPECT_THAT(printed.of("error"), ElementsAre(HasSubstr("no such file")));
 }
 
 TEST_F(LoadErrors, WarningsAreNotes) {
   write("[{name: 'one', image: 'x', cache: true, volumes: ['./data/:/data']}]");
   EXPECT_TRUE(load(invocation, RunId("r1"), shown));
-  EXPECT_THAT(told.of("note"), ElementsAre(HasSubstr("experiment.jsonnet: warning: ")));
+  EXPECT_THAT(printed.of("note"), ElementsAre(HasSubstr("experiment.jsonnet: warning: ")));
 }
 
 TEST_F(LoadErrors, AnErrorInAValueNamesTheOption) {
@@ -215,7 +215,7 @@ class Reserved : public AppTest {
   }
   static Experiment with_gpu() {
     Experiment experiment;
-    experiment.trials.emplace_back().gpus = GpuWish{.count = 1};
+    experiment.trials.emplace_back().gpus = GpuRequest{.count = 1};
     return experiment;
   }
 };

@@ -185,10 +185,10 @@ TEST_F(CutOff, AWaitReconcilesARunOfWhichSomeEndsAreOnRecord) {
   cut_off(trial_text("one") + trial_text("two") + trial_text("three"),
           {fact(0, TrialState::succeeded), fact(1, TrialState::running), fact(2, TrialState::succeeded)});
   std::map<std::string, std::string> ends;
-  const auto tell = [&](const Observation& seen, const TrialRow& row) {
+  const auto on_end = [&](const Observation& seen, const TrialRow& row) {
     ends[seen.key.trial] = to_string(row.entry.state);
   };
-  EXPECT_EQ(in_session([&](Session& session) { return wait(session, invocation, {}, tell); }),
+  EXPECT_EQ(in_session([&](Session& session) { return wait(session, invocation, {}, on_end); }),
             Result::succeeded);
   EXPECT_THAT(ends, UnorderedElementsAre(Pair("one", "succeeded"), Pair("two", "succeeded"),
                                          Pair("three", "succeeded")));
@@ -233,7 +233,7 @@ TEST_F(CutOff, AnUnreachableEngineIsOnlyANote) {
   with_session([&](Session& session) {
     Record all(state());
     reconcile_or_note(session, all, RunId("r1"));
-    EXPECT_THAT(told.of("note"),
+    EXPECT_THAT(printed.of("note"),
                 ElementsAre("the record does not show yet which trials have ended: engine: is away"));
     silent.kind = ErrorKind::cancelled;
     EXPECT_EQ(error_in([&] { reconcile_or_note(session, all, RunId("r1")); }).kind(), ErrorKind::cancelled);
@@ -242,7 +242,7 @@ TEST_F(CutOff, AnUnreachableEngineIsOnlyANote) {
 
 TEST_F(ReconcileTest, WithoutARecordThereIsNothingToDo) {
   with_session([&](Session& session) { reconcile_runs_or_note(session, invocation, {{RunId("r1"), {}}}); });
-  EXPECT_THAT(told.lines(), IsEmpty());
+  EXPECT_THAT(printed.lines(), IsEmpty());
   EXPECT_FALSE(Record::exists(state()));
 }
 

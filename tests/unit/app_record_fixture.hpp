@@ -39,12 +39,12 @@ class ListedEngine : public PassingEngine {
     expect_there();
     return listed;
   }
-  void logs(const Key& key, const LogOptions& /*options*/, const LogTell& tell,
+  void logs(const Key& key, const LogOptions& /*options*/, const OnLogPiece& on_piece,
             std::stop_token /*stop*/) override {
     expect_there();
     const auto found = texts.find(key);
     if (found == texts.end()) throw Error(ErrorKind::not_found, key.trial, "no such container");
-    tell({.stream = LogStream::out, .text = found->second, .at = k_began});
+    on_piece({.stream = LogStream::out, .text = found->second, .at = k_began});
   }
 
   static inline const Instant k_began = *parse_timestamp("2026-01-31T12:00:00Z");
@@ -99,8 +99,8 @@ class RecordedRunTest : public StateFolderTest {
                 std::vector<LogBatch::Metric> metrics = {}) {
     Telemetry telemetry(state(), RunId(run));
     const std::vector<LogPiece> pieces{{.stream = LogStream::out, .text = text, .at = ListedEngine::k_began}};
-    (void)telemetry.take(trial, 1, std::nullopt, {.pieces = pieces, .metrics = metrics, .complete = true},
-                         Bytes{1 << 20});
+    (void)telemetry.append(trial, 1, std::nullopt, {.pieces = pieces, .metrics = metrics, .complete = true},
+                           Bytes{1 << 20});
   }
 
   static Key key(const std::string& run, const std::string& trial) {

@@ -44,7 +44,7 @@ class ResumeTest : public AppTest {
     EXPECT_EQ(start(text, waiting_run("r1")), Result::interrupted);
     engine = &kept_engine;
     stop = {};
-    told.clear();
+    printed.clear();
   }
   static std::string after(const std::string& name, const std::string& other, const std::string& cmd = "true",
                            const std::string& fields = "") {
@@ -56,7 +56,7 @@ TEST_F(ResumeTest, AnInterruptedRunContinues) {
   interrupt(file_text(trial_text("one", "sleep 0.5") + after("two", "one")), "one");
   EXPECT_EQ(states("r1").at("two"), "waiting");
   EXPECT_EQ(resume(), Result::succeeded);
-  EXPECT_THAT(told.of("note"), Contains(HasSubstr("resuming run r1: ")));
+  EXPECT_THAT(printed.of("note"), Contains(HasSubstr("resuming run r1: ")));
   EXPECT_THAT(states("r1"), UnorderedElementsAre(Pair("one", "succeeded"), Pair("two", "succeeded")));
   EXPECT_TRUE(entry("r1").ended_at);
 }
@@ -65,7 +65,7 @@ TEST_F(ResumeTest, AnEndDuringTheInterruptionIsRecordedWithItsLog) {
   interrupt(file_text(trial_text("one", "sh -c 'echo word; sleep 100'") + after("two", "one")), "one");
   pass_an_hour();
   EXPECT_EQ(resume(), Result::succeeded);
-  EXPECT_THAT(told.of("note"), Contains("resuming run r1: 1 waiting, 1 succeeded"));
+  EXPECT_THAT(printed.of("note"), Contains("resuming run r1: 1 waiting, 1 succeeded"));
   EXPECT_TRUE(Telemetry(state(), RunId("r1"), Telemetry::Use::reading).log("one", 1)->complete);
 }
 
@@ -75,27 +75,27 @@ TEST_F(ResumeTest, ALogThatCannotBeReadDoesNotPreventAResume) {
   class Deaf final : public PassingEngine {
    public:
     using PassingEngine::PassingEngine;
-    void logs(const Key& key, const LogOptions& options, const LogTell& tell,
+    void logs(const Key& key, const LogOptions& options, const OnLogPiece& on_piece,
               std::stop_token token) override {
       if (key.trial == "one") throw Error(ErrorKind::unavailable, key.trial, "is away");
-      PassingEngine::logs(key, options, tell, token);
+      PassingEngine::logs(key, options, on_piece, token);
     }
   };
   Deaf deaf(kept_engine);
   engine = &deaf;
   EXPECT_EQ(resume(), Result::succeeded);
-  EXPECT_THAT(told.of("note"), Contains("one: the log cannot be kept: one: is away"));
+  EXPECT_THAT(printed.of("note"), Contains("one: the log cannot be kept: one: is away"));
 }
 
 TEST_F(ResumeTest, ARunThatIsOverIsOnlyShown) {
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
   EXPECT_EQ(start(file_text(trial_text("bad", "exit 1")), waiting_run("r2")), Result::failed);
-  told.clear();
+  printed.clear();
   engine = nullptr;
   EXPECT_EQ(resume({.run = "r1"}), Result::succeeded);
-  EXPECT_THAT(told.of("note"), Contains("run r1 has ended: 1 succeeded"));
+  EXPECT_THAT(printed.of("note"), Contains("run r1 has ended: 1 succeeded"));
   EXPECT_EQ(resume(), Result::failed);
-  EXPECT_THAT(told.of("note"), Contains("run r2 has ended: 1 failed"));
+  EXPECT_THAT(printed.of("note"), Contains("run r2 has ended: 1 failed"));
 }
 
 TEST_F(ResumeTest, OptionsAreAdjusted) {
@@ -114,7 +114,7 @@ TEST_F(ResumeTest, AnEditedFileIsAppliedOnRequest) {
   interrupt(file_text(trial_text("one", "sleep 0.05") + after("two", "one", "exit 1")), "one");
   write(file_text(trial_text("one", "sleep 0.05") + after("two", "one", "true")));
   EXPECT_EQ(resume({.edited = true}), Result::succeeded);
-  EXPECT_THAT(told.of("note"), Contains("run r1: 1 trial changed"));
+  EXPECT_THAT(printed.of("note"), Contains("run r1: 1 trial changed"));
   EXPECT_EQ(states("r1").at("two"), "succeeded");
   write("[");
   EXPECT_EQ(resume({.edited = true}), Result::invalid);
@@ -124,7 +124,7 @@ TEST_F(ResumeTest, AWaitingTrialThatTheEditedFileLacksIsRemoved) {
   interrupt(file_text(trial_text("one", "sleep 0.05") + after("two", "one")), "one");
   write(file_text(trial_text("one", "sleep 0.05")));
   EXPECT_EQ(resume({.edited = true}), Result::succeeded);
-  EXPECT_THAT(told.of("note"), Contains("run r1: 1 trial was removed"));
+  EXPECT_THAT(printed.of("note"), Contains("run r1: 1 trial was removed"));
   EXPECT_THAT(states("r1"), UnorderedElementsAre(Pair("one", "succeeded"), Pair("two", "stopped")));
   EXPECT_THAT(containers(), ElementsAre("one"));
 }
@@ -133,7 +133,8 @@ TEST_F(ResumeTest, AnEditedFileIsNoted) {
   interrupt(file_text(trial_text("one", "sleep 0.05") + after("two", "one")), "one");
   write(file_text(trial_text("one", "sleep 0.05") + after("two", "one", "exit 1")));
   EXPECT_EQ(resume(), Result::succeeded);
-  EXPECT_THAT(told.of("note"), Contains(HasSubstr("1 trial differs; `run --resume` uses the recorded text")));
+  EXPECT_THAT(printed.of("note"),
+              Contains(HasSubstr("1 trial differs; `run --resume` uses the recorded text")));
 }
 
 TEST_F(ResumeTest, AMissingEnvFileIsRefusedOnlyIfItIsNeeded) {
@@ -145,7 +146,8 @@ TEST_F(ResumeTest, AMissingEnvFileIsRefusedOnlyIfItIsNeeded) {
   std::filesystem::remove(path("needed.env"));
   std::filesystem::remove(path("done.env"));
   EXPECT_EQ(resume(), Result::invalid);
-  EXPECT_THAT(told.of("error"), ElementsAre(AllOf(HasSubstr("trials[1].env_file"), HasSubstr("needed.env"))));
+  EXPECT_THAT(printed.of("error"),
+              ElementsAre(AllOf(HasSubstr("trials[1].env_file"), HasSubstr("needed.env"))));
   write_file("needed.env", "A=1\n");
   EXPECT_EQ(resume(), Result::succeeded);
 }
@@ -169,7 +171,7 @@ TEST_F(ResumeTest, AChangedLinkIsNoted) {
   std::filesystem::remove(path("link"));
   std::filesystem::create_directory_symlink(path("new"), path("link"));
   EXPECT_EQ(resume(), Result::succeeded);
-  EXPECT_THAT(told.of("note"),
+  EXPECT_THAT(printed.of("note"),
               Contains(AllOf(HasSubstr(path("link")),
                              HasSubstr("when run r1 began; the run keeps using the earlier target"))));
 }
@@ -209,26 +211,26 @@ TEST_F(ResumeTest, RetryStartsFailedTrialsWithTheTrialsThatTheyBlocked) {
   EXPECT_EQ(start(file_text(trial_text("good") + trial_text("bad", "exit 3") + after("next", "bad")),
                   waiting_run("r1")),
             Result::failed);
-  told.clear();
+  printed.clear();
   EXPECT_EQ(retry({.failed = true}), Result::failed);
-  EXPECT_THAT(told.of("note"), Contains("run r1: 1 trial is retried"));
+  EXPECT_THAT(printed.of("note"), Contains("run r1: 1 trial is retried"));
   EXPECT_THAT(states("r1"), UnorderedElementsAre(Pair("good", "succeeded"), Pair("bad", "failed 2"),
                                                  Pair("next", "blocked")));
 }
 
 TEST_F(ResumeTest, RetryStartsNamedTrials) {
   EXPECT_EQ(start(file_text(trial_text("one") + trial_text("two")), waiting_run("r1")), Result::succeeded);
-  told.clear();
+  printed.clear();
   EXPECT_EQ(retry({.run = "r1", .wait = true, .trials = {"t*"}}), Result::succeeded);
   EXPECT_THAT(states("r1"), UnorderedElementsAre(Pair("one", "succeeded"), Pair("two", "succeeded 2")));
   EXPECT_EQ(retry({.trials = {"nobody"}}), Result::invalid);
-  EXPECT_THAT(told.of("error"), ElementsAre("retry nobody: matches no trial"));
+  EXPECT_THAT(printed.of("error"), ElementsAre("retry nobody: matches no trial"));
 }
 
 TEST_F(ResumeTest, RetryWithoutAFailureChangesNothing) {
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
   EXPECT_EQ(retry({}), Result::succeeded);
-  EXPECT_THAT(told.of("note"), Contains("run r1: nothing has failed: 1 succeeded"));
+  EXPECT_THAT(printed.of("note"), Contains("run r1: nothing has failed: 1 succeeded"));
   EXPECT_THAT(states("r1"), ElementsAre(Pair("one", "succeeded")));
 }
 
@@ -236,7 +238,7 @@ TEST_F(ResumeTest, RetryUsesTheEditedFileOnRequest) {
   EXPECT_EQ(start(file_text(trial_text("bad", "exit 3")), waiting_run("r1")), Result::failed);
   write(file_text(trial_text("bad")));
   EXPECT_EQ(retry({.failed = true}), Result::failed);
-  EXPECT_THAT(told.of("note"), Contains(HasSubstr("1 trial differs; `retry` uses the recorded text")));
+  EXPECT_THAT(printed.of("note"), Contains(HasSubstr("1 trial differs; `retry` uses the recorded text")));
   EXPECT_EQ(retry({.failed = true, .edited = true, .wait = true}), Result::succeeded);
   EXPECT_EQ(states("r1").at("bad"), "succeeded 3");
   EXPECT_EQ(trial_of("r1", "bad").revision, 2);
@@ -372,7 +374,7 @@ TEST_F(RecorderTest, TheRecorderWritesAtACommit) {
   recorder.end();
   EXPECT_EQ(all.attempts(RunId("r1"), "one").at(0).started_in, Seconds(2));
   EXPECT_TRUE(entry("r1").ended_at);
-  EXPECT_THAT(told.lines(), IsEmpty());
+  EXPECT_THAT(printed.lines(), IsEmpty());
 }
 
 TEST_F(RecorderTest, TheRecorderKeepsFactsThatItCannotWrite) {
@@ -384,19 +386,19 @@ TEST_F(RecorderTest, TheRecorderKeepsFactsThatItCannotWrite) {
     recorder.fact(fact(TrialState::running));
     recorder.commit();
   }
-  EXPECT_THAT(told.of("error"),
+  EXPECT_THAT(printed.of("error"),
               ElementsAre(HasSubstr("the run continues, but the record cannot be written: ")));
   EXPECT_EQ(states("r1").at("one"), "waiting");
   recorder.fact(fact(TrialState::succeeded));
   recorder.commit();
-  EXPECT_THAT(told.of("note"), ElementsAre("the record can be written again, and nothing is missing"));
+  EXPECT_THAT(printed.of("note"), ElementsAre("the record can be written again, and nothing is missing"));
   EXPECT_EQ(states("r1").at("one"), "succeeded");
-  told.clear();
+  printed.clear();
   {
     const SoftLimit full(RLIMIT_FSIZE, 0);
     recorder.end();
   }
-  EXPECT_THAT(told.of("error"), Contains(HasSubstr("the record lacks the end of this run")));
+  EXPECT_THAT(printed.of("error"), Contains(HasSubstr("the record lacks the end of this run")));
   EXPECT_FALSE(entry("r1").ended_at);
   (void)std::signal(SIGXFSZ, before);
 }

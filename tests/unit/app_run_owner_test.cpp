@@ -103,10 +103,10 @@ TEST_F(RunOwnerTest, ASecondProcessThatStartsTrialsIsRefused) {
   EXPECT_EQ(owner_pid(RunId("r1"), caller()), child.process());
   write(file_text(k_sleeps));
   EXPECT_EQ(start(new_run("r1")), Result::failed);
-  EXPECT_THAT(told.of("error"),
+  EXPECT_THAT(printed.of("error"),
               ElementsAre(AllOf(HasSubstr("run r1: another combu (process "), HasSubstr("owns the run"))));
   EXPECT_EQ(start(new_run("r2")), Result::failed);
-  EXPECT_THAT(told.of("error").at(1), HasSubstr("is still starting the trials of run r1"));
+  EXPECT_THAT(printed.of("error").at(1), HasSubstr("is still starting the trials of run r1"));
   EXPECT_THAT(containers(), IsEmpty());
   EXPECT_THAT(record().runs({}, 9), IsEmpty());
 }
@@ -115,7 +115,7 @@ TEST_F(RunOwnerTest, KillInterruptsTheOwner) {
   EXPECT_EQ(start(file_text(k_sleeps), new_run("r1")), Result::succeeded);
   const Child child(caller(), address);
   EXPECT_EQ(in_session([&](Session& session) { return kill(session, invocation, {}); }), Result::succeeded);
-  EXPECT_THAT(told.of("note"),
+  EXPECT_THAT(printed.of("note"),
               Contains("interrupted process " + std::to_string(child.process()) + ", which owned run r1"));
   EXPECT_FALSE(owner_pid(RunId("r1"), caller()));
   EXPECT_THAT(containers(), IsEmpty());
@@ -136,7 +136,7 @@ TEST_F(RunOwnerTest, ReplaceInterruptsTheOwner) {
   NewRun second = new_run("r2");
   second.replace = true;
   EXPECT_EQ(start(second), Result::succeeded);
-  EXPECT_THAT(told.of("note"),
+  EXPECT_THAT(printed.of("note"),
               Contains("interrupted process " + std::to_string(child.process()) + ", which owned run r1"));
   EXPECT_EQ(states("r1").at("goes"), "stopped");
   EXPECT_EQ(states("r2").at("goes"), "running");
@@ -146,7 +146,7 @@ TEST_F(RunOwnerTest, ARunWorksWithoutLocks) {
   write_file("state/locks", "a file");
   std::filesystem::permissions(state(), std::filesystem::perms::owner_all);
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
-  EXPECT_THAT(told.of("note"),
+  EXPECT_THAT(printed.of("note"),
               Contains(HasSubstr("combu cannot detect two runs that start at the same time: ")));
 }
 
@@ -154,7 +154,7 @@ TEST_F(RunOwnerTest, ARunWorksWithoutAChannel) {
   write_file("state/channels", "a file");
   std::filesystem::permissions(state(), std::filesystem::perms::owner_all);
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
-  EXPECT_THAT(told.of("note"), Contains(HasSubstr("`combu attach` cannot follow this run: ")));
+  EXPECT_THAT(printed.of("note"), Contains(HasSubstr("`combu attach` cannot follow this run: ")));
 }
 
 // ---- The background
@@ -173,12 +173,12 @@ TEST_F(RunOwnerTest, ARunEntersTheBackgroundAfterAllChecks) {
   write(file_text(trial_text("one")));
   {
     RunOwner owner(&background);
-    const auto progress = owner.share(std::make_unique<Shown>(told));
+    const auto progress = owner.share(std::make_unique<Shown>(printed));
     EXPECT_EQ(start_run(invocation, waiting_run("r1"), *progress, opener(*progress, {}), owner),
               Result::succeeded);
   }
   EXPECT_EQ(background.entered, "r1");
-  EXPECT_THAT(told.of("note"),
+  EXPECT_THAT(printed.of("note"),
               Contains(AllOf(HasSubstr("run r1 continues in the background"), HasSubstr("combu attach r1"),
                              HasSubstr(path("state/logs/r1.log")))));
   EXPECT_EQ(read("state/logs/r1.log"), "word\n");
@@ -189,7 +189,7 @@ TEST_F(RunOwnerTest, AnUnusedLogIsRemoved) {
   write(file_text("{name: 'one', image: 'missing/x'},"));
   {
     RunOwner owner(&background);
-    const auto progress = owner.share(std::make_unique<Shown>(told));
+    const auto progress = owner.share(std::make_unique<Shown>(printed));
     EXPECT_EQ(start_run(invocation, waiting_run("r1"), *progress, opener(*progress, {}), owner),
               Result::failed);
     EXPECT_TRUE(std::filesystem::exists(path("state/logs/r1.log")));
@@ -202,9 +202,9 @@ TEST_F(RunOwnerTest, AnUnusedLogIsRemoved) {
 
 TEST_F(RunOwnerTest, AttachFollowsTheOwnerToItsEnd) {
   Process process(*this, file_text(k_sleeps + trial_text("more", "true")), waiting_run("r1"));
-  ASSERT_TRUE(process.told.wait_for("goes running"));
+  ASSERT_TRUE(process.printed.wait_for("goes running"));
   std::stop_source leave;
-  Told seen;
+  Printed seen;
   Shown follower(seen);
   auto attached =
       std::async(std::launch::async, [&] { return attach(invocation, "", follower, leave.get_token()); });
@@ -217,9 +217,9 @@ TEST_F(RunOwnerTest, AttachFollowsTheOwnerToItsEnd) {
 
 TEST_F(RunOwnerTest, TheRunContinuesWhenAFollowerLeaves) {
   Process process(*this, file_text(k_sleeps), waiting_run("r1"));
-  ASSERT_TRUE(process.told.wait_for("goes running"));
+  ASSERT_TRUE(process.printed.wait_for("goes running"));
   std::stop_source leave;
-  Told seen;
+  Printed seen;
   Shown follower(seen);
   auto attached =
       std::async(std::launch::async, [&] { return attach(invocation, "", follower, leave.get_token()); });
@@ -237,30 +237,30 @@ TEST_F(RunOwnerTest, AttachShowsTheRecordIfThereIsNoOwner) {
   const Attached none = attach(invocation, "r1", shown, {});
   EXPECT_EQ(none.owner_exit_code, std::nullopt);
   EXPECT_EQ(none.result, Result::succeeded);
-  EXPECT_THAT(told.of("note"), Contains(HasSubstr("no process owns run r1: 1 running; `")));
+  EXPECT_THAT(printed.of("note"), Contains(HasSubstr("no process owns run r1: 1 running; `")));
   RunEntry begun = entry("r1");
   begun.id = RunId("r2");
   Experiment experiment;
   experiment.trials.emplace_back().name = "goes";
   record().begin(begun, experiment);
   EXPECT_EQ(attach(invocation, "r2", shown, {}).result, Result::failed);
-  EXPECT_THAT(told.of("note"), Contains(HasSubstr("no process owns run r2: 1 waiting; `")));
+  EXPECT_THAT(printed.of("note"), Contains(HasSubstr("no process owns run r2: 1 waiting; `")));
 }
 
 TEST_F(RunOwnerTest, AttachShowsHowARunEnded) {
   EXPECT_EQ(start(file_text(trial_text("bad", "exit 1")), waiting_run("r1")), Result::failed);
   EXPECT_EQ(attach(invocation, "r1", shown, {}).result, Result::failed);
-  EXPECT_THAT(told.of("note"), Contains("run r1 has ended: 1 failed"));
+  EXPECT_THAT(printed.of("note"), Contains("run r1 has ended: 1 failed"));
 }
 
 TEST_F(RunOwnerTest, TheSettingsOfARunCanBeAdjusted) {
   Process process(*this, file_text(k_sleeps + trial_text("waits", "sleep 1000"), "parallel: 1,"),
                   waiting_run("r1"));
-  ASSERT_TRUE(process.told.wait_for("goes running"));
+  ASSERT_TRUE(process.printed.wait_for("goes running"));
   const Adjusted adjusted = adjust_run(invocation, "", {.parallel_max = 2, .starts_in_flight_max = 4});
   EXPECT_EQ(adjusted.run.text(), "r1");
   EXPECT_EQ(adjusted.settings.parallel_max, 2U);
-  EXPECT_TRUE(process.told.wait_for("waits running"));
+  EXPECT_TRUE(process.printed.wait_for("waits running"));
   const RunOptions options = run_options_of(entry("r1").options);
   EXPECT_EQ(options.parallel, 2U);
   EXPECT_EQ(options.starts_in_flight, 4U);
@@ -272,7 +272,7 @@ TEST_F(RunOwnerTest, TheSettingsOfARunCanBeAdjusted) {
 
 TEST_F(RunOwnerTest, TheOwnerLearnsWhoStopsATrial) {
   Process process(*this, file_text(k_sleeps), waiting_run("r1"));
-  ASSERT_TRUE(process.told.wait_for("goes running"));
+  ASSERT_TRUE(process.printed.wait_for("goes running"));
   EXPECT_EQ(in_session([&](Session& session) { return combu::stop(session, invocation, {}); }),
             Result::succeeded);
   EXPECT_EQ(process.result(), Result::failed);
@@ -284,13 +284,13 @@ TEST_F(RunOwnerTest, TheOwnerHandsOverTheRunToApplyAFile) {
   const Loaded file = edited(file_text(k_sleeps + trial_text("new", "sleep 1000"), "parallel: 3,"));
   Process process(*this, file_text(k_sleeps + trial_text("old", "sleep 1000"), "parallel: 2,"),
                   waiting_run("r1"));
-  ASSERT_TRUE(process.told.wait_for("goes running"));
-  ASSERT_TRUE(process.told.wait_for("old running"));
+  ASSERT_TRUE(process.printed.wait_for("goes running"));
+  ASSERT_TRUE(process.printed.wait_for("old running"));
   EXPECT_EQ(apply(file), Result::succeeded);
-  EXPECT_THAT(told.of("note"), Contains("run r1: 1 trial is new, 1 trial was removed"));
-  EXPECT_TRUE(process.told.wait_for("note run r1: the edited file has been applied"));
-  EXPECT_TRUE(process.told.wait_for("new running"));
-  EXPECT_TRUE(process.told.wait_for("old stopped"));
+  EXPECT_THAT(printed.of("note"), Contains("run r1: 1 trial is new, 1 trial was removed"));
+  EXPECT_TRUE(process.printed.wait_for("note run r1: the edited file has been applied"));
+  EXPECT_TRUE(process.printed.wait_for("new running"));
+  EXPECT_TRUE(process.printed.wait_for("old stopped"));
   process.stop.request_stop();
   EXPECT_EQ(process.result(), Result::interrupted);
   EXPECT_THAT(states("r1"),
@@ -300,14 +300,14 @@ TEST_F(RunOwnerTest, TheOwnerHandsOverTheRunToApplyAFile) {
 TEST_F(RunOwnerTest, AnUnchangedFileNeedsNoHandover) {
   const Loaded file = edited(file_text(k_sleeps));
   Process process(*this, file_text(k_sleeps), waiting_run("r1"));
-  ASSERT_TRUE(process.told.wait_for("goes running"));
+  ASSERT_TRUE(process.printed.wait_for("goes running"));
   EXPECT_EQ(apply(file), Result::succeeded);
-  EXPECT_THAT(told.of("note"), ElementsAre("run r1: the file has not changed"));
+  EXPECT_THAT(printed.of("note"), ElementsAre("run r1: the file has not changed"));
 }
 
 TEST_F(RunOwnerTest, TheNewestRunWithAnOwnerIsFound) {
   Process process(*this, file_text(k_sleeps), waiting_run("r1"));
-  ASSERT_TRUE(process.told.wait_for("goes running"));
+  ASSERT_TRUE(process.printed.wait_for("goes running"));
   RunEntry later = entry("r1");
   later.id = RunId("r2");
   later.began_at += std::chrono::seconds(1);

@@ -33,7 +33,7 @@ class SelectionTest : public AppTest {
     invocation = invocation_of("other.jsonnet");
     EXPECT_EQ(start(waiting_run("r2")), Result::succeeded);
     invocation = invocation_of("experiment.jsonnet");
-    told.clear();
+    printed.clear();
   }
   std::vector<std::string> missing;
 };
@@ -51,11 +51,11 @@ TEST_F(SelectionTest, WithoutAFileTrialsOfSeveralExperimentsAreRefused) {
   invocation.file.clear();
   EXPECT_THAT(chosen({.trials = {"three"}}), ElementsAre("three"));
   EXPECT_THAT(chosen({.trials = {"t*"}}), IsEmpty());
-  EXPECT_THAT(told.of("error"),
+  EXPECT_THAT(printed.of("error"),
               ElementsAre("t*: matches trials of several experiments (lab, other); choose one "
                           "with --experiment NAME"));
   EXPECT_THAT(chosen({}), IsEmpty());
-  EXPECT_THAT(told.of("error").back(), HasSubstr("an experiment must be given"));
+  EXPECT_THAT(printed.of("error").back(), HasSubstr("an experiment must be given"));
 }
 
 TEST_F(SelectionTest, NamesWithoutAContainerAreErrors) {

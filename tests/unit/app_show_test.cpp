@@ -17,15 +17,15 @@ class AppShow : public RecordedRunTest {
   ShowOptions options(std::vector<std::string> trials, ShowWhat what = ShowWhat::trials) {
     ShowOptions options{.run = "run1", .trials = std::move(trials), .what = what};
     options.default_engine = [this] { return default_engine; };
-    options.tell_trial = [this](const ShownTrial& shown) {
+    options.on_trial = [this](const ShownTrial& shown) {
       std::string text = shown.trial.name + " " + std::string(to_string(shown.entry.state));
       for (const MetricSummary& metric : shown.metrics) text += " " + metric.metric;
       if (shown.log) text += shown.log->complete ? " whole" : " cut";
       text += " " + std::to_string(shown.attempts.size());
-      told.push_back(text);
+      printed.push_back(text);
     };
-    options.tell_file = [this](const std::string& bytes) { told.push_back(bytes); };
-    options.tell_text = options.tell_file;
+    options.on_file = [this](const std::string& bytes) { printed.push_back(bytes); };
+    options.on_text = options.on_file;
     return options;
   }
   void show(const ShowOptions& options) {
@@ -35,7 +35,7 @@ class AppShow : public RecordedRunTest {
     });
   }
 
-  std::vector<std::string> told;
+  std::vector<std::string> printed;
   std::string default_engine = "unix:///engine.sock";
   int sessions = 0;
 };
@@ -44,7 +44,7 @@ TEST_F(AppShow, ShowPrintsEachChosenTrialWithItsLogAndMetrics) {
   record_run("run1", {"a1", "a2", "b1"});
   keep_log("run1", "a2", "loss=1\n", {{.name = "loss", .points = {{.step = 0, .at = {}, .value = 1}}}});
   show(options({"a*"}));
-  EXPECT_THAT(told, ElementsAre("a1 succeeded 1", "a2 succeeded loss whole 1"));
+  EXPECT_THAT(printed, ElementsAre("a1 succeeded 1", "a2 succeeded loss whole 1"));
   EXPECT_EQ(sessions, 0);  // no trial is alive
 }
 
@@ -54,16 +54,16 @@ TEST_F(AppShow, AnUnknownNameIsAnErrorAfterTheOtherTrials) {
   ASSERT_TRUE(error);
   EXPECT_EQ(error->kind(), ErrorKind::not_found);
   EXPECT_THAT(error->what(), HasSubstr("x*"));
-  EXPECT_THAT(told, ElementsAre("b1 succeeded 1"));
+  EXPECT_THAT(printed, ElementsAre("b1 succeeded 1"));
   EXPECT_THAT(error_of([&] { show(options({"a2"})); })->what(), HasSubstr("a1"));  // the suggestion
 }
 
 TEST_F(AppShow, ShowPrintsTheEvaluatedExperiment) {
   record_run("run1", {"a"});
   show(options({}, ShowWhat::evaluated));
-  ASSERT_EQ(told.size(), 1U);
-  EXPECT_THAT(told[0], HasSubstr("\"name\": \"a\""));
-  EXPECT_THAT(told[0], HasSubstr("\"experiment\": \"lab\""));
+  ASSERT_EQ(printed.size(), 1U);
+  EXPECT_THAT(printed[0], HasSubstr("\"name\": \"a\""));
+  EXPECT_THAT(printed[0], HasSubstr("\"experiment\": \"lab\""));
 }
 
 TEST_F(AppShow, ReproductionNamesAnEngineThatIsNotTheDefault) {
@@ -71,9 +71,9 @@ TEST_F(AppShow, ReproductionNamesAnEngineThatIsNotTheDefault) {
   show(options({"a"}, ShowWhat::reproduction));
   default_engine = "unix:///other.sock";
   show(options({"a"}, ShowWhat::reproduction));
-  ASSERT_EQ(told.size(), 2U);
-  EXPECT_THAT(told[0], HasSubstr("combu show --evaluated --run run1 a | combu -f - run --only a"));
-  EXPECT_THAT(told[1], HasSubstr("| combu --engine unix:///engine.sock -f - run --only a"));
+  ASSERT_EQ(printed.size(), 2U);
+  EXPECT_THAT(printed[0], HasSubstr("combu show --evaluated --run run1 a | combu -f - run --only a"));
+  EXPECT_THAT(printed[1], HasSubstr("| combu --engine unix:///engine.sock -f - run --only a"));
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ TEST_F(StartTest, ARunIsOnRecordFromItsBeginning) {
   EXPECT_TRUE(run_options_of(run.options).wait);
   EXPECT_FALSE(run_options_of(run.options).monitored) << "nobody has to stay when it is over";
   EXPECT_THAT(containers(), ElementsAre("one", "two"));
-  EXPECT_THAT(told.of("phase"), ElementsAre("checking", "preparing images and networks"));
+  EXPECT_THAT(printed.of("phase"), ElementsAre("checking", "preparing images and networks"));
 }
 
 TEST_F(StartTest, WithoutWaitTheProcessEndsWhileTrialsRun) {
@@ -73,15 +73,15 @@ TEST_F(StartTest, AFileWithErrorsStartsNothing) {
 TEST_F(StartTest, AMissingImageIsAnErrorBeforeAnyStart) {
   write(file_text("{name: 'one', image: 'missing/x'}, {name: 'two', image: 'absent/y'},"));
   EXPECT_EQ(start(waiting_run("r1")), Result::failed);
-  EXPECT_THAT(told.of("error"), ElementsAre(HasSubstr("absent/y"), HasSubstr("missing/x")));
-  EXPECT_THAT(told.of("note"), ElementsAre("nothing was started"));
+  EXPECT_THAT(printed.of("error"), ElementsAre(HasSubstr("absent/y"), HasSubstr("missing/x")));
+  EXPECT_THAT(printed.of("note"), ElementsAre("nothing was started"));
   EXPECT_THAT(record().runs({}, 9), IsEmpty());
 }
 
 TEST_F(StartTest, ATakenContainerNameIsRefused) {
   world.add_stranger("one");
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::failed);
-  EXPECT_THAT(told.of("error"), ElementsAre(HasSubstr("the name is taken")));
+  EXPECT_THAT(printed.of("error"), ElementsAre(HasSubstr("the name is taken")));
 }
 
 TEST_F(StartTest, SlotsThatTheEngineLacksAreRefused) {
@@ -96,7 +96,7 @@ TEST_F(StartTest, SlotsThatTheEngineLacksAreRefused) {
 TEST_F(StartTest, MissingFoldersOfVolumesAreCreated) {
   EXPECT_EQ(start(file_text(trial_text("one", "true", "volumes: ['./data/:/data']")), waiting_run("r1")),
             Result::succeeded);
-  EXPECT_THAT(told.of("note"), Contains("created the folder " + path("data")));
+  EXPECT_THAT(printed.of("note"), Contains("created the folder " + path("data")));
   EXPECT_TRUE(std::filesystem::is_directory(path("data")));
 }
 
@@ -105,7 +105,7 @@ TEST_F(StartTest, OutputsAreCollectedBesideTheFile) {
       start(file_text(trial_text("one", "sh -c 'echo word > /out'", "outputs: ['/out']")), waiting_run("r1")),
       Result::succeeded);
   EXPECT_EQ(read("results/lab/r1/one/out"), "word\n");
-  EXPECT_THAT(told.of("note"), Contains("outputs are in " + path("results/lab/r1")));
+  EXPECT_THAT(printed.of("note"), Contains("outputs are in " + path("results/lab/r1")));
 }
 
 // Environment variables that are set while this object exists.
@@ -135,7 +135,7 @@ TEST_F(StartTest, ABucketThatCannotBeWrittenIsRefused) {
                              {"AWS_ACCESS_KEY_ID", ""},
                              {"AWS_SECRET_ACCESS_KEY", ""}});
     EXPECT_NE(start(text, waiting_run("r1")), Result::succeeded);
-    EXPECT_THAT(told.of("error"), ElementsAre(HasSubstr("collect.to: ")));
+    EXPECT_THAT(printed.of("error"), ElementsAre(HasSubstr("collect.to: ")));
     EXPECT_THAT(containers(), IsEmpty());
   }
   const Variables keys({{"S3_ENDPOINT_URL", "http://nowhere.invalid"},
@@ -150,7 +150,7 @@ TEST_F(StartTest, ABucketThatCannotBeWrittenIsRefused) {
 TEST_F(StartTest, AnInterruptBeforeTheFirstStartIsNoted) {
   stop.request_stop();
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::interrupted);
-  EXPECT_THAT(told.of("note"), Contains("interrupted: nothing was started"));
+  EXPECT_THAT(printed.of("note"), Contains("interrupted: nothing was started"));
   EXPECT_THAT(containers(), IsEmpty());
 }
 
@@ -158,7 +158,7 @@ TEST_F(StartTest, RunningTrialsOfAnEarlierRunPreventAStart) {
   const std::string text = file_text(trial_text("one", "sleep 1000") + trial_text("two", "sleep 1000"));
   EXPECT_EQ(start(text, new_run("r1")), Result::succeeded);
   EXPECT_EQ(start(text, new_run("r2")), Result::failed);
-  EXPECT_THAT(told.of("error"), ElementsAre(HasSubstr("an earlier run still has 2 running trials")));
+  EXPECT_THAT(printed.of("error"), ElementsAre(HasSubstr("an earlier run still has 2 running trials")));
   EXPECT_THAT(record().runs({}, 9).size(), 1U);
 }
 
@@ -168,7 +168,7 @@ TEST_F(StartTest, RunningTrialsOfAnEarlierRunAreReplacedOnRequest) {
   NewRun second = new_run("r2");
   second.replace = true;
   EXPECT_EQ(start(text, second), Result::succeeded);
-  EXPECT_THAT(told.of("note"), Contains("removed 2 containers of run r1, which is replaced"));
+  EXPECT_THAT(printed.of("note"), Contains("removed 2 containers of run r1, which is replaced"));
   EXPECT_THAT(states("r1"), UnorderedElementsAre(Pair("one", "stopped"), Pair("two", "succeeded")));
   EXPECT_TRUE(entry("r1").ended_at);
   EXPECT_EQ(states("r2").at("one"), "running");
@@ -178,10 +178,10 @@ TEST_F(StartTest, EndedContainersOfEarlierRunsAreRemoved) {
   EXPECT_EQ(start(file_text(trial_text("one", "echo word") + trial_text("other")), waiting_run("r1")),
             Result::succeeded);
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r2")), Result::succeeded);
-  EXPECT_THAT(told.of("note"), Contains("removed 1 old container of run r1, whose name is needed again"));
+  EXPECT_THAT(printed.of("note"), Contains("removed 1 old container of run r1, whose name is needed again"));
   EXPECT_THAT(containers(), ElementsAre("one", "other"));
   EXPECT_EQ(start(file_text(trial_text("one") + trial_text("other")), waiting_run("r3")), Result::succeeded);
-  EXPECT_THAT(told.of("note"), Contains("removed 1 old container of run r2, whose name is needed again"));
+  EXPECT_THAT(printed.of("note"), Contains("removed 1 old container of run r2, whose name is needed again"));
 }
 
 TEST_F(StartTest, TheEndAndTheLogOfARemovedContainerAreRecorded) {
@@ -199,9 +199,10 @@ class Withholding final : public PassingEngine {
  public:
   using PassingEngine::PassingEngine;
   std::string log;
-  void logs(const Key& key, const LogOptions& options, const LogTell& tell, std::stop_token token) override {
+  void logs(const Key& key, const LogOptions& options, const OnLogPiece& on_piece,
+            std::stop_token token) override {
     if (!log.empty()) throw Error(ErrorKind::unavailable, key.trial, log);
-    PassingEngine::logs(key, options, tell, token);
+    PassingEngine::logs(key, options, on_piece, token);
   }
 };
 
@@ -213,7 +214,7 @@ TEST_F(StartTest, AContainerWhoseLogCannotBeReadIsNotRemoved) {
   engine = &withholding;
   pass_an_hour();
   EXPECT_EQ(start(waiting_run("r2")), Result::failed);
-  EXPECT_THAT(told.of("error"),
+  EXPECT_THAT(printed.of("error"),
               ElementsAre(AllOf(HasSubstr("the container of run r1 was not removed"),
                                 HasSubstr("the disk is gone"), HasSubstr("kill --run r1 --discard"))));
   EXPECT_THAT(states("r2"), ElementsAre(Pair("one", "blocked"))) << "it has begun, and is given up";
@@ -248,7 +249,8 @@ TEST_F(StartTest, ANoteNamesAnInterruptedRun) {
   second.replace = true;
   second.only = {"one"};
   EXPECT_EQ(start(second), Result::succeeded);
-  EXPECT_THAT(told.of("note"), Contains(AllOf(HasSubstr("run r1 is interrupted"), HasSubstr("--resume r1"))));
+  EXPECT_THAT(printed.of("note"),
+              Contains(AllOf(HasSubstr("run r1 is interrupted"), HasSubstr("--resume r1"))));
 }
 
 TEST_F(StartTest, StartedTrialsStayIfTheEngineFails) {
@@ -263,9 +265,9 @@ TEST_F(StartTest, StartedTrialsStayIfTheEngineFails) {
   Failing failing(kept_engine);
   engine = &failing;
   EXPECT_EQ(start(file_text(trial_text("one", "sleep 1000")), waiting_run("r1")), Result::no_engine);
-  EXPECT_THAT(told.of("error"), ElementsAre(HasSubstr("speaks in tongues")));
-  EXPECT_THAT(told.of("note"), Contains(AllOf(HasSubstr("started trials are not removed"),
-                                              HasSubstr("--resume r1"), HasSubstr("kill"))));
+  EXPECT_THAT(printed.of("error"), ElementsAre(HasSubstr("speaks in tongues")));
+  EXPECT_THAT(printed.of("note"), Contains(AllOf(HasSubstr("started trials are not removed"),
+                                                 HasSubstr("--resume r1"), HasSubstr("kill"))));
 }
 
 TEST_F(StartTest, AnOutageIsNotedOnceAndRetried) {
@@ -286,7 +288,7 @@ TEST_F(StartTest, AnOutageIsNotedOnceAndRetried) {
   NewRun run = waiting_run("r1");
   run.options.starts_in_flight = 1;
   EXPECT_EQ(start(file_text(trial_text("one") + trial_text("two")), run), Result::succeeded);
-  const std::vector<std::string> notes = told.of("note");
+  const std::vector<std::string> notes = printed.of("note");
   EXPECT_EQ(std::ranges::count(notes, "engine: is away; trying again"), 1);
 }
 
@@ -294,14 +296,14 @@ TEST_F(StartTest, ARunningTrialOfAnotherUserPreventsAStart) {
   EXPECT_EQ(start(file_text(trial_text("one", "sleep 1000")), new_run("r1")), Result::succeeded);
   std::filesystem::rename(state(), path("another"));
   EXPECT_EQ(start(new_run("r2")), Result::failed);
-  EXPECT_THAT(told.of("error"), ElementsAre(HasSubstr("an earlier run still has 1 running trial;")));
+  EXPECT_THAT(printed.of("error"), ElementsAre(HasSubstr("an earlier run still has 1 running trial;")));
 }
 
 TEST_F(StartTest, AnotherUsersRunIsListedTwice) {
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
   std::filesystem::rename(state(), path("another"));
   EXPECT_EQ(start(waiting_run("r2")), Result::succeeded);
-  EXPECT_THAT(told.of("note"), Contains("removed 1 old container of run r1, whose name is needed again"));
+  EXPECT_THAT(printed.of("note"), Contains("removed 1 old container of run r1, whose name is needed again"));
 }
 
 TEST_F(StartTest, MissingMetricsAreNoted) {
@@ -309,7 +311,7 @@ TEST_F(StartTest, MissingMetricsAreNoted) {
                                      trial_text("two", "echo nothing", "metrics: 'json'") +
                                      trial_text("bad", "exit 1", "metrics: 'json'"));
   EXPECT_EQ(start(text, waiting_run("r1")), Result::failed);
-  EXPECT_THAT(told.of("note"),
+  EXPECT_THAT(printed.of("note"),
               Contains(AllOf(HasSubstr("reported no metric, nor did 1 more: no line of the standard output"),
                              Not(HasSubstr("bad")))));
 }

@@ -46,7 +46,7 @@ class StatusTest : public AppTest {
   Result show(const Invocation& of) {
     rows.clear();
     lines.clear();
-    told.clear();
+    printed.clear();
     const auto line_of = [](const Observation& seen) {
       return seen.key.run.text() + " " + seen.key.trial + " " + std::string(to_string(seen.phase));
     };
@@ -129,8 +129,9 @@ TEST_F(StatusTest, WithoutTheEngineTheRecordIsShown) {
   faulty.is_away = true;
   EXPECT_EQ(show(), Result::succeeded);
   EXPECT_THAT(lines, ElementsAre("r1 left running", "one running"));
-  EXPECT_THAT(told.of("note"), ElementsAre("only the record is shown, because the engine could not be asked: "
-                                           "engine: connection refused"));
+  EXPECT_THAT(printed.of("note"),
+              ElementsAre("only the record is shown, because the engine could not be asked: "
+                          "engine: connection refused"));
   EXPECT_EQ(show_runs(), Result::succeeded);
   EXPECT_THAT(lines, ElementsAre("r1 left running: 1 running"));
 }
@@ -153,7 +154,8 @@ TEST_F(StatusTest, FactsThatCannotBeRecordedAreShown) {
   SQLite::Database(state() + "/record.sqlite", SQLite::OPEN_READWRITE)
       .exec("CREATE TRIGGER no BEFORE UPDATE ON trials BEGIN SELECT RAISE(ABORT, 'no'); END");
   EXPECT_EQ(show(), Result::succeeded);
-  EXPECT_THAT(told.of("note"), Contains(HasSubstr("the record does not show yet which trials have ended: ")));
+  EXPECT_THAT(printed.of("note"),
+              Contains(HasSubstr("the record does not show yet which trials have ended: ")));
   EXPECT_THAT(lines, Contains("bad failed"));
   EXPECT_EQ(rows.at(0).entry.exit_code, 3);
   EXPECT_EQ(rows.at(1).entry.reason, "its container no longer exists, and its end was not recorded");
@@ -180,19 +182,19 @@ TEST_F(StatusTest, NamesAndConditionsChooseTrials) {
   query.where = "run=r1 && nothing=1";
   EXPECT_EQ(show(), Result::succeeded);
   EXPECT_THAT(lines, ElementsAre("r1 ended"));
-  EXPECT_THAT(told.of("note"), ElementsAre(HasSubstr("nothing")));
+  EXPECT_THAT(printed.of("note"), ElementsAre(HasSubstr("nothing")));
 }
 
 TEST_F(StatusTest, ANameThatMatchesNothingIsAnError) {
   EXPECT_EQ(start(file_text(trial_text("one") + trial_text("two")), waiting_run("r1")), Result::succeeded);
   query.selection.trials = {"three"};
   EXPECT_EQ(show(), Result::failed);
-  EXPECT_THAT(told.of("error"), ElementsAre(HasSubstr("three")));
+  EXPECT_THAT(printed.of("error"), ElementsAre(HasSubstr("three")));
   EXPECT_THAT(lines, IsEmpty());
   query.selection.trials = {"one", "x*"};
   EXPECT_EQ(show(), Result::failed);
   EXPECT_THAT(lines, ElementsAre("r1 ended", "one succeeded")) << "the others are shown first";
-  EXPECT_THAT(told.of("error"), ElementsAre(HasSubstr("x*")));
+  EXPECT_THAT(printed.of("error"), ElementsAre(HasSubstr("x*")));
 }
 
 TEST_F(StatusTest, EqualFailuresAreOneRow) {
@@ -233,7 +235,7 @@ TEST_F(StatusTest, UsageIsReadUpToALimit) {
   faulty.has_no_usage = true;
   EXPECT_EQ(show(), Result::succeeded);
   EXPECT_EQ(faulty.usages, 200);
-  EXPECT_THAT(told.of("note"), ElementsAre(HasSubstr("shown for 200 of 201 running trials")));
+  EXPECT_THAT(printed.of("note"), ElementsAre(HasSubstr("shown for 200 of 201 running trials")));
 }
 
 TEST_F(StatusTest, ContainersThatAreNotOnRecordAreShown) {
@@ -256,15 +258,15 @@ TEST_F(StatusTest, ContainersThatAreNotOnRecordAreShown) {
 TEST_F(StatusTest, AnUnknownRunIsAnError) {
   query.selection.run = "r9";
   EXPECT_EQ(show(), Result::failed);
-  EXPECT_THAT(told.of("error"),
+  EXPECT_THAT(printed.of("error"),
               ElementsAre(HasSubstr(
                   "run r9: no matching run is on record, and no matching container is on this engine")));
   query.selection = {.experiment = "other"};
   EXPECT_EQ(show(), Result::failed);
-  EXPECT_THAT(told.of("error"), ElementsAre(HasSubstr("other: no matching run is on record")));
+  EXPECT_THAT(printed.of("error"), ElementsAre(HasSubstr("other: no matching run is on record")));
   query.selection = {};
   EXPECT_EQ(show(), Result::succeeded) << "the file may have no run yet";
-  EXPECT_THAT(told.of("note"), ElementsAre(HasSubstr("no matching run is on record")));
+  EXPECT_THAT(printed.of("note"), ElementsAre(HasSubstr("no matching run is on record")));
 }
 
 TEST_F(StatusTest, ADamagedRecordIsAnErrorAndTheEngineAnswers) {
@@ -272,7 +274,7 @@ TEST_F(StatusTest, ADamagedRecordIsAnErrorAndTheEngineAnswers) {
   write_file("state/record.sqlite", "this is no database, and long enough to be read as one");
   EXPECT_EQ(show(), Result::invalid);
   EXPECT_THAT(lines, ElementsAre("container r1 one running"));
-  EXPECT_THAT(told.of("error"), SizeIs(1));
+  EXPECT_THAT(printed.of("error"), SizeIs(1));
   EXPECT_EQ(show_runs(), Result::invalid);
   EXPECT_THAT(lines, ElementsAre("r1 not on record: 1 running"));
 }
@@ -288,7 +290,7 @@ TEST_F(StatusTest, ANoteSaysThatOnlySimulatedRunsExist) {
   engine = &faulty;
   query.address.clear();
   EXPECT_EQ(show(), Result::succeeded);
-  EXPECT_THAT(told.of("note"), Contains(HasSubstr("the record has only runs on the simulated engine")));
+  EXPECT_THAT(printed.of("note"), Contains(HasSubstr("the record has only runs on the simulated engine")));
 }
 
 TEST_F(StatusTest, RunsAreListedWithTheNewestFirst) {
@@ -311,7 +313,7 @@ TEST_F(StatusTest, RunsAreListedWithTheNewestFirst) {
   EXPECT_THAT(lines, SizeIs(2));
   query.where = "lr=1";
   EXPECT_EQ(show_runs(), Result::invalid);
-  EXPECT_THAT(told.of("error"), ElementsAre(HasSubstr("`lr` is not a field of runs")));
+  EXPECT_THAT(printed.of("error"), ElementsAre(HasSubstr("`lr` is not a field of runs")));
 }
 
 TEST_F(StatusTest, ALimitLeavesOutOlderRuns) {
@@ -320,7 +322,7 @@ TEST_F(StatusTest, ALimitLeavesOutOlderRuns) {
   query.runs_max = 1;
   EXPECT_EQ(show_runs(), Result::succeeded);
   EXPECT_THAT(lines, ElementsAre("r3 ended: 1 succeeded"));
-  EXPECT_THAT(told.of("note"), ElementsAre("2 older runs: --limit 0 shows all"));
+  EXPECT_THAT(printed.of("note"), ElementsAre("2 older runs: --limit 0 shows all"));
   query.where = "trials=1";
   EXPECT_EQ(show_runs(), Result::succeeded);
   EXPECT_THAT(lines, SizeIs(1));
@@ -328,7 +330,7 @@ TEST_F(StatusTest, ALimitLeavesOutOlderRuns) {
   query.all_runs = true;
   EXPECT_EQ(show_runs(), Result::succeeded);
   EXPECT_THAT(lines, SizeIs(3));
-  EXPECT_THAT(told.of("note"), IsEmpty());
+  EXPECT_THAT(printed.of("note"), IsEmpty());
 }
 
 TEST_F(StatusTest, ARunWithAnOwnerIsShownFromTheRecord) {

@@ -117,9 +117,9 @@ TEST_F(ExplanationTextTest, ServicesDoNotCountAgainstParallel) {
 
 TEST_F(ExplanationTextTest, HoldersOfSlotsAreNamedWithGpuHoldersFirst) {
   Experiment experiment = test::experiment("cpu=2 both=1 none all=6 gpu");
-  experiment.trials[1].gpus = GpuWish{.count = 1};
-  experiment.trials[3].gpus = GpuWish{.count = 1};
-  experiment.trials[4].gpus = GpuWish{.count = 1};
+  experiment.trials[1].gpus = GpuRequest{.count = 1};
+  experiment.trials[3].gpus = GpuRequest{.count = 1};
+  experiment.trials[4].gpus = GpuRequest{.count = 1};
   begin(std::move(experiment));
   for (const TrialIndex trial : {0, 1, 2}) restored[trial].state = TrialState::running;
   restored[1].slots = {.cpus = parse_cpus("1"), .gpus = {"0"}};
@@ -276,8 +276,8 @@ TEST_F(ExplanationTextTest, MissingMetricsAreShown) {
   {
     Telemetry telemetry(state(), RunId("r1"));
     const std::vector<LogPiece> pieces{{.stream = LogStream::out, .text = "word\n", .at = k_began}};
-    (void)telemetry.take("a", 1, std::nullopt, {.pieces = pieces, .metrics = {}, .complete = true},
-                         Bytes{1 << 20});
+    (void)telemetry.append("a", 1, std::nullopt, {.pieces = pieces, .metrics = {}, .complete = true},
+                           Bytes{1 << 20});
   }
   EXPECT_EQ(
       text(0),
@@ -380,7 +380,7 @@ TEST_F(WhyTest, WhyOfARunReconcilesTheRun) {
 TEST_F(WhyTest, WhyAsksTheOwnerAndReportsAMissingOwner) {
   Process process(*this, file_text(trial_text("one", "sleep 1000") + trial_text("two"), "parallel: 1,"),
                   waiting_run("r1"));
-  ASSERT_TRUE(process.told.wait_for("one running"));
+  ASSERT_TRUE(process.printed.wait_for("one running"));
   EXPECT_EQ(why_with("two", "place"), "two waits: 1 attempt is alive, which is the limit (parallel)\n");
   const auto settings = owner_settings(RunId("r1"), caller());
   ASSERT_TRUE(settings);
@@ -406,7 +406,7 @@ TEST_F(WhyTest, HoldersOnTheEngineAreNamed) {
   invocation = first;
   Process process(*this, file_text(trial_text("one", "true", "gpus: 1") + trial_text("two")),
                   waiting_run("r1"));
-  ASSERT_TRUE(process.told.wait_for("two succeeded"));
+  ASSERT_TRUE(process.printed.wait_for("two succeeded"));
   EXPECT_EQ(why_with("one", "held by"), "one waits for 1 GPU; held by `holds` of other (GPU 0, 1)\n");
   class Away final : public PassingEngine {
    public:
@@ -419,7 +419,7 @@ TEST_F(WhyTest, HoldersOnTheEngineAreNamed) {
   Away away(kept_engine);
   engine = &away;
   EXPECT_EQ(why("one"), "one waits for 1 GPU\n");
-  EXPECT_THAT(told.of("note"), Contains("the slots that other runs hold are unknown: engine: is away"));
+  EXPECT_THAT(printed.of("note"), Contains("the slots that other runs hold are unknown: engine: is away"));
 }
 
 constexpr const char* k_cached = "outputs: ['/out'], cache: true, params: {seed: 1}";
@@ -468,7 +468,7 @@ TEST_F(WhyTest, WhyOfASimulatedRunAsksNoEngine) {
   engine = nullptr;
   EXPECT_EQ(why("one", "r2"), "one failed: exit code 3\n");
   EXPECT_EQ(why_of_run("r2"), "run r2: 1 failed\nfailed: one: exit code 3\n");
-  EXPECT_THAT(told.of("error"), IsEmpty());
+  EXPECT_THAT(printed.of("error"), IsEmpty());
 }
 
 }  // namespace

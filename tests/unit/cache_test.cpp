@@ -68,7 +68,7 @@ TEST(CacheKey, FieldsThatAffectOutputsChangeTheKey) {
       [](Trial& it) { it.platform = "linux/arm64"; },
       [](Trial& it) { it.container.volumes = {{.source = "/data", .target = "/data"}}; },
       [](Trial& it) { it.container.networks = {"none"}; },
-      [](Trial& it) { it.gpus = GpuWish{.count = 2}; },
+      [](Trial& it) { it.gpus = GpuRequest{.count = 2}; },
       [](Trial& it) { it.outputs[0].path = "/other"; },
       [](Trial& it) { it.outputs[0].required = false; },  // cached outputs may lack an optional output
       [](Trial& it) { it.outputs[0].size_max.count = 3; },

@@ -64,17 +64,17 @@ TEST(LogFrames, TimedFramesArePassedOnWholeForPiecesOfAnySize) {
                             std::string("\2\0\0\0\0\0\0\x18", 8) + "2026-01-31T12:00:01Z tw\n" +
                             std::string("\1\0\0\0\0\0\0\x15", 8) + "2026-01-31T12:00:02Z ";
   for (std::size_t cut = 0; cut <= bytes.size(); ++cut) {
-    std::vector<std::string> told;
+    std::vector<std::string> reported;
     LogFrames frames(
         [&](const LogPiece& piece) {
-          told.push_back(fmt::format("{} {} {}", piece.stream == LogStream::out ? "out" : "err",
-                                     (piece.at - *parse_timestamp("2026-01-31T12:00:00Z")).count(),
-                                     piece.text));
+          reported.push_back(fmt::format("{} {} {}", piece.stream == LogStream::out ? "out" : "err",
+                                         (piece.at - *parse_timestamp("2026-01-31T12:00:00Z")).count(),
+                                         piece.text));
         },
         true);
     frames.feed(std::string_view(bytes).substr(0, cut));
     frames.feed(std::string_view(bytes).substr(cut));
-    EXPECT_THAT(told, ElementsAre("out 7 one\n", "err 1000000000 tw\n", "out 2000000000 "));
+    EXPECT_THAT(reported, ElementsAre("out 7 one\n", "err 1000000000 tw\n", "out 2000000000 "));
   }
   LogFrames frames([](const LogPiece&) {}, true);
   EXPECT_THROW(frames.feed(std::string("\1\0\0\0\0\0\0\3one", 11)), Error);
@@ -98,8 +98,8 @@ TEST(TimedLines, AreSplitInPiecesOfAnySize) {
 }
 
 // Records the pieces, their sizes, their text, and their times.
-struct Told {
-  LogTell tell = [this](const LogPiece& piece) {
+struct Reported {
+  OnLogPiece on_piece = [this](const LogPiece& piece) {
     largest = std::max(largest, piece.text.size());
     sizes.push_back(piece.text.size());
     text += piece.text;
@@ -121,30 +121,30 @@ const std::string k_timestamp = "2026-01-31T12:00:00.000000007Z ";
 
 TEST(LogFrames, AHugeTimedFrameIsSplitIntoBoundedPieces) {
   constexpr std::size_t k_size = std::size_t{64} << 20U;
-  Told told;
-  LogFrames frames(told.tell, true);
+  Reported reported;
+  LogFrames frames(reported.on_piece, true);
   frames.feed(header_of(k_timestamp.size() + k_size) + k_timestamp);
   const std::string feed(4096, 'x');
   for (std::size_t fed = 0; fed < k_size; fed += feed.size()) frames.feed(feed);
   frames.feed(header_of(k_timestamp.size() + 1) + k_timestamp + "y");
-  EXPECT_EQ(told.largest, k_timed_piece_max);
-  EXPECT_EQ(told.text, std::string(k_size, 'x') + "y");
-  EXPECT_THAT(told.times, ElementsAre(*parse_timestamp("2026-01-31T12:00:00.000000007Z")));
+  EXPECT_EQ(reported.largest, k_timed_piece_max);
+  EXPECT_EQ(reported.text, std::string(k_size, 'x') + "y");
+  EXPECT_THAT(reported.times, ElementsAre(*parse_timestamp("2026-01-31T12:00:00.000000007Z")));
 }
 
 TEST(TimedLines, AHugeLineIsSplitIntoBoundedPieces) {
   constexpr std::size_t k_size = std::size_t{64} << 20U;
-  Told told;
-  TimedLines lines(told.tell);
+  Reported reported;
+  TimedLines lines(reported.on_piece);
   lines.feed(k_timestamp);
   const std::string feed(4096, 'x');
   for (std::size_t fed = 0; fed < k_size; fed += feed.size()) lines.feed(feed);
   lines.feed("\n2026-01-31T12:00:01Z y");
   lines.end();
-  EXPECT_EQ(told.largest, k_timed_piece_max);
-  EXPECT_EQ(told.text, std::string(k_size, 'x') + "\ny");
-  EXPECT_THAT(told.times, ElementsAre(*parse_timestamp("2026-01-31T12:00:00.000000007Z"),
-                                      *parse_timestamp("2026-01-31T12:00:01Z")));
+  EXPECT_EQ(reported.largest, k_timed_piece_max);
+  EXPECT_EQ(reported.text, std::string(k_size, 'x') + "\ny");
+  EXPECT_THAT(reported.times, ElementsAre(*parse_timestamp("2026-01-31T12:00:00.000000007Z"),
+                                          *parse_timestamp("2026-01-31T12:00:01Z")));
 }
 
 // A later reading skips the stored pieces by their number, so both readings must return the same pieces.
@@ -163,10 +163,10 @@ TEST(TimedMessages, AreSplitIntoTheSamePiecesForAnyReadSize) {
       line_sizes.push_back(std::min(left, k_timed_piece_max));
     for (const std::size_t step : {std::size_t{1}, std::size_t{13}, std::size_t{4096}, k_timed_piece_max - 1,
                                    k_timed_piece_max, k_timed_piece_max + 1, frame.size()}) {
-      Told of_frame;
-      Told of_line;
-      LogFrames frames(of_frame.tell, true);
-      TimedLines lines(of_line.tell);
+      Reported of_frame;
+      Reported of_line;
+      LogFrames frames(of_frame.on_piece, true);
+      TimedLines lines(of_line.on_piece);
       for (std::size_t i = 0; i < frame.size(); i += step)
         frames.feed(std::string_view(frame).substr(i, step));
       for (std::size_t i = 0; i < line.size(); i += step) lines.feed(std::string_view(line).substr(i, step));

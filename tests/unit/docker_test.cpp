@@ -208,7 +208,7 @@ TEST(DockerSection, AcceptsTheFieldsOfTheDockerApi) {
 
 TEST(ContainerJson, RequestsEachGpuAsItsIdRequires) {
   Trial trial = example_trial();
-  trial.gpus = GpuWish{.count = 3};
+  trial.gpus = GpuRequest{.count = 3};
   EXPECT_FALSE(body_of(trial).at("HostConfig").contains("DeviceRequests")) << "before it is started";
   trial.slots.gpus = {"nvidia.com/gpu=0", "1", "2"};
   EXPECT_EQ(body_of(trial).at("HostConfig").at("DeviceRequests"), json::parse(R"([

@@ -27,12 +27,12 @@ class EngineMock : public Engine {
   MOCK_METHOD(std::vector<Observation>, list, (const Selector&, ListDetail, std::stop_token), (override));
   MOCK_METHOD(void, watch, (const Selector&, const std::function<void(const Change&)>&, std::stop_token),
               (override));
-  MOCK_METHOD(void, logs, (const Key&, const LogOptions&, const LogTell&, std::stop_token), (override));
+  MOCK_METHOD(void, logs, (const Key&, const LogOptions&, const OnLogPiece&, std::stop_token), (override));
   MOCK_METHOD(bool, copy_out,
               (const Key&, const std::string&, (const std::function<void(std::string_view)>&),
                std::stop_token),
               (override));
-  MOCK_METHOD(Released, release, (const Selector&, const Releasing&, std::stop_token), (override));
+  MOCK_METHOD(Released, release, (const Selector&, const ReleaseCallbacks&, std::stop_token), (override));
 };
 
 // A clock whose time passes only while a caller waits.
@@ -100,9 +100,9 @@ TEST_F(RetryTest, FactsIsNotRepeated) {
 }
 
 TEST_F(RetryTest, AWatchSubscribesAgainWithFreshPauses) {
-  const auto connect_and_break = [](const Selector&, const std::function<void(const Change&)>& tell,
+  const auto connect_and_break = [](const Selector&, const std::function<void(const Change&)>& on_change,
                                     const std::stop_token&) {
-    tell(Watching{});
+    on_change(Watching{});
     throw Error(k_away);
   };
   {

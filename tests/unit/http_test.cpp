@@ -84,7 +84,7 @@ TEST_P(ChannelTest, SendsAndReadsOverOneConnection) {
   EXPECT_EQ(daemon.asked().front().target, "/a%20b?c=d%2Ce");
 }
 
-HttpRequest put(std::function<void(const HttpRequest::Tell&)> source) {
+HttpRequest put(std::function<void(const HttpRequest::Send&)> source) {
   HttpRequest request = get("/archive");
   request.method = "PUT";
   request.content_type = "application/x-tar";
@@ -98,10 +98,10 @@ TEST_P(ChannelTest, SendsABodyPieceByPiece) {
   Channel channel(parse_address(daemon.address()));
   const std::string large(50'000, 'x');
   for (int i = 0; i < 2; ++i) {
-    const HttpResponse response = channel.send(put([&](const HttpRequest::Tell& tell) {
-      EXPECT_TRUE(tell("one"));
-      EXPECT_TRUE(tell(""));
-      EXPECT_TRUE(tell(large));
+    const HttpResponse response = channel.send(put([&](const HttpRequest::Send& send) {
+      EXPECT_TRUE(send("one"));
+      EXPECT_TRUE(send(""));
+      EXPECT_TRUE(send(large));
     }));
     EXPECT_EQ(response.status, 200);
   }
@@ -118,26 +118,26 @@ TEST_P(ChannelTest, AResponseBeforeTheEndOfTheBodyIsRead) {
   ScriptedDaemon daemon([](const Asked&) { return wire::whole(500, "no space left on device"); }, GetParam());
   Channel channel(parse_address(daemon.address()));
   const std::string piece(1 << 20, 'x');
-  std::size_t told = 0;
+  std::size_t reported = 0;
   constexpr std::size_t k_most = 1000;
-  const HttpResponse response = channel.send(put([&](const HttpRequest::Tell& tell) {
-    while (told < k_most && tell(piece)) ++told;
+  const HttpResponse response = channel.send(put([&](const HttpRequest::Send& send) {
+    while (reported < k_most && send(piece)) ++reported;
   }));
   EXPECT_EQ(response.status, 500);
   EXPECT_EQ(response.body, "no space left on device");
-  EXPECT_LT(told, k_most);
+  EXPECT_LT(reported, k_most);
 }
 
 TEST_P(ChannelTest, AnExceptionOfTheSourceIsRethrown) {
   ScriptedDaemon daemon([](const Asked&) { return wire::whole(200, ""); }, GetParam(),
                         ScriptedDaemon::Bodies::whole);
   Channel channel(parse_address(daemon.address()));
-  EXPECT_THROW(channel.send(put([](const HttpRequest::Tell& tell) {
-    tell("one");
+  EXPECT_THROW(channel.send(put([](const HttpRequest::Send& send) {
+    send("one");
     throw Error(ErrorKind::refused, "/data", "is not there");
   })),
                Error);
-  EXPECT_EQ(channel.send(put([](const HttpRequest::Tell& tell) { tell("two"); })).status, 200);
+  EXPECT_EQ(channel.send(put([](const HttpRequest::Send& send) { send("two"); })).status, 200);
   ASSERT_EQ(daemon.asked().size(), 1U);
   EXPECT_THAT(daemon.asked().front().body, HasSubstr("two"));
 }
@@ -145,8 +145,8 @@ TEST_P(ChannelTest, AnExceptionOfTheSourceIsRethrown) {
 TEST_P(ChannelTest, AConnectionCutDuringTheBodyIsUnavailable) {
   ScriptedDaemon daemon([](const Asked&) { return wire::hang_up(); }, GetParam());
   const std::string piece(1 << 20, 'x');
-  const Error error = failure(daemon.address(), put([&](const HttpRequest::Tell& tell) {
-                                for (int i = 0; i < 1000 && tell(piece); ++i) {
+  const Error error = failure(daemon.address(), put([&](const HttpRequest::Send& send) {
+                                for (int i = 0; i < 1000 && send(piece); ++i) {
                                 }
                               }));
   EXPECT_EQ(error.kind(), ErrorKind::unavailable);
@@ -270,9 +270,9 @@ TEST_P(ChannelTest, AStopEndsACallThatWaits) {
 TEST_P(ChannelTest, AStopEndsACallThatSends) {
   ScriptedDaemon daemon([](const Asked&) { return wire::whole(200, ""); }, GetParam());
   std::stop_source stop;
-  const HttpRequest request = put([&](const HttpRequest::Tell& tell) {
+  const HttpRequest request = put([&](const HttpRequest::Send& send) {
     stop.request_stop();
-    while (tell("a")) continue;
+    while (send("a")) continue;
   });
   EXPECT_EQ(failure(daemon.address(), request, stop.get_token()).kind(), ErrorKind::cancelled);
 }

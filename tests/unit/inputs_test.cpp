@@ -635,14 +635,14 @@ TEST_F(InputsTest, AListHasTheDigestOfTheListedFiles) {
   file("place/out/sub-1", "");
   fs::create_directory(at("place/out/none"));
   link("place/out/latest", "/out/sub");
-  using Kind = LeftThing::Kind;
-  const Left left{{"out", {}},
-                  {"out/a", {.kind = Kind::file, .text = sha256_of("alpha")}},
-                  {"out/latest", {.kind = Kind::link, .text = "/out/sub"}},
-                  {"out/none", {}},
-                  {"out/sub", {}},
-                  {"out/sub/b", {.kind = Kind::file, .text = sha256_of("beta"), .is_program = true}},
-                  {"out/sub-1", {.kind = Kind::file, .text = sha256_of("")}}};
+  using Kind = ContentEntry::Kind;
+  const FolderContent left{{"out", {}},
+                           {"out/a", {.kind = Kind::file, .text = sha256_of("alpha")}},
+                           {"out/latest", {.kind = Kind::link, .text = "/out/sub"}},
+                           {"out/none", {}},
+                           {"out/sub", {}},
+                           {"out/sub/b", {.kind = Kind::file, .text = sha256_of("beta"), .is_program = true}},
+                           {"out/sub-1", {.kind = Kind::file, .text = sha256_of("")}}};
   for (const std::string path : {"out", "out/sub", "out/a", "out/none", "out/sub/b"})
     EXPECT_EQ(content_digest(left, "first", "/" + path), digest_of(at("place/" + path))) << path;
   EXPECT_EQ(content_digest(left, "first", "/out/latest"), digest_of(at("place/out/sub")));

@@ -167,18 +167,18 @@ TEST(Evaluate, LeavesNoDescriptorAndNoChildBehind) {
 
 TEST(Evaluate, CallsSlowOnce) {
   const Scratch scratch;
-  int told = 0;
+  int reported = 0;
   const auto began = std::chrono::steady_clock::now();
-  (void)evaluate(evaluation_of(scratch.write("quick.jsonnet", "1")), [&] { ++told; });
+  (void)evaluate(evaluation_of(scratch.write("quick.jsonnet", "1")), [&] { ++reported; });
   const Seconds took = std::chrono::steady_clock::now() - began;
   if (took < Seconds(1)) {
-    EXPECT_EQ(told, 0);
+    EXPECT_EQ(reported, 0);
   }
-  told = 0;
+  reported = 0;
   Evaluation evaluation = evaluation_of(scratch.write("endless.jsonnet", k_endless));
   evaluation.time_max = Seconds(1.2);
-  EXPECT_THROW((void)evaluate(evaluation, [&] { ++told; }), Error);
-  EXPECT_EQ(told, 1);
+  EXPECT_THROW((void)evaluate(evaluation, [&] { ++reported; }), Error);
+  EXPECT_EQ(reported, 1);
 }
 
 TEST(Evaluate, KillsTheChildIfSlowThrows) {
@@ -449,11 +449,11 @@ TEST(Limit, TheMemoryLimitAppliesToTheResult) {
   const Scratch scratch;
   Evaluation evaluation = evaluation_of(scratch.write("e.jsonnet", "std.repeat('x', 33 * 1024 * 1024)"));
   evaluation.memory_max = Bytes{256LL << 20};
-  const std::string told = value_of(evaluation);
+  const std::string reported = value_of(evaluation);
   if (evaluator().starts_with("rsjsonnet")) {
-    EXPECT_THAT(told, AllOf(HasSubstr("the result is 33"), HasSubstr("more than 32 MiB")));
+    EXPECT_THAT(reported, AllOf(HasSubstr("the result is 33"), HasSubstr("more than 32 MiB")));
   } else {
-    EXPECT_THAT(told, HasSubstr("needs more than 256 MiB of memory"));  // libjsonnet fails earlier
+    EXPECT_THAT(reported, HasSubstr("needs more than 256 MiB of memory"));  // libjsonnet fails earlier
   }
 }
 

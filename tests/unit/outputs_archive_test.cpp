@@ -48,8 +48,9 @@ class Copier final : public test::PassingEngine {
  public:
   using PassingEngine::PassingEngine;
   bool copy_out(const Key& /*key*/, const std::string& /*path*/,
-                const std::function<void(std::string_view)>& tell, std::stop_token /*stop*/) override {
-    for (std::size_t at = 0; at < bytes.size(); at += 1000) tell(std::string_view(bytes).substr(at, 1000));
+                const std::function<void(std::string_view)>& on_bytes, std::stop_token /*stop*/) override {
+    for (std::size_t at = 0; at < bytes.size(); at += 1000)
+      on_bytes(std::string_view(bytes).substr(at, 1000));
     if (fault) throw Error(*fault);
     return true;
   }

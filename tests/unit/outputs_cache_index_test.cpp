@@ -47,9 +47,9 @@ TEST_F(SharedCacheIndexTest, AMarkerNamesTheRunAndTheTrial) {
   EXPECT_EQ(mark->place, "s3://lab/a/model/run1/t1");
   EXPECT_EQ(mark->run, RunId("run1"));
   EXPECT_EQ(mark->trial, "t1");
-  EXPECT_EQ(mark->told_at, "s3://lab/a/.combu/told/key--");
-  EXPECT_EQ(cache_index_->size_told(*mark, {}), Bytes{6});
-  EXPECT_EQ(cache_index_->told(*mark, Bytes{6}, {}), "packed");
+  EXPECT_EQ(mark->telemetry_at, "s3://lab/a/.combu/told/key--");
+  EXPECT_EQ(cache_index_->telemetry_size(*mark, {}), Bytes{6});
+  EXPECT_EQ(cache_index_->telemetry(*mark, Bytes{6}, {}), "packed");
 }
 
 TEST_F(SharedCacheIndexTest, AMarkerThatCombuCannotHaveWrittenIsRefused) {
@@ -137,13 +137,13 @@ TEST_F(SharedCacheIndexTest, TelemetryAboveTheSizeLimitIsRefused) {
   const auto mark = cache_index_->find("key", {});
   ASSERT_TRUE(mark);
   bucket_.objects["/lab/a/.combu/told/key--"] = std::string(1U << 20U, 'x');
-  const auto fault = fault_of([&] { (void)cache_index_->told(*mark, Bytes{1000}, {}); });
+  const auto fault = fault_of([&] { (void)cache_index_->telemetry(*mark, Bytes{1000}, {}); });
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->kind(), ErrorKind::corrupt);
   EXPECT_THAT(fault->what(), HasSubstr("s3://lab/a/.combu/told/key--: is larger than 1000 B"));
   bucket_.objects.erase("/lab/a/.combu/told/key--");
-  EXPECT_FALSE(cache_index_->size_told(*mark, {}));
-  EXPECT_FALSE(cache_index_->told(*mark, Bytes{1000}, {}));
+  EXPECT_FALSE(cache_index_->telemetry_size(*mark, {}));
+  EXPECT_FALSE(cache_index_->telemetry(*mark, Bytes{1000}, {}));
 }
 
 }  // namespace

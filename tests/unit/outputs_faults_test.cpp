@@ -171,15 +171,16 @@ TEST_P(NestedOutputs, AreCollectedReplacedSharedAndRemovedWithFewDescriptors) {
   const test::SoftLimit few(RLIMIT_NOFILE, 256);
   for (const std::string content : {"first", "second"}) {
     shelf_.archives["/out"] = nested_archive(GetParam(), content);
-    const CollectionResult taken = take("/out");
-    EXPECT_EQ(taken.unremoved, "");
-    EXPECT_EQ(nested_in(home()), GetParam());
-    EXPECT_EQ(content_of(home() / "out/leaf"), content) << "by its other name";
+    const CollectionResult collection = take("/out");
+    EXPECT_EQ(collection.unremoved, "");
+    EXPECT_EQ(nested_in(trial_folder()), GetParam());
+    EXPECT_EQ(content_of(trial_folder() / "out/leaf"), content) << "by its other name";
     EXPECT_THAT(names_in(folder_.path()), ElementsAre("t"));
   }
   const fs::path shared = fs::path(folder_.path()) / "u";
   for (int i = 0; i < 2; ++i) {
-    EXPECT_THAT(output_store_->share(std::vector<Sharing>{{.trial = "u", .from = home()}}), ElementsAre(""));
+    EXPECT_THAT(output_store_->share(std::vector<Sharing>{{.trial = "u", .from = trial_folder()}}),
+                ElementsAre(""));
     EXPECT_EQ(nested_in(shared), GetParam());
   }
   output_store_->remove("t");
@@ -207,7 +208,7 @@ TEST_F(Outputs, AFileBelowManyFoldersWithoutEntriesIsCollectedWithFewDescriptors
   constexpr int k_folders = 1500;
   shelf_.archives["/out"] = Tar().file(nested_path(k_folders) + "/leaf", "x").bytes();
   (void)take("/out");
-  EXPECT_EQ(nested_in(home()), k_folders);
+  EXPECT_EQ(nested_in(trial_folder()), k_folders);
   output_store_->remove("t");
 }
 
@@ -221,7 +222,7 @@ TEST_F(Outputs, RunningOutOfDescriptorsIsNotTheAttemptsFault) {
   EXPECT_EQ(fault->kind(), ErrorKind::refused);
   EXPECT_THAT(fault->what(), HasSubstr("Too many open files"));
   (void)take("/out");
-  EXPECT_EQ(content_of(home() / "out/a"), "x");
+  EXPECT_EQ(content_of(trial_folder() / "out/a"), "x");
 }
 
 TEST_F(Outputs, EarlierOutputsThatCannotBeRemovedAreReported) {
@@ -230,10 +231,10 @@ TEST_F(Outputs, EarlierOutputsThatCannotBeRemovedAreReported) {
   shelf_.archives["/out"] = Tar().folder("out/").file("out/a", "y").bytes();
   test::SystemFaults faults;
   faults->unremovable = "b";
-  const CollectionResult taken = take("/out");
-  EXPECT_THAT(taken.unremoved, AllOf(HasSubstr(folder_.path() + "/.t.unfinished/out/kept/b"),
-                                     HasSubstr("cannot be removed: Operation not permitted")));
-  EXPECT_EQ(content_of(home() / "out/a"), "y");
+  const CollectionResult collection = take("/out");
+  EXPECT_THAT(collection.unremoved, AllOf(HasSubstr(folder_.path() + "/.t.unfinished/out/kept/b"),
+                                          HasSubstr("cannot be removed: Operation not permitted")));
+  EXPECT_EQ(content_of(trial_folder() / "out/a"), "y");
   EXPECT_THAT(names_in(fs::path(folder_.path()) / ".t.unfinished/out"), ElementsAre("kept"))
       << "the rest is gone";
   // The leftover makes the next collection fail, with a message about it.
@@ -281,9 +282,9 @@ TEST_F(Outputs, TheErrorForAFullDiskNamesTheTrialAndItsFolder) {
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->kind(), ErrorKind::refused) << "it is retried";
   EXPECT_EQ(std::string(fault->what()),
-            home().string() + "/out/a: cannot be written: No space left on device");
+            trial_folder().string() + "/out/a: cannot be written: No space left on device");
   (void)take("/out");
-  EXPECT_EQ(content_of(home() / "out/a"), "x");
+  EXPECT_EQ(content_of(trial_folder() / "out/a"), "x");
 }
 
 TEST_F(Outputs, WithoutExchangeOfNamesTheOutputsAreRenamedOneByOne) {
@@ -293,7 +294,7 @@ TEST_F(Outputs, WithoutExchangeOfNamesTheOutputsAreRenamedOneByOne) {
   for (const std::string content : {"first", "second"}) {
     shelf_.archives["/out"] = Tar().folder("out/").file("out/" + content, content).bytes();
     EXPECT_EQ(take("/out").unremoved, "");
-    EXPECT_THAT(names_in(home() / "out"), ElementsAre(content));
+    EXPECT_THAT(names_in(trial_folder() / "out"), ElementsAre(content));
     EXPECT_THAT(names_in(folder_.path()), ElementsAre("t"));
   }
 }
@@ -345,7 +346,7 @@ std::int64_t seconds_of(Instant time) {
 }
 
 // Keeps the entries that a writer gets.
-class Kept final : public OutputStore {
+class MemoryStore final : public OutputStore {
  public:
   std::unique_ptr<OutputWriter> open(const std::string& /*place*/, const std::stop_token& /*stop*/) override {
     return std::make_unique<Box>(*this);
@@ -365,7 +366,7 @@ class Kept final : public OutputStore {
  private:
   class Box final : public OutputWriter {
    public:
-    explicit Box(Kept& kept) : kept_(kept) {}
+    explicit Box(MemoryStore& kept) : kept_(kept) {}
     void add(const OutputEntry& entry) override { kept_.entries.push_back(entry); }
     void write(std::string_view bytes) override {
       if (kept_.on_write) kept_.on_write(bytes);
@@ -373,7 +374,7 @@ class Kept final : public OutputStore {
     std::string close(const std::string& /*manifest*/) override { return ""; }
 
    private:
-    Kept& kept_;
+    MemoryStore& kept_;
   };
 };
 
@@ -384,7 +385,7 @@ class Unpacked : public Outputs {
     (void)collect_outputs(shelf_, {.run = RunId("run"), .trial = "t"}, {output}, kept_, stop);
   }
 
-  Kept kept_;
+  MemoryStore kept_;
 };
 
 TEST_F(Unpacked, TimesOutsideTheRangeOfInstantAreClamped) {

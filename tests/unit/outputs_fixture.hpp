@@ -162,7 +162,7 @@ class Shelf : public PassingEngine {
  public:
   using PassingEngine::PassingEngine;
   bool copy_out(const Key& /*key*/, const std::string& path,
-                const std::function<void(std::string_view)>& tell, std::stop_token /*stop*/) override {
+                const std::function<void(std::string_view)>& on_bytes, std::stop_token /*stop*/) override {
     const auto archive = archives.find(path);
     if (archive == archives.end()) return false;
     if (before) before();
@@ -170,7 +170,7 @@ class Shelf : public PassingEngine {
     const std::string_view bytes = archive->second;
     for (std::size_t at = 0; at < bytes.size(); at += k_piece) {
       if (at >= cut_after) throw Error(ErrorKind::unavailable, "engine", "cut off");
-      tell(bytes.substr(at, k_piece));
+      on_bytes(bytes.substr(at, k_piece));
     }
     return true;
   }
@@ -194,11 +194,11 @@ class Outputs : public testing::Test {
     }
     return std::nullopt;
   }
-  [[nodiscard]] fs::path home() const { return fs::path(folder_.path()) / "t"; }
+  [[nodiscard]] fs::path trial_folder() const { return fs::path(folder_.path()) / "t"; }
   // True if `sha256sum -c` accepts the manifest.
   [[nodiscard]] bool manifest_holds() const {
     const std::string command =
-        "cd '" + home().string() + "' && sha256sum --quiet --strict -c manifest.sha256";
+        "cd '" + trial_folder().string() + "' && sha256sum --quiet --strict -c manifest.sha256";
     return std::system(command.c_str()) == 0;  // NOLINT(concurrency-mt-unsafe)
   }
 

@@ -15,8 +15,8 @@ namespace {
 
 class MarkersS3 : public test::S3 {
  protected:
-  void put(const std::string& place, const std::string& told = "", bool has_to_tell = false) {
-    cache_index_->put("key", place, [&] { return told; }, has_to_tell, {});
+  void put(const std::string& place, const std::string& telemetry = "", bool needs_telemetry = false) {
+    cache_index_->put("key", place, [&] { return telemetry; }, needs_telemetry, {});
   }
   void leave(const std::string& place, const std::string& content = "sums") {
     bucket_.objects["/lab/a/" + place + "/manifest.sha256"] = content;
@@ -26,8 +26,8 @@ class MarkersS3 : public test::S3 {
     const auto mark = cache_index_->find("key", {});
     return mark ? mark->place : "none";
   }
-  [[nodiscard]] std::optional<std::string> told(Bytes size_max = Bytes{100}) {
-    return cache_index_->told(cache_index_->find("key", {}).value(), size_max, {});
+  [[nodiscard]] std::optional<std::string> telemetry(Bytes size_max = Bytes{100}) {
+    return cache_index_->telemetry(cache_index_->find("key", {}).value(), size_max, {});
   }
 
   std::unique_ptr<SharedCacheIndex> cache_index_;
@@ -87,18 +87,18 @@ TEST_F(MarkersS3, NoTelemetryIsStoredIfThereIsNone) {
 
 TEST_F(MarkersS3, TelemetryIsReturnedUnlessItIsTooLarge) {
   put("s3://lab/a/run1/train", "metrics");
-  EXPECT_EQ(told(), "metrics");
-  EXPECT_EQ(told(Bytes{7}), "metrics");
-  EXPECT_TRUE(fault_of([&] { (void)told(Bytes{6}); }));
+  EXPECT_EQ(telemetry(), "metrics");
+  EXPECT_EQ(telemetry(Bytes{7}), "metrics");
+  EXPECT_TRUE(fault_of([&] { (void)telemetry(Bytes{6}); }));
 }
 
 TEST_F(MarkersS3, AMarkerWithRequiredTelemetryReplacesAMarkerWithout) {
   put("s3://lab/a/run1/train");
-  EXPECT_EQ(told(), std::nullopt);
+  EXPECT_EQ(telemetry(), std::nullopt);
   leave("run2/train");
   put("s3://lab/a/run2/train", "metrics", true);
   EXPECT_EQ(found(), "s3://lab/a/run2/train");
-  EXPECT_EQ(told(), "metrics");
+  EXPECT_EQ(telemetry(), "metrics");
   leave("run3/train");
   put("s3://lab/a/run3/train", "others", true);
   EXPECT_EQ(found(), "s3://lab/a/run2/train");

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "outputs/s3_client.hpp"
-#include "outputs/s3_left.hpp"
+#include "outputs/s3_listing.hpp"
 #include "s3_bucket.hpp"
 #include "s3_requests.hpp"
 
@@ -172,7 +172,7 @@ TEST_F(HostileS3, ATextAboveItsSizeLimitIsRefused) {
     return without_end("x", k_text).back();
   };
   const SharedCacheIndex::Mark mark{.key = "key", .place = "s3://lab/a/run/t", .version = "1"};
-  EXPECT_THAT(fault_of([&] { (void)cache_index->told(mark, Bytes{1000}, {}); })->what(),
+  EXPECT_THAT(fault_of([&] { (void)cache_index->telemetry(mark, Bytes{1000}, {}); })->what(),
               HasSubstr("is larger than 1000"));
 }
 

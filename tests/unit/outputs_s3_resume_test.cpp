@@ -18,7 +18,7 @@
 
 #include "combu/outputs.hpp"
 #include "outputs/s3_fetch.hpp"
-#include "outputs/s3_left.hpp"
+#include "outputs/s3_listing.hpp"
 #include "outputs_system.hpp"
 #include "s3_fetched.hpp"
 
@@ -144,7 +144,7 @@ TEST_F(ResumedS3, TheErrorForAFullDiskNamesTmpdir) {
 class FetchedTest : public testing::Test {
  protected:
   std::string at(const std::function<void(outputs::Fetch&)>& fetch) {
-    return fetched_.at("t", "", "a/run/t/", std::make_shared<outputs::LeftInBucket>(), fetch, {});
+    return fetched_.at("t", "", "a/run/t/", std::make_shared<outputs::BucketOutputs>(), fetch, {});
   }
 
   test::Folder folder_{"fetched"};

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "combu/outputs.hpp"
-#include "outputs/s3_left.hpp"
+#include "outputs/s3_listing.hpp"
 #include "s3_fetched.hpp"
 
 namespace combu {

@@ -47,7 +47,7 @@ class Shared : public Outputs {
                                   .file("out/run.sh", "#!/bin/sh\n", 0755)
                                   .bytes();
     (void)take("/out");
-    fs::create_symlink("nowhere", home() / "out/link");
+    fs::create_symlink("nowhere", trial_folder() / "out/link");
   }
   [[nodiscard]] std::vector<std::string> share(const std::vector<Sharing>& wanted) const {
     return open_folder(there())->share(wanted);
@@ -56,26 +56,28 @@ class Shared : public Outputs {
   // Changes a file after the manifest was written.
   void edit(const fs::path& file, const std::string& content) const {
     std::ofstream(file) << content;
-    fs::last_write_time(file, fs::last_write_time(home() / k_manifest_name) + std::chrono::seconds(1));
+    fs::last_write_time(file,
+                        fs::last_write_time(trial_folder() / k_manifest_name) + std::chrono::seconds(1));
   }
 };
 
 TEST_F(Shared, AllFilesOfTheManifestAreShared) {
-  EXPECT_THAT(share({{.trial = "u", .from = home()}, {.trial = "v", .from = home()}}), ElementsAre("", ""));
+  EXPECT_THAT(share({{.trial = "u", .from = trial_folder()}, {.trial = "v", .from = trial_folder()}}),
+              ElementsAre("", ""));
   EXPECT_THAT(names_in(there()), UnorderedElementsAre("u", "v"));
   for (const char* trial : {"u", "v"}) {
     const fs::path place = fs::path(there()) / trial;
     EXPECT_EQ(content_of(place / "out/a.txt"), "alpha");
     EXPECT_EQ(content_of(place / "out/sub/odd\\ na\nme"), "odd");
-    EXPECT_EQ(content_of(place / "manifest.sha256"), content_of(home() / "manifest.sha256"));
+    EXPECT_EQ(content_of(place / "manifest.sha256"), content_of(trial_folder() / "manifest.sha256"));
     EXPECT_EQ(fs::read_symlink(place / "out/link"), "nowhere");
     EXPECT_EQ(fs::status(place / "out/run.sh").permissions(), fs::perms(0755));
     EXPECT_EQ(fs::status(place / "out").permissions(), fs::perms(0750));
     for (const std::string name : {"out", "out/sub", "out/a.txt"})
-      EXPECT_EQ(fs::last_write_time(place / name), fs::last_write_time(home() / name)) << name;
+      EXPECT_EQ(fs::last_write_time(place / name), fs::last_write_time(trial_folder() / name)) << name;
     struct stat before {};
     struct stat seen {};
-    ASSERT_EQ(lstat((home() / "out/link").c_str(), &before), 0);
+    ASSERT_EQ(lstat((trial_folder() / "out/link").c_str(), &before), 0);
     ASSERT_EQ(lstat((place / "out/link").c_str(), &seen), 0);
     EXPECT_EQ(seen.st_mtim.tv_sec, before.st_mtim.tv_sec);
     EXPECT_EQ(seen.st_mtim.tv_nsec, before.st_mtim.tv_nsec);
@@ -85,51 +87,54 @@ TEST_F(Shared, AllFilesOfTheManifestAreShared) {
 TEST_F(Shared, EarlierOutputsAreReplaced) {
   fs::create_directories(fs::path(there()) / "u/old");
   fs::create_directories(fs::path(there()) / ".u.unfinished/older");
-  EXPECT_THAT(share({{.trial = "u", .from = home()}}), ElementsAre(""));
+  EXPECT_THAT(share({{.trial = "u", .from = trial_folder()}}), ElementsAre(""));
   EXPECT_THAT(names_in(fs::path(there()) / "u"), UnorderedElementsAre("out", "manifest.sha256"));
   EXPECT_THAT(names_in(there()), UnorderedElementsAre("u"));
 }
 
 TEST_F(Shared, IncompleteOutputsAreNotShared) {
-  fs::remove(home() / "out/sub/odd\\ na\nme");
-  EXPECT_THAT(share({{.trial = "u", .from = home()}}), ElementsAre(HasSubstr("does not exist any more")));
-  fs::remove(home() / "manifest.sha256");
-  EXPECT_THAT(share({{.trial = "u", .from = home()}, {.trial = "v", .from = folder_.path() + "/none"}}),
-              ElementsAre(HasSubstr("not exist any more"), HasSubstr("not exist any more")));
+  fs::remove(trial_folder() / "out/sub/odd\\ na\nme");
+  EXPECT_THAT(share({{.trial = "u", .from = trial_folder()}}),
+              ElementsAre(HasSubstr("does not exist any more")));
+  fs::remove(trial_folder() / "manifest.sha256");
+  EXPECT_THAT(
+      share({{.trial = "u", .from = trial_folder()}, {.trial = "v", .from = folder_.path() + "/none"}}),
+      ElementsAre(HasSubstr("not exist any more"), HasSubstr("not exist any more")));
   EXPECT_THAT(names_in(there()), IsEmpty());
 }
 
 // This also holds for shared outputs: links and clones keep the manifest's time.
 TEST_F(Shared, EditedOutputsAreNotShared) {
-  const fs::path file = home() / "out/a.txt";
+  const fs::path file = trial_folder() / "out/a.txt";
   edit(file, "ALPHA");
   EXPECT_THAT(
-      share({{.trial = "u", .from = home()}}),
+      share({{.trial = "u", .from = trial_folder()}}),
       ElementsAre(AllOf(HasSubstr("t/out/a.txt"), HasSubstr("the file was changed after it was collected"))));
   EXPECT_THAT(names_in(there()), IsEmpty());
 
   edit(file, "alpha");
-  EXPECT_THAT(share({{.trial = "u", .from = home()}}), ElementsAre("")) << "it is what it was";
+  EXPECT_THAT(share({{.trial = "u", .from = trial_folder()}}), ElementsAre("")) << "it is what it was";
   const fs::path shared = fs::path(there()) / "u";
-  EXPECT_EQ(fs::last_write_time(shared / k_manifest_name), fs::last_write_time(home() / k_manifest_name));
+  EXPECT_EQ(fs::last_write_time(shared / k_manifest_name),
+            fs::last_write_time(trial_folder() / k_manifest_name));
   edit(shared / "out/sub/odd\\ na\nme", "ODD");
   EXPECT_THAT(share({{.trial = "v", .from = shared}}),
               ElementsAre(HasSubstr("the file was changed after it was collected")));
 }
 
 TEST_F(Shared, FilesNotNewerThanTheManifestAreNotCompared) {
-  const fs::path file = home() / "out/a.txt";
-  for (const auto time : {fs::last_write_time(file), fs::last_write_time(home() / k_manifest_name)}) {
+  const fs::path file = trial_folder() / "out/a.txt";
+  for (const auto time : {fs::last_write_time(file), fs::last_write_time(trial_folder() / k_manifest_name)}) {
     edit(file, "ALPHA");
     fs::last_write_time(file, time);
-    EXPECT_THAT(share({{.trial = "u", .from = home()}}), ElementsAre(""));
+    EXPECT_THAT(share({{.trial = "u", .from = trial_folder()}}), ElementsAre(""));
     EXPECT_EQ(content_of(fs::path(there()) / "u/out/a.txt"), "ALPHA");
   }
 }
 
 TEST_F(Shared, AddedFilesAreNotShared) {
-  edit(home() / "out/notes", "mine");
-  EXPECT_THAT(share({{.trial = "u", .from = home()}}), ElementsAre(""));
+  edit(trial_folder() / "out/notes", "mine");
+  EXPECT_THAT(share({{.trial = "u", .from = trial_folder()}}), ElementsAre(""));
   EXPECT_THAT(names_in(fs::path(there()) / "u/out"), UnorderedElementsAre("a.txt", "link", "run.sh", "sub"));
 }
 
@@ -137,9 +142,9 @@ TEST_F(Shared, AddedFilesAreNotShared) {
 TEST_F(Shared, HardLinksStayHardLinksAlongAChain) {
   const fs::path other_disk = "/dev/shm/combu-shared." + std::to_string(getpid());
   ASSERT_TRUE(fs::exists("/dev/shm")) << "there is no other file system";
-  fs::create_hard_link(home() / "out/a.txt", home() / "out/again");
-  edit(home() / "out/again", "alpha");
-  std::string from = home();
+  fs::create_hard_link(trial_folder() / "out/a.txt", trial_folder() / "out/again");
+  edit(trial_folder() / "out/again", "alpha");
+  std::string from = trial_folder();
   for (const std::string& to : {other_disk.string(), there(), other_disk.string() + "/more"}) {
     EXPECT_THAT(open_folder(to)->share(std::vector<Sharing>{{.trial = "u", .from = from}}), ElementsAre(""));
     from = to + "/u";
@@ -151,38 +156,40 @@ TEST_F(Shared, HardLinksStayHardLinksAlongAChain) {
 
 TEST_F(Shared, AFolderThatCannotBeMadeIsReported) {
   std::ofstream(folder_.path() + "/other") << "a file";
-  EXPECT_THAT(share({{.trial = "u", .from = home()}}), ElementsAre(HasSubstr("/other")));
+  EXPECT_THAT(share({{.trial = "u", .from = trial_folder()}}), ElementsAre(HasSubstr("/other")));
 }
 
 TEST_F(Shared, CopiesOnAnotherFileSystemAreComplete) {
   const fs::path elsewhere = "/dev/shm/combu-shared." + std::to_string(getpid());
   ASSERT_TRUE(fs::exists("/dev/shm")) << "there is no other file system";
-  EXPECT_THAT(open_folder(elsewhere)->share(std::vector<Sharing>{{.trial = "u", .from = home()}}),
+  EXPECT_THAT(open_folder(elsewhere)->share(std::vector<Sharing>{{.trial = "u", .from = trial_folder()}}),
               ElementsAre(""));
   EXPECT_EQ(content_of(elsewhere / "u/out/a.txt"), "alpha");
   EXPECT_EQ(fs::status(elsewhere / "u/out/run.sh").permissions(), fs::perms(0755));
-  EXPECT_EQ(fs::last_write_time(elsewhere / "u/out/a.txt"), fs::last_write_time(home() / "out/a.txt"));
+  EXPECT_EQ(fs::last_write_time(elsewhere / "u/out/a.txt"),
+            fs::last_write_time(trial_folder() / "out/a.txt"));
   fs::remove_all(elsewhere);
 }
 
 TEST_F(Shared, FilesAreLinkedIfTheFileSystemHasNoClones) {
   SystemFaults system;
   system->clones = System::Clones::none;
-  EXPECT_THAT(share({{.trial = "u", .from = home()}}), ElementsAre(""));
+  EXPECT_THAT(share({{.trial = "u", .from = trial_folder()}}), ElementsAre(""));
   for (const std::string name : {"out/a.txt", "out/run.sh", "out/sub/odd\\ na\nme"})
-    EXPECT_TRUE(fs::equivalent(home() / name, fs::path(there()) / "u" / name)) << name;
+    EXPECT_TRUE(fs::equivalent(trial_folder() / name, fs::path(there()) / "u" / name)) << name;
   EXPECT_EQ(system->clones_wanted, 1) << "the file system is asked once";
 }
 
 TEST_F(Shared, FilesAreClonedIfTheFileSystemHasClones) {
   SystemFaults system;
   system->clones = System::Clones::all;
-  EXPECT_THAT(share({{.trial = "u", .from = home()}}), ElementsAre(""));
+  EXPECT_THAT(share({{.trial = "u", .from = trial_folder()}}), ElementsAre(""));
   const fs::path place = fs::path(there()) / "u";
   EXPECT_EQ(content_of(place / "out/a.txt"), "alpha");
-  EXPECT_FALSE(fs::equivalent(home() / "out/a.txt", place / "out/a.txt")) << "each can be edited by itself";
+  EXPECT_FALSE(fs::equivalent(trial_folder() / "out/a.txt", place / "out/a.txt"))
+      << "each can be edited by itself";
   EXPECT_EQ(fs::status(place / "out/run.sh").permissions(), fs::perms(0755));
-  EXPECT_EQ(fs::last_write_time(place / "out/a.txt"), fs::last_write_time(home() / "out/a.txt"));
+  EXPECT_EQ(fs::last_write_time(place / "out/a.txt"), fs::last_write_time(trial_folder() / "out/a.txt"));
 }
 
 // If the file were a hard link, another user would own a file among these outputs.
@@ -190,15 +197,16 @@ TEST_F(Shared, AFileOfAnotherOwnerIsCopied) {
   const bool is_root = geteuid() == 0;  // only root can change the owner of a file
   SystemFaults system;
   system->clones = System::Clones::none;
-  const fs::path others = home() / "out/a.txt";
+  const fs::path others = trial_folder() / "out/a.txt";
   const Owner owner = is_root ? Owner{.uid = 4002, .gid = 4003} : Owner{.uid = geteuid(), .gid = getegid()};
   ASSERT_TRUE(!is_root || chown(others.c_str(), 4000, 4001) == 0);
-  ASSERT_EQ(chown((home() / "out/run.sh").c_str(), owner.uid, owner.gid), 0);
+  ASSERT_EQ(chown((trial_folder() / "out/run.sh").c_str(), owner.uid, owner.gid), 0);
   const auto output_store = open_folder(there(), owner);
-  EXPECT_THAT(output_store->share(std::vector<Sharing>{{.trial = "u", .from = home()}}), ElementsAre(""));
+  EXPECT_THAT(output_store->share(std::vector<Sharing>{{.trial = "u", .from = trial_folder()}}),
+              ElementsAre(""));
   const fs::path place = fs::path(there()) / "u";
   EXPECT_EQ(fs::equivalent(others, place / "out/a.txt"), !is_root);
-  EXPECT_TRUE(fs::equivalent(home() / "out/run.sh", place / "out/run.sh"));
+  EXPECT_TRUE(fs::equivalent(trial_folder() / "out/run.sh", place / "out/run.sh"));
   std::vector<std::string> shared{place};
   for (const auto& entry : fs::recursive_directory_iterator(place)) shared.push_back(entry.path());
   for (const std::string& path : shared) {
@@ -211,7 +219,8 @@ TEST_F(Shared, AFileOfAnotherOwnerIsCopied) {
 
 TEST_F(Shared, OutputsThatCannotBeSyncedAreNotShared) {
   SystemFaults system;
-  const std::vector<Sharing> wanted{{.trial = "u", .from = home()}, {.trial = "v", .from = home()}};
+  const std::vector<Sharing> wanted{{.trial = "u", .from = trial_folder()},
+                                    {.trial = "v", .from = trial_folder()}};
   system->fails_to_sync_all = true;
   EXPECT_THAT(share(wanted), Each(there() + ": cannot be written: Input/output error"));
   EXPECT_THAT(names_in(there()), IsEmpty());
@@ -224,8 +233,9 @@ TEST_F(Shared, OutputsThatCannotBeSyncedAreNotShared) {
 }
 
 TEST_F(Shared, AFailedShareDoesNotAffectTheOthers) {
-  EXPECT_THAT(share({{.trial = "u", .from = folder_.path() + "/none"}, {.trial = "v", .from = home()}}),
-              ElementsAre(HasSubstr("the outputs do not exist any more"), ""));
+  EXPECT_THAT(
+      share({{.trial = "u", .from = folder_.path() + "/none"}, {.trial = "v", .from = trial_folder()}}),
+      ElementsAre(HasSubstr("the outputs do not exist any more"), ""));
   EXPECT_THAT(names_in(there()), ElementsAre("v"));
 }
 
@@ -235,23 +245,23 @@ TEST_F(Shared, AFileThatCannotBeRemovedIsReportedOnce) {
   fs::create_directories(unfinished);
   std::ofstream(unfinished / "left") << "of a process that died";
   system->unremovable = "left";
-  EXPECT_THAT(share({{.trial = "u", .from = home()}}),
+  EXPECT_THAT(share({{.trial = "u", .from = trial_folder()}}),
               ElementsAre(unfinished.string() + "/left: cannot be removed: Operation not permitted"));
   system->unremovable.clear();
-  EXPECT_THAT(share({{.trial = "u", .from = home()}}), ElementsAre(""));
+  EXPECT_THAT(share({{.trial = "u", .from = trial_folder()}}), ElementsAre(""));
 
   system->unremovable = "link";
-  fs::remove(home() / "out/run.sh");
-  EXPECT_THAT(share({{.trial = "w", .from = home()}}),
-              ElementsAre(AllOf(StartsWith((home() / "out/run.sh").string() + ": does not exist any more"),
-                                HasSubstr("; " + there() + "/.w.unfinished/"),
-                                HasSubstr("/link: cannot be removed"))));
+  fs::remove(trial_folder() / "out/run.sh");
+  EXPECT_THAT(share({{.trial = "w", .from = trial_folder()}}),
+              ElementsAre(AllOf(
+                  StartsWith((trial_folder() / "out/run.sh").string() + ": does not exist any more"),
+                  HasSubstr("; " + there() + "/.w.unfinished/"), HasSubstr("/link: cannot be removed"))));
 }
 
 TEST_F(Shared, IsWholeIfTheManifestExists) {
-  EXPECT_TRUE(output_store_->is_whole(home()));
-  fs::remove(home() / k_manifest_name);
-  EXPECT_FALSE(output_store_->is_whole(home()));
+  EXPECT_TRUE(output_store_->is_whole(trial_folder()));
+  fs::remove(trial_folder() / k_manifest_name);
+  EXPECT_FALSE(output_store_->is_whole(trial_folder()));
 }
 
 }  // namespace

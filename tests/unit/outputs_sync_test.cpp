@@ -46,8 +46,8 @@ class Synced : public Outputs {
   }
   // The inode numbers of all files and folders of the outputs, and of the folder that contains them.
   [[nodiscard]] std::set<ino_t> all() const {
-    std::set<ino_t> numbers{number_of(folder_.path()), number_of(home())};
-    for (const auto& entry : fs::recursive_directory_iterator(home()))
+    std::set<ino_t> numbers{number_of(folder_.path()), number_of(trial_folder())};
+    for (const auto& entry : fs::recursive_directory_iterator(trial_folder()))
       if (!entry.is_symlink()) numbers.insert(number_of(entry.path()));
     return numbers;
   }
@@ -101,7 +101,7 @@ TEST_F(Synced, OutputsThatCannotBeSyncedAreNotCollected) {
     return std::string();
   };
   system_->fails_to_sync = true;
-  EXPECT_EQ(fault(1), home().string() + "/0: cannot be written: Input/output error");
+  EXPECT_EQ(fault(1), trial_folder().string() + "/0: cannot be written: Input/output error");
   system_->fails_to_sync_all = true;
   EXPECT_EQ(fault(100), folder_.path() + "/.t.unfinished: cannot be written: Input/output error");
   EXPECT_THAT(test::names_in(folder_.path()), IsEmpty());

@@ -44,7 +44,7 @@ using testing::UnorderedElementsAre;
 TEST_F(Outputs, HoldsAnyIsFalseWithoutFiles) {
   EXPECT_FALSE(output_store_->holds_any());
   (void)take({Output{.path = "/out", .required = false}});
-  EXPECT_TRUE(fs::exists(home() / "manifest.sha256"));
+  EXPECT_TRUE(fs::exists(trial_folder() / "manifest.sha256"));
   EXPECT_FALSE(output_store_->holds_any());
   EXPECT_TRUE(fault_of({Output{.path = "/out"}}));
   EXPECT_FALSE(output_store_->holds_any());
@@ -61,20 +61,20 @@ TEST_F(Outputs, AFolderIsCollectedWithAllItsContent) {
                                      .file("out/sub/empty", "")
                                      .file("out/run.sh", "#!/bin/sh\n", 0755)
                                      .bytes();
-  const CollectionResult taken = take("/data/out");
-  EXPECT_EQ(taken.files, 3U);
-  EXPECT_EQ(taken.size.count, 15);
-  EXPECT_EQ(content_of(home() / "data/out/a.txt"), "alpha");
-  EXPECT_TRUE(fs::is_empty(home() / "data/out/sub/empty"));
-  EXPECT_EQ(fs::status(home() / "data/out/run.sh").permissions(), fs::perms(0755));
-  EXPECT_EQ(fs::status(home() / "data/out/sub").permissions(), fs::perms(0700));
-  EXPECT_EQ(fs::status(home() / k_manifest_name).permissions(), fs::perms(0644));
+  const CollectionResult collection = take("/data/out");
+  EXPECT_EQ(collection.files, 3U);
+  EXPECT_EQ(collection.size.count, 15);
+  EXPECT_EQ(content_of(trial_folder() / "data/out/a.txt"), "alpha");
+  EXPECT_TRUE(fs::is_empty(trial_folder() / "data/out/sub/empty"));
+  EXPECT_EQ(fs::status(trial_folder() / "data/out/run.sh").permissions(), fs::perms(0755));
+  EXPECT_EQ(fs::status(trial_folder() / "data/out/sub").permissions(), fs::perms(0700));
+  EXPECT_EQ(fs::status(trial_folder() / k_manifest_name).permissions(), fs::perms(0644));
   struct stat info {};
-  ASSERT_EQ(stat((home() / "data/out/a.txt").c_str(), &info), 0);
+  ASSERT_EQ(stat((trial_folder() / "data/out/a.txt").c_str(), &info), 0);
   EXPECT_EQ(info.st_mtim.tv_sec, 1000000000);
   EXPECT_EQ(info.st_mtim.tv_nsec, 500000000);
   EXPECT_EQ(info.st_uid, geteuid());
-  ASSERT_EQ(stat((home() / "data/out/sub").c_str(), &info), 0);
+  ASSERT_EQ(stat((trial_folder() / "data/out/sub").c_str(), &info), 0);
   EXPECT_EQ(info.st_mtim.tv_sec, 1000000000) << "a folder's time, too, though something was made in it since";
   EXPECT_TRUE(manifest_holds());
   EXPECT_THAT(names_in(folder_.path()), ElementsAre("t")) << "nothing unfinished is left";
@@ -83,14 +83,14 @@ TEST_F(Outputs, AFolderIsCollectedWithAllItsContent) {
 TEST_F(Outputs, AFileIsCollectedToItsOwnPath) {
   shelf_.archives["/result.json"] = Tar().file("result.json", "{}").bytes();
   take("/result.json");
-  EXPECT_EQ(content_of(home() / "result.json"), "{}");
+  EXPECT_EQ(content_of(trial_folder() / "result.json"), "{}");
 }
 
 // If the path is a link in the container, the archive has the name of the link's target.
 TEST_F(Outputs, TheTargetOfALinkIsCollectedToTheLinksPath) {
   shelf_.archives["/out"] = Tar().folder("out-7/").file("out-7/a", "x").bytes();
   take("/out");
-  EXPECT_EQ(content_of(home() / "out/a"), "x");
+  EXPECT_EQ(content_of(trial_folder() / "out/a"), "x");
 }
 
 TEST_F(Outputs, OddNamesAreKept) {
@@ -101,7 +101,7 @@ TEST_F(Outputs, OddNamesAreKept) {
   for (const std::string& name : names) tar.file("out/" + name, name);
   shelf_.archives["/out"] = tar.bytes();
   EXPECT_EQ(take("/out").files, names.size());
-  for (const std::string& name : names) EXPECT_EQ(content_of(home() / "out" / name), name);
+  for (const std::string& name : names) EXPECT_EQ(content_of(trial_folder() / "out" / name), name);
   EXPECT_TRUE(manifest_holds());
 }
 
@@ -116,10 +116,10 @@ TEST_F(Outputs, LinksAreKeptAndNeverFollowed) {
                                 .hard_link("out/b.txt", "out/a.txt")
                                 .bytes();
   take("/out");
-  EXPECT_EQ(fs::read_symlink(home() / "out/latest"), "a.txt");
-  EXPECT_EQ(fs::read_symlink(home() / "out/dangling"), "/no/such");
-  EXPECT_EQ(content_of(home() / "out/b.txt"), "alpha");
-  EXPECT_EQ(fs::hard_link_count(home() / "out/a.txt"), 2U);
+  EXPECT_EQ(fs::read_symlink(trial_folder() / "out/latest"), "a.txt");
+  EXPECT_EQ(fs::read_symlink(trial_folder() / "out/dangling"), "/no/such");
+  EXPECT_EQ(content_of(trial_folder() / "out/b.txt"), "alpha");
+  EXPECT_EQ(fs::hard_link_count(trial_folder() / "out/a.txt"), 2U);
 
   shelf_.archives["/out"] =
       Tar().folder("out/").link("out/door", elsewhere.path()).file("out/door/owned", "x").bytes();
@@ -142,9 +142,9 @@ TEST_F(Outputs, PathsThatLeadOutAreRefused) {
 TEST_F(Outputs, SetUserIdBitsAreDropped) {
   shelf_.archives["/out"] = Tar().folder("out/", 0).file("out/a", "x", 06777).file("out/b", "y", 0).bytes();
   take("/out");
-  EXPECT_EQ(fs::status(home() / "out/a").permissions(), fs::perms(0777));
-  EXPECT_EQ(fs::status(home() / "out/b").permissions(), fs::perms(0600)) << "its owner may read it";
-  EXPECT_EQ(fs::status(home() / "out").permissions(), fs::perms(0700));
+  EXPECT_EQ(fs::status(trial_folder() / "out/a").permissions(), fs::perms(0777));
+  EXPECT_EQ(fs::status(trial_folder() / "out/b").permissions(), fs::perms(0600)) << "its owner may read it";
+  EXPECT_EQ(fs::status(trial_folder() / "out").permissions(), fs::perms(0700));
 }
 
 // Files must belong to the calling user if combu runs under sudo to reach the engine.
@@ -176,9 +176,9 @@ TEST_F(Outputs, AllFilesBelongToTheOwner) {
 
 TEST_F(Outputs, APipeIsSkippedAndReported) {
   shelf_.archives["/out"] = Tar().folder("out/").pipe("out/pipe").file("out/a", "x").bytes();
-  const CollectionResult taken = take("/out");
-  EXPECT_THAT(taken.left, ElementsAre("out/pipe"));
-  EXPECT_EQ(taken.files, 1U);
+  const CollectionResult collection = take("/out");
+  EXPECT_THAT(collection.left, ElementsAre("out/pipe"));
+  EXPECT_EQ(collection.files, 1U);
 }
 
 // Engines write every further link to an entry of any kind as a hard link.
@@ -193,10 +193,10 @@ TEST_F(Outputs, AHardLinkToAPipeIsSkippedToo) {
                                 .hard_link("out/b", "out/a")
                                 .hard_link("out/c", "out/b")
                                 .bytes();
-  const CollectionResult taken = take("/out");
-  EXPECT_THAT(taken.left, ElementsAre("out/pipe", "out/pipe-again", "out/of-nothing", "out/of-folder"));
-  EXPECT_THAT(names_in(home() / "out"), UnorderedElementsAre("a", "b", "c"));
-  EXPECT_EQ(fs::hard_link_count(home() / "out/c"), 3U);
+  const CollectionResult collection = take("/out");
+  EXPECT_THAT(collection.left, ElementsAre("out/pipe", "out/pipe-again", "out/of-nothing", "out/of-folder"));
+  EXPECT_THAT(names_in(trial_folder() / "out"), UnorderedElementsAre("a", "b", "c"));
+  EXPECT_EQ(fs::hard_link_count(trial_folder() / "out/c"), 3U);
   EXPECT_TRUE(manifest_holds());
 }
 
@@ -210,7 +210,7 @@ TEST_F(Outputs, AHardLinkToASymbolicLinkIsASymbolicLink) {
   shelf_.archives["/out"] = archive;
   EXPECT_THAT(take("/out").left, IsEmpty());
   for (const std::string name : {"latest", "again", "once-more"})
-    EXPECT_EQ(fs::read_symlink(home() / "out" / name), "run-7") << name;
+    EXPECT_EQ(fs::read_symlink(trial_folder() / "out" / name), "run-7") << name;
 }
 
 TEST_F(Outputs, HolesStayHoles) {
@@ -219,9 +219,9 @@ TEST_F(Outputs, HolesStayHoles) {
   content.back() = 'z';
   shelf_.archives["/big"] = Tar().file("big", content).bytes();
   take("/big");
-  EXPECT_EQ(content_of(home() / "big"), content);
+  EXPECT_EQ(content_of(trial_folder() / "big"), content);
   struct stat info {};
-  ASSERT_EQ(stat((home() / "big").c_str(), &info), 0);
+  ASSERT_EQ(stat((trial_folder() / "big").c_str(), &info), 0);
   EXPECT_LT(info.st_blocks * 512, std::int64_t{1} << 20U);
   EXPECT_TRUE(manifest_holds());
 }
@@ -233,8 +233,8 @@ TEST_F(Outputs, ALargeFileIsCollectedUnchanged) {
   shelf_.archives["/out"] =
       Tar().folder("out/").file("out/a", content).file("out/b", "small").file("out/c", content).bytes();
   EXPECT_EQ(take("/out").files, 3U);
-  EXPECT_EQ(content_of(home() / "out/a"), content);
-  EXPECT_EQ(content_of(home() / "out/c"), content);
+  EXPECT_EQ(content_of(trial_folder() / "out/a"), content);
+  EXPECT_EQ(content_of(trial_folder() / "out/c"), content);
   EXPECT_TRUE(manifest_holds());
 }
 
@@ -246,7 +246,7 @@ TEST_F(Outputs, ManyFilesAreCollected) {
   for (std::size_t i = 0; i < k_many; ++i) tar.file("out/" + std::to_string(i), std::to_string(i));
   shelf_.archives["/out"] = tar.bytes();
   EXPECT_EQ(take("/out").files, k_many);
-  EXPECT_EQ(names_in(home() / "out").size(), k_many);
+  EXPECT_EQ(names_in(trial_folder() / "out").size(), k_many);
   EXPECT_TRUE(manifest_holds());
 }
 
@@ -257,7 +257,7 @@ TEST_F(Outputs, PartialOutputsAreBesideTheCompleteOutputs) {
   shelf_.archives["/out"] = Tar().folder("out/").file("out/a", "1").file("out/b", "1").bytes();
   EXPECT_EQ(collect_partial(shelf_, key, outputs, *output_store_, {}).files, 2U)
       << "one may still be missing";
-  EXPECT_FALSE(fs::exists(home()));
+  EXPECT_FALSE(fs::exists(trial_folder()));
   shelf_.archives["/out"] = Tar().folder("out/").file("out/a", "2").bytes();
   collect_partial(shelf_, key, outputs, *output_store_, {});
   EXPECT_EQ(content_of(so_far / "out/a"), "2");
@@ -293,7 +293,7 @@ TEST_F(Outputs, AMissingRequiredOutputIsTheAttemptsFault) {
   EXPECT_EQ(std::string(fault->what()), "/b: there is no such output");
   EXPECT_THAT(names_in(folder_.path()), IsEmpty()) << "nothing half-taken";
   EXPECT_EQ(take({Output{.path = "/a"}, Output{.path = "/b", .required = false}}).files, 1U);
-  EXPECT_THAT(names_in(home()), UnorderedElementsAre("a", "manifest.sha256"));
+  EXPECT_THAT(names_in(trial_folder()), UnorderedElementsAre("a", "manifest.sha256"));
 }
 
 TEST_F(Outputs, AnOutputThatIsTooLargeIsTheAttemptsFault) {
@@ -331,13 +331,14 @@ std::string deep_content(const fs::path& place) {
 TEST_F(Outputs, AFileBelowManyFoldersIsCollectedReplacedSharedAndRemoved) {
   shelf_.archives["/out"] = deep_archive("first");
   (void)take("/out");
-  EXPECT_EQ(deep_content(home()), "first");
+  EXPECT_EQ(deep_content(trial_folder()), "first");
   shelf_.archives["/out"] = deep_archive("second");
   (void)take("/out");
-  EXPECT_EQ(deep_content(home()), "second");
+  EXPECT_EQ(deep_content(trial_folder()), "second");
   EXPECT_THAT(names_in(folder_.path()), ElementsAre("t")) << "what was there before is gone";
   for (int i = 0; i < 2; ++i)
-    EXPECT_THAT(output_store_->share(std::vector<Sharing>{{.trial = "u", .from = home()}}), ElementsAre(""));
+    EXPECT_THAT(output_store_->share(std::vector<Sharing>{{.trial = "u", .from = trial_folder()}}),
+                ElementsAre(""));
   EXPECT_EQ(deep_content(fs::path(folder_.path()) / "u"), "second");
   output_store_->remove("t");
   output_store_->remove("u");
@@ -368,12 +369,12 @@ TEST_F(Outputs, EarlierOutputsStayUntilTheNewOutputsAreComplete) {
   const auto fault = fault_of({Output{.path = "/out"}});
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->kind(), ErrorKind::unavailable) << fault->what();
-  EXPECT_EQ(content_of(home() / "out/a"), "first");
+  EXPECT_EQ(content_of(trial_folder() / "out/a"), "first");
   EXPECT_THAT(names_in(folder_.path()), ElementsAre("t"));
   shelf_.cut_after = SIZE_MAX;
   take("/out");
-  EXPECT_EQ(content_of(home() / "out/a"), "second");
-  EXPECT_THAT(names_in(home() / "out"), UnorderedElementsAre("a", "b")) << "of one attempt alone";
+  EXPECT_EQ(content_of(trial_folder() / "out/a"), "second");
+  EXPECT_THAT(names_in(trial_folder() / "out"), UnorderedElementsAre("a", "b")) << "of one attempt alone";
   EXPECT_THAT(names_in(folder_.path()), ElementsAre("t"));
 }
 
@@ -393,7 +394,7 @@ TEST_F(Outputs, LeftoversOfADeadProcessAreReplaced) {
   std::ofstream(fs::path(folder_.path()) / ".t.unfinished/out/a") << "half";
   shelf_.archives["/out"] = Tar().folder("out/").file("out/b", "whole").bytes();
   take("/out");
-  EXPECT_THAT(names_in(home() / "out"), ElementsAre("b"));
+  EXPECT_THAT(names_in(trial_folder() / "out"), ElementsAre("b"));
 }
 
 TEST_F(Outputs, AFolderThatCannotBeMadeIsRefused) {

@@ -19,7 +19,7 @@ TEST_F(RecordTest, AnEditedFileAddsAndChangesTrials) {
   record.begin(entry, run.experiment);
   Experiment edited = experiment({"one", "two", "three", "four"});
   edited.trials[1].image = "new";
-  record.apply_file(run.id, {.text = {.source = "text", .evaluated = "[2]"}, .digests = {}, .taken = {1}},
+  record.apply_file(run.id, {.text = {.source = "text", .evaluated = "[2]"}, .digests = {}, .updated = {1}},
                     edited);
   const RunEntry read = record.run(run.id);
   EXPECT_EQ(read.text.evaluated, "[2]");
@@ -63,7 +63,7 @@ TEST_F(RecordTest, AReopenedTrialUsesTheNewestFileVersion) {
   record.apply_file(run.id, {.text = {.source = "text", .evaluated = "[2]", .imports = "{}"}}, edited);
   EXPECT_EQ(record.run(run.id).text.imports, "{}");
   EXPECT_EQ(record.trials(run.id)[0].revision, 1);
-  record.reopen(run.id, {.facts = reopened({0}), .taken = {0}, .digests = {{{"new", ""}, "sha256:02"}}},
+  record.reopen(run.id, {.facts = reopened({0}), .updated = {0}, .digests = {{{"new", ""}, "sha256:02"}}},
                 edited);
   const TrialEntry trial = record.trials(run.id)[0];
   EXPECT_EQ(trial.state, TrialState::waiting);
@@ -97,7 +97,7 @@ TEST_F(RecordTest, AnEditedFileIsAppliedCompletelyOrNotAtAll) {
   record.end(run.id, Instant(std::chrono::seconds(1'800'000'100)));
   const FileVersion file_version{
       .text = {.source = "text", .evaluated = "[2]"},
-      .taken = {0},
+      .updated = {0},
       .facts = {failure(1, TrialState::stopped, 1, Cause::none, 0), reopened({2})[0]},
       .departure = {{0, Departure::replaced}},
       .opens = FileVersion::Opens::always,

@@ -61,8 +61,8 @@ TEST_F(RecordTest, ASkippedTrialNamesTheTrialThatWasExecuted) {
   const std::vector<DoneEntry> done = record.done("aa", 8);
   ASSERT_EQ(done.size(), 2U);
   EXPECT_EQ(done[0].run, RunId("run1"));
-  EXPECT_EQ(done[0].kept_in, RunId("run2"));
-  EXPECT_EQ(done[0].kept_as, "one");
+  EXPECT_EQ(done[0].telemetry_run, RunId("run2"));
+  EXPECT_EQ(done[0].telemetry_trial, "one");
   EXPECT_EQ(done[0].place, "/results/run2/one") << "where it was shared from";
   EXPECT_EQ(done[1].place, "/results/run1/one");
 }

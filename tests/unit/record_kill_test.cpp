@@ -111,19 +111,19 @@ TEST_F(RecordTest, CollectedOutputsAreOnRecord) {
   record.begin(entry_of(run), run.experiment);
   Fact ended = fact(0, TrialState::collecting);
   record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running), ended});
-  EXPECT_FALSE(record.trials(run.id)[0].taken);
-  const CollectionResult taken{.files = 12, .size = Bytes{34567}, .left = {"out/pipe", "out/line\nend"}};
+  EXPECT_FALSE(record.trials(run.id)[0].collection);
+  const CollectionResult collection{.files = 12, .size = Bytes{34567}, .left = {"out/pipe", "out/line\nend"}};
   record.append(run.id, std::vector{fact(0, TrialState::succeeded)}, {},
-                std::vector{CollectedOutputs{.trial = 0, .attempt = 1, .taken = taken}});
+                std::vector{CollectedOutputs{.trial = 0, .attempt = 1, .collection = collection}});
   const std::vector<TrialEntry> trials = record.trials(run.id);
-  ASSERT_TRUE(trials[0].taken);
-  EXPECT_EQ(trials[0].taken->files, 12U);
-  EXPECT_EQ(trials[0].taken->size.count, 34567);
-  EXPECT_EQ(trials[0].taken->left, taken.left);
-  EXPECT_FALSE(trials[1].taken);
+  ASSERT_TRUE(trials[0].collection);
+  EXPECT_EQ(trials[0].collection->files, 12U);
+  EXPECT_EQ(trials[0].collection->size.count, 34567);
+  EXPECT_EQ(trials[0].collection->left, collection.left);
+  EXPECT_FALSE(trials[1].collection);
   std::map<std::string, std::optional<CollectionResult>> events;
   record.events(run.id, "", [&](const EventEntry& event) {
-    events[event.state] = event.taken;
+    events[event.state] = event.collection;
     return true;
   });
   ASSERT_TRUE(events["collected"]);

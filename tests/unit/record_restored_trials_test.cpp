@@ -92,10 +92,10 @@ TEST_F(RecordPastTest, OnlyALivingAttemptHasADeparture) {
 TEST_F(RecordPastTest, OutputsBelongToTheLastAttempt) {
   append({fact(TrialState::starting, 1), fact(TrialState::running, 1)});
   record_.append(run_.id, {}, {},
-                 std::vector{CollectedOutputs{.trial = 0, .attempt = 1, .taken = {.files = 3}}});
-  EXPECT_EQ(record_.trials(run_.id).at(0).taken.value().files, 3U);
+                 std::vector{CollectedOutputs{.trial = 0, .attempt = 1, .collection = {.files = 3}}});
+  EXPECT_EQ(record_.trials(run_.id).at(0).collection.value().files, 3U);
   append({fact(TrialState::retrying, 1, Cause::error), fact(TrialState::starting, 2)});
-  EXPECT_FALSE(record_.trials(run_.id).at(0).taken);
+  EXPECT_FALSE(record_.trials(run_.id).at(0).collection);
 }
 
 TEST_F(RecordPastTest, AReopenedTrialIsShownWithItsNextAttempt) {

@@ -304,7 +304,7 @@ TEST_F(RecordTest, AtTheSameTimeTheCauseComesFirst) {
         fact(2, TrialState::starting), fact(2, TrialState::running), fact(2, TrialState::succeeded)})
     facts.push_back(at(one, 3));
   record.append(run.id, facts);
-  const auto told = [&](const std::string& trial) {
+  const auto reported = [&](const std::string& trial) {
     std::vector<std::string> states;
     record.events(run.id, trial, [&](const EventEntry& event) {
       if (event.trial != "three" || trial == "three") states.push_back(event.trial + " " + event.state);
@@ -312,10 +312,10 @@ TEST_F(RecordTest, AtTheSameTimeTheCauseComesFirst) {
     });
     return states;
   };
-  EXPECT_THAT(told({}), ElementsAre("two ready", "two starting", "two running", "two ended", "two succeeded",
-                                    "one ready", "one starting", "one running"));
-  EXPECT_THAT(told("three"), ElementsAre("three ready", "three starting", "three running", "three ended",
-                                         "three succeeded"));
+  EXPECT_THAT(reported({}), ElementsAre("two ready", "two starting", "two running", "two ended",
+                                        "two succeeded", "one ready", "one starting", "one running"));
+  EXPECT_THAT(reported("three"), ElementsAre("three ready", "three starting", "three running", "three ended",
+                                             "three succeeded"));
 }
 
 TEST_F(RecordTest, UnwatchedFactsKeepTheirTimes) {

@@ -41,9 +41,9 @@ inline ResultRow& add(Results& results, const std::string& name, std::vector<Val
   }
   if (!json.is_null()) row.trial.params = json.dump();
   for (const Value& value : metrics) {
-    Told& told = row.metrics.emplace_back();
+    TrialMetric& reported = row.metrics.emplace_back();
     if (const auto* number = std::get_if<double>(&value))
-      told = {.points = 3, .last = *number, .least = *number / 10, .greatest = *number * 10};
+      reported = {.points = 3, .last = *number, .least = *number / 10, .greatest = *number * 10};
   }
   return row;
 }

@@ -23,18 +23,18 @@ class ScriptedWatch final : public test::PassingEngine {
                                 std::stop_token /*stop*/) override {
     return lists.at(listed++);
   }
-  void watch(const Selector& /*selector*/, const std::function<void(const Change&)>& tell,
+  void watch(const Selector& /*selector*/, const std::function<void(const Change&)>& on_change,
              std::stop_token stop) override {
     for (const Change& change : changes) {
       if (stop.stop_requested()) return;
-      tell(change);
-      ++told;
+      on_change(change);
+      ++reported;
     }
   }
   std::vector<std::vector<Observation>> lists;
   std::vector<Change> changes;
   std::size_t listed = 0;
-  std::size_t told = 0;
+  std::size_t reported = 0;
 };
 
 class AwaitEndTest : public testing::Test {
@@ -65,7 +65,7 @@ TEST_F(AwaitEndTest, WaitsForACreatedAttemptThatStartsMeanwhile) {
                      seen("b", Phase::running)};
   const std::vector<Observation> last = await();
   EXPECT_THAT(told_, ElementsAre("a", "b"));
-  EXPECT_EQ(engine_.told, 6U) << "it ends with the last trial";
+  EXPECT_EQ(engine_.reported, 6U) << "it ends with the last trial";
   ASSERT_EQ(last.size(), 2U);
   EXPECT_EQ(last[1].phase, Phase::ended);
 }

@@ -28,9 +28,9 @@ class Recorder : public Journal {
  public:
   void fact(const Fact& fact) override { facts.push_back(fact); }
   void commit() override {}
-  void outputs_collected(TrialIndex trial, int attempt, const CollectionResult& taken) override {
+  void outputs_collected(TrialIndex trial, int attempt, const CollectionResult& collection) override {
     EXPECT_EQ(attempt, 1);
-    collected_outputs.emplace_back(trial, taken);
+    collected_outputs.emplace_back(trial, collection);
   }
   void started(TrialIndex trial, const Observation& /*seen*/) override { started_trials.push_back(trial); }
   void cache_result(const CacheResult& result) override { recalled_trials.push_back(result.trial); }
@@ -127,9 +127,9 @@ class Gauge : public PassingEngine {
   std::optional<Usage> usage(const std::string& id, std::stop_token stop) override {
     return on_usage ? on_usage(id) : engine_.usage(id, stop);
   }
-  bool copy_out(const Key& key, const std::string& path, const std::function<void(std::string_view)>& tell,
-                std::stop_token stop) override {
-    return on_copy_out ? on_copy_out(stop) : engine_.copy_out(key, path, tell, stop);
+  bool copy_out(const Key& key, const std::string& path,
+                const std::function<void(std::string_view)>& on_bytes, std::stop_token stop) override {
+    return on_copy_out ? on_copy_out(stop) : engine_.copy_out(key, path, on_bytes, stop);
   }
   StartResult start(const combu::Run& run, const Trial& trial, int attempt, std::stop_token stop) override {
     const int now = ++under_way_;
@@ -150,16 +150,16 @@ class Gauge : public PassingEngine {
       throw;
     }
   }
-  void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
+  void watch(const Selector& selector, const std::function<void(const Change&)>& on_change,
              std::stop_token stop) override {
-    if (!cuts_watch) return engine_.watch(selector, tell, stop);
+    if (!cuts_watch) return engine_.watch(selector, on_change, stop);
     std::stop_source cut;
     const std::stop_callback on_stop(stop, [&cut] { cut.request_stop(); });
     const std::jthread knife([&cut](const std::stop_token& quit) {
       real_clock().wait(Seconds(0.02), quit);
       cut.request_stop();
     });
-    engine_.watch(selector, tell, cut.get_token());
+    engine_.watch(selector, on_change, cut.get_token());
     ++cuts;
     if (!stop.stop_requested()) throw Error(ErrorKind::unavailable, "engine", "the stream was cut");
   }
@@ -193,14 +193,15 @@ class Hooked : public PassingEngine {
     if (before_list) before_list(selector, detail);
     return engine_.list(selector, detail, stop);
   }
-  void logs(const Key& key, const LogOptions& options, const LogTell& tell, std::stop_token stop) override {
+  void logs(const Key& key, const LogOptions& options, const OnLogPiece& on_piece,
+            std::stop_token stop) override {
     if (before_logs) before_logs(key, options, stop);
-    engine_.logs(key, options, tell, stop);
+    engine_.logs(key, options, on_piece, stop);
   }
-  bool copy_out(const Key& key, const std::string& path, const std::function<void(std::string_view)>& tell,
-                std::stop_token stop) override {
+  bool copy_out(const Key& key, const std::string& path,
+                const std::function<void(std::string_view)>& on_bytes, std::stop_token stop) override {
     if (before_copy_out) before_copy_out(key, stop);
-    return engine_.copy_out(key, path, tell, stop);
+    return engine_.copy_out(key, path, on_bytes, stop);
   }
 
   std::function<void(const Trial&, const std::stop_token&)> before_start;

@@ -53,17 +53,17 @@ class Scripted final : public test::PassingEngine {
         found.push_back(seen);
     return found;
   }
-  void watch(const Selector& /*selector*/, const std::function<void(const Change&)>& tell,
+  void watch(const Selector& /*selector*/, const std::function<void(const Change&)>& on_change,
              std::stop_token stop) override {
-    if (watched) tell(*watched);
+    if (watched) on_change(*watched);
     wait(stop);
   }
   std::optional<Usage> usage(const std::string& /*id*/, std::stop_token /*stop*/) override {
     return Usage{.memory = Bytes{5}, .cpu = Seconds(1)};
   }
-  void logs(const Key& /*key*/, const LogOptions& /*options*/, const LogTell& tell,
+  void logs(const Key& /*key*/, const LogOptions& /*options*/, const OnLogPiece& on_piece,
             std::stop_token /*stop*/) override {
-    tell({.stream = LogStream::out, .text = "one\ntwo\n", .at = {}});
+    on_piece({.stream = LogStream::out, .text = "one\ntwo\n", .at = {}});
   }
   static void wait(const std::stop_token& stop) {
     std::mutex mutex;
@@ -92,10 +92,10 @@ class ExecutorTest : public testing::Test {
     constexpr std::chrono::seconds k_patience{60};
     const auto end = std::chrono::steady_clock::now() + k_patience;
     while (std::chrono::steady_clock::now() < end) {
-      if (taken.empty()) inbox.take(taken, std::chrono::seconds(1));
-      while (!taken.empty()) {
-        const Message message = taken.front();
-        taken.erase(taken.begin());
+      if (collection.empty()) inbox.take(collection, std::chrono::seconds(1));
+      while (!collection.empty()) {
+        const Message message = collection.front();
+        collection.erase(collection.begin());
         if constexpr (std::is_constructible_v<Event, Wanted>) {
           if (const Event* event = std::get_if<Event>(&message))
             if (const Wanted* wanted = std::get_if<Wanted>(event)) return *wanted;
@@ -117,7 +117,7 @@ class ExecutorTest : public testing::Test {
   combu::Run run = test::run("a b");
   Scripted engine;
   Inbox<Message> inbox;
-  std::vector<Message> taken;
+  std::vector<Message> collection;
   std::optional<Executor> executor;
 };
 
@@ -178,8 +178,8 @@ TEST_F(ExecutorTest, TheDestructorCancelsStartsUnderWay) {
   executor->start({{.trial = 0}});
   is_under_way.get_future().wait();
   executor.reset();
-  inbox.take(taken, std::chrono::milliseconds(0));
-  EXPECT_TRUE(taken.empty()) << "nobody hears of a start that the end has stopped";
+  inbox.take(collection, std::chrono::milliseconds(0));
+  EXPECT_TRUE(collection.empty()) << "nobody hears of a start that the end has stopped";
 }
 
 TEST_F(ExecutorTest, TheAnswerToAStopIsPosted) {

@@ -130,10 +130,10 @@ class Away final : public test::PassingEngine {
     }
     return seen;
   }
-  void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
+  void watch(const Selector& selector, const std::function<void(const Change&)>& on_change,
              std::stop_token stop) override {
-    if (++streams > 1) return engine_.watch(selector, tell, stop);
-    tell(Watching{});
+    if (++streams > 1) return engine_.watch(selector, on_change, stop);
+    on_change(Watching{});
     started.wait(false);
     engine_.stop({.run = *selector.run, .trial = "t", .attempt = 1}, std::nullopt, {});
     if (restarts) began_at = Instant(std::chrono::hours(1));

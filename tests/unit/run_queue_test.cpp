@@ -189,11 +189,11 @@ TEST(WorkQueue, ReturnsEachItemOnce) {
 TEST(Inbox, ReturnsAllItemsInOrder) {
   Inbox<int> inbox;
   for (const int item : numbers(1, 3)) inbox.post(item);
-  std::vector<int> taken{7};
-  inbox.take(taken, 0ms);
-  EXPECT_THAT(taken, ElementsAre(1, 2, 3));
-  inbox.take(taken, 0ms);
-  EXPECT_THAT(taken, IsEmpty());
+  std::vector<int> collection{7};
+  inbox.take(collection, 0ms);
+  EXPECT_THAT(collection, ElementsAre(1, 2, 3));
+  inbox.take(collection, 0ms);
+  EXPECT_THAT(collection, IsEmpty());
 }
 
 TEST(Inbox, APostEndsTheWait) {
@@ -207,10 +207,10 @@ TEST(Inbox, APostEndsTheWait) {
       threads.emplace_back([&] {
         for (std::size_t i = 0; i < k_posts; ++i) inbox.post(i);
       });
-    for (std::vector<std::size_t> taken; all.size() < 2 * k_posts;) {
-      inbox.take(taken, 10s);
-      ASSERT_THAT(taken, Not(IsEmpty()));
-      all.insert(all.end(), taken.begin(), taken.end());
+    for (std::vector<std::size_t> collection; all.size() < 2 * k_posts;) {
+      inbox.take(collection, 10s);
+      ASSERT_THAT(collection, Not(IsEmpty()));
+      all.insert(all.end(), collection.begin(), collection.end());
     }
   }
   EXPECT_THAT(all, SizeIs(2 * k_posts));

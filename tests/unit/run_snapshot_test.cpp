@@ -99,7 +99,7 @@ TEST_F(SnapshotTest, AStartReceivesTheIdsOfItsGpus) {
   const auto simulated = open_simulated(world, test::k_speed);
   test::Hooked hooked(*simulated);
   combu::Run run = test::run("a");
-  run.experiment.trials[0].gpus = GpuWish{.count = 1};
+  run.experiment.trials[0].gpus = GpuRequest{.count = 1};
   std::vector<std::string> gpus;
   hooked.before_start = [&](const Trial& trial, const std::stop_token&) { gpus = trial.slots.gpus; };
   (void)drive_on(hooked, run,

@@ -79,17 +79,17 @@ TEST_F(DriveTest, EstimatesTheTimeLeftFromTrialsThatHaveEnded) {
   run.experiment.trials[0].process.cmd = {"sh", "-c", "exit 1"};
   run.experiment.parallel_max = 2;
   (void)drive(run, {.until = Until::ended});
-  std::size_t told = 0;
+  std::size_t reported = 0;
   for (const Snapshot& snapshot : recorder_.snapshots) {
     if (!snapshot.left) continue;
-    ++told;
+    ++reported;
     const auto over =
         static_cast<double>(snapshot.count(TrialState::succeeded) + snapshot.count(TrialState::failed));
     EXPECT_GT(snapshot.left->count(), 0);
     // The estimate assumes that every trial takes as long as the ended ones. A single trial is not faster.
     EXPECT_LE(snapshot.left->count(), snapshot.elapsed.count() * std::max(1.0, (21 - over) / over));
   }
-  EXPECT_GT(told, 2U);
+  EXPECT_GT(reported, 2U);
 }
 
 TEST_F(DriveTest, ShowsTheRunningTrialsOnceTheyAreFew) {
@@ -168,13 +168,14 @@ class SlowLogs : public test::PassingEngine {
     changed_.notify_all();
     return engine_.start(run, trial, attempt, stop);
   }
-  void logs(const Key& key, const LogOptions& options, const LogTell& tell, std::stop_token stop) override {
+  void logs(const Key& key, const LogOptions& options, const OnLogPiece& on_piece,
+            std::stop_token stop) override {
     if (options.timed) {
       std::unique_lock lock(mutex_);
       overtaken = overtaken || changed_.wait_for(lock, std::chrono::milliseconds(500),
                                                  [&] { return started_ > key.attempt; });
     }
-    engine_.logs(key, options, tell, stop);
+    engine_.logs(key, options, on_piece, stop);
   }
 
   bool overtaken = false;
@@ -212,8 +213,9 @@ TEST_F(DriveTest, TheNextAttemptWaitsUntilTheLastLogIsStored) {
 class EndsWhenRead : public test::PassingEngine {
  public:
   using PassingEngine::PassingEngine;
-  void logs(const Key& key, const LogOptions& options, const LogTell& tell, std::stop_token stop) override {
-    engine_.logs(key, options, tell, stop);
+  void logs(const Key& key, const LogOptions& options, const OnLogPiece& on_piece,
+            std::stop_token stop) override {
+    engine_.logs(key, options, on_piece, stop);
     if (engine_.list({.run = key.run}, ListDetail::consistent, stop).at(0).phase != Phase::running) return;
     if (++readings == 2) engine_.stop(key, std::nullopt, stop);
   }
@@ -249,7 +251,8 @@ TEST_F(DriveTest, ATrialOfAnEarlierProcessIsPolledWhileItRuns) {
 class FastLogs : public test::PassingEngine {
  public:
   using PassingEngine::PassingEngine;
-  void logs(const Key& key, const LogOptions& options, const LogTell& tell, std::stop_token stop) override {
+  void logs(const Key& key, const LogOptions& options, const OnLogPiece& on_piece,
+            std::stop_token stop) override {
     if (engine_.list({.run = key.run}, ListDetail::consistent, stop).at(0).phase == Phase::running) {
       const Instant now = real_clock().now();
       for (const auto ago : {std::chrono::milliseconds(150), std::chrono::milliseconds(0)})
@@ -258,7 +261,8 @@ class FastLogs : public test::PassingEngine {
     }
     const std::string line = std::string(1U << 20U, 'x') + "\n";
     for (const Instant at : written_)
-      if (!options.since || at >= *options.since) tell({.stream = LogStream::out, .text = line, .at = at});
+      if (!options.since || at >= *options.since)
+        on_piece({.stream = LogStream::out, .text = line, .at = at});
   }
   std::atomic<int> looks = 0;
 
@@ -487,10 +491,10 @@ TEST_F(DriveTest, AwaitEndReportsEachTrialOnce) {
   run.experiment.trials[0].process.cmd = {"sh", "-c", "sleep 20; exit 3"};
   run.experiment.trials[2].process.cmd = {"sleep", "100000"};
   (void)drive(run, {});
-  std::map<std::string, int> told;
+  std::map<std::string, int> reported;
   const auto last =
-      await_end(engine_, {.run = run.id}, [&](const Observation& it) { ++told[it.key.trial]; }, {});
-  EXPECT_THAT(told, testing::ElementsAre(testing::Pair("a", 1), testing::Pair("b", 1)));
+      await_end(engine_, {.run = run.id}, [&](const Observation& it) { ++reported[it.key.trial]; }, {});
+  EXPECT_THAT(reported, testing::ElementsAre(testing::Pair("a", 1), testing::Pair("b", 1)));
   ASSERT_EQ(last.size(), 2U);
   EXPECT_EQ(last[0].exit_code, 3);
 }

@@ -32,7 +32,7 @@ TEST(Gpus, ATrialThatDoesNotFitBesideItsServiceIsRefused) {
 
 TEST(Gpus, MoreGpusThanTheEngineHasAreRefused) {
   Experiment experiment = wanting({1, 4, 1});
-  experiment.trials[2].gpus = GpuWish{.count = 1, .memory = parse_bytes("100g")};
+  experiment.trials[2].gpus = GpuRequest{.count = 1, .memory = parse_bytes("100g")};
   const PlannerOptions options = with_gpus();
   const auto errors = check_slots(experiment, *options.capacity, options.gpus);
   ASSERT_EQ(errors.size(), 2U);
@@ -49,7 +49,7 @@ TEST(Gpus, TheErrorSaysThatUuidsAreNotKnown) {
     gpu.uuid.clear();
   }
   Experiment experiment = wanting({1});
-  experiment.trials[0].gpus = GpuWish{.count = 1, .ids = {"nvidia.com/gpu=GPU-a"}};
+  experiment.trials[0].gpus = GpuRequest{.count = 1, .ids = {"nvidia.com/gpu=GPU-a"}};
   const Slots capacity{.cpus = {}, .memory = {}, .gpus = {gpus[0].id, gpus[1].id, gpus[2].id}};
   const auto errors = check_slots(experiment, capacity, gpus);
   ASSERT_EQ(errors.size(), 1U);
@@ -97,7 +97,7 @@ TEST(CheckSlots, AllServicesBesideATrialCount) {
   EXPECT_EQ(refusal(with_cpus("!board w", {{"board", "1"}, {"w", "1"}})), "");
   Experiment experiment = test::experiment("!s w<-s");
   for (Trial& trial : experiment.trials) {
-    trial.gpus = GpuWish{.count = 1, .ids = {"0"}};
+    trial.gpus = GpuRequest{.count = 1, .ids = {"0"}};
   }
   const Gpu zero{.id = "0", .uuid = {}, .kind = {}, .memory = {}};
   const Gpu one{.id = "1", .uuid = {}, .kind = {}, .memory = {}};
@@ -121,11 +121,11 @@ TEST(CheckSlots, TheErrorSaysThatThereIsNoMemory) {
 TEST(CheckSlots, TheErrorMentionsUuidsOnlyIfAnUnknownIdMayBeOne) {
   std::vector<Gpu> gpus = three_gpus();
   Experiment experiment = wanting({1});
-  experiment.trials[0].gpus = GpuWish{.count = 1, .ids = {"GPU-x"}};
+  experiment.trials[0].gpus = GpuRequest{.count = 1, .ids = {"GPU-x"}};
   EXPECT_THAT(refusal(experiment, {}, gpus), testing::EndsWith("80 GiB)")) << "all are known";
   for (Gpu& gpu : gpus) gpu.uuid.clear();
   EXPECT_THAT(refusal(experiment, {}, gpus), testing::EndsWith("whose UUIDs are not known"));
-  experiment.trials[0].gpus = GpuWish{.count = 2, .ids = {"0"}};
+  experiment.trials[0].gpus = GpuRequest{.count = 2, .ids = {"0"}};
   EXPECT_THAT(refusal(experiment, {}, gpus), testing::EndsWith("80 GiB)")) << "the id is no UUID";
 }
 
@@ -150,7 +150,7 @@ TEST(CheckSlots, TheErrorNamesTheServicesBesideATrial) {
 
 TEST(CheckSlots, TheErrorCountsTheGpusOfAllTrialsTogether) {
   const std::vector<Gpu> gpus{{.id = "0", .uuid = {}, .kind = {}, .memory = {}}};
-  const GpuWish one{.count = 1};
+  const GpuRequest one{.count = 1};
   const Experiment experiment = with_wishes("!s w<-s", {{"s", one}, {"w", one}});
   const std::string together =
       "w: needs 2 GPUs together with `s`, which runs at the same time, but the engine has 1 GPU (0: of "

@@ -57,7 +57,7 @@ class Scene {
     for (const Fact& fact : planner_->step(event, now_).facts) {
       states_.resize(experiment_.trials.size());
       RestoredTrial& restored = states_[fact.trial];
-      if (tells_of_stop(fact)) continue;
+      if (reports_stop(fact)) continue;
       restored.state = fact.state;
       restored.attempt = fact.attempt;
       restored.was_started |= fact.state == TrialState::running;
@@ -288,7 +288,7 @@ Experiment random_experiment(Chance& chance) {
     Trial trial = test::trial("t" + std::to_string(i));
     trial.service = chance.one_in(6);
     trial.slots.cpus = parse_cpus(std::to_string(chance.below(4)));
-    if (chance.one_in(4)) trial.gpus = GpuWish{.count = 1 + chance.below(2)};
+    if (chance.one_in(4)) trial.gpus = GpuRequest{.count = 1 + chance.below(2)};
     trial.priority = static_cast<int>(chance.below(3));
     for (std::size_t needs = i == 0 ? 0 : chance.below(3); needs > 0; --needs) {
       const std::string name = "t" + std::to_string(chance.below(i));

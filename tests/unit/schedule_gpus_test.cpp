@@ -106,12 +106,12 @@ TEST(Gpus, ATrialThatWaitsForAGpuDelaysOnlyTrialsThatWouldUseIt) {
 // The other trials get the GPU that the waiting trial needs only if no other GPU is free.
 TEST(Gpus, ATrialThatWaitsForAGpuDoesNotDelayTrialsThatGetOtherGpus) {
   Experiment experiment = wanting({1, 1});
-  experiment.trials[0].gpus = GpuWish{.count = 1, .ids = {"2"}};
-  experiment.trials[1].gpus = GpuWish{.count = 1, .ids = {"2"}};
+  experiment.trials[0].gpus = GpuRequest{.count = 1, .ids = {"2"}};
+  experiment.trials[1].gpus = GpuRequest{.count = 1, .ids = {"2"}};
   for (std::size_t i = 0; i < 2 * Planner::k_overtakes_max; ++i) {
     Trial trial;
     trial.name = fmt::format("s{}", i);
-    trial.gpus = GpuWish{.count = 1};
+    trial.gpus = GpuRequest{.count = 1};
     experiment.trials.push_back(trial);
   }
   Planned it(experiment, with_gpus());
@@ -147,10 +147,10 @@ TEST(Gpus, TheSmallestSufficientGpusAreChosen) {
 TEST(Gpus, AllWishesAreMatchedTogether) {
   const std::vector<Gpu> gpus = three_gpus();
   const std::vector<std::string> all{"0", "1", "2"};
-  const GpuWish any{.count = 1};
-  const GpuWish two{.count = 2, .kind = "t4"};
-  const GpuWish first{.count = 1, .ids = {"0"}};
-  const GpuWish large{.count = 1, .memory = parse_bytes("20g")};
+  const GpuRequest any{.count = 1};
+  const GpuRequest two{.count = 2, .kind = "t4"};
+  const GpuRequest first{.count = 1, .ids = {"0"}};
+  const GpuRequest large{.count = 1, .memory = parse_bytes("20g")};
   EXPECT_TRUE(schedule::can_match({&any, &two}, gpus, all)) << "any takes the H100";
   EXPECT_TRUE(schedule::can_match({&any, &any, &first}, gpus, all));
   EXPECT_FALSE(schedule::can_match({&first, &two}, gpus, all));

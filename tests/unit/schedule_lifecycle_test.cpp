@@ -61,7 +61,7 @@ TEST(Lifecycle, ATrialWhoseStartIsRolledBackIsReadyAgain) {
   it.life.make_ready(0);
   (void)it.start();
   it.life.answer_start(0);
-  it.life.take_back_start(0);
+  it.life.undo_start(0);
   EXPECT_EQ(it.news(), " | a ready");
   EXPECT_TRUE(it.life.holdings.held().empty());
   EXPECT_EQ(it.start(), "start a | a starting");
@@ -74,7 +74,7 @@ TEST(Lifecycle, ATrialWhoseStartIsRolledBackDuringAStopHasFailed) {
   EXPECT_EQ(it.life.timers.next(), at(5));
   it.life.stop(0, Cause::start_deadline);
   (void)it.news();
-  it.life.take_back_start(0);
+  it.life.undo_start(0);
   EXPECT_EQ(it.news(), " | a failed (did not run within its start_deadline of 5.0 s)");
 }
 
@@ -184,7 +184,7 @@ TEST(Lifecycle, ARetryWhoseStartIsRolledBackKeepsItsReadyTime) {
   it.become_due(0);
   (void)it.start();
   it.life.trials.begin_step(at(9));
-  it.life.take_back_start(0);
+  it.life.undo_start(0);
   (void)it.news();
   it.life.start_ready_trials({});
   EXPECT_EQ(it.life.trials.facts().at(0).ready_at, at(3));

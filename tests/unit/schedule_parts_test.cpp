@@ -352,8 +352,8 @@ TEST(FailurePolicy, TrialsThatStillAwaitTheEngineAreTakenOnce) {
   it.report(1, TrialState::stopped);
   failures.await(0);
   failures.await(1);
-  EXPECT_THAT(failures.take_awaiting(), ElementsAre(0));
-  EXPECT_THAT(failures.take_awaiting(), IsEmpty());
+  EXPECT_THAT(failures.release_awaiting(), ElementsAre(0));
+  EXPECT_THAT(failures.release_awaiting(), IsEmpty());
 }
 
 TEST(FailurePolicy, TheReasonNamesWhoStoppedAnAttempt) {

@@ -50,7 +50,7 @@ inline std::string step_text(const Experiment& experiment, const Step& step) {
     if (!facts.empty()) facts += ", ";
     facts += fmt::format("{} {}", experiment.trials[fact.trial].name,
                          fact.healthy ? "healthy" : to_string(fact.state));
-    if (tells_of_stop(fact)) facts += fmt::format(" ({})", to_string(fact.cause));
+    if (reports_stop(fact)) facts += fmt::format(" ({})", to_string(fact.cause));
     if (const std::string reason = reason_text(fact); !reason.empty()) facts += fmt::format(" ({})", reason);
   }
   return commands + " | " + facts;
@@ -294,7 +294,7 @@ inline Experiment with_canary(const std::string& text) {
 }
 
 // Returns an experiment whose trials have the given GPU wishes by name.
-inline Experiment with_wishes(const std::string& text, const std::map<std::string, GpuWish>& wishes) {
+inline Experiment with_wishes(const std::string& text, const std::map<std::string, GpuRequest>& wishes) {
   Experiment experiment = test::experiment(text);
   for (Trial& trial : experiment.trials)
     if (const auto wish = wishes.find(trial.name); wish != wishes.end()) trial.gpus = wish->second;
@@ -320,7 +320,7 @@ inline Experiment wanting(const std::vector<std::size_t>& counts) {
   for (std::size_t i = 0; i < counts.size(); ++i) {
     Trial trial;
     trial.name = std::string(1, static_cast<char>('a' + i));
-    trial.gpus = GpuWish{.count = counts[i]};
+    trial.gpus = GpuRequest{.count = counts[i]};
     experiment.trials.push_back(std::move(trial));
   }
   return experiment;

@@ -426,7 +426,7 @@ TEST(Retries, AnOutOfMemoryOfOneProcessIsAnOutOfMemory) {
 }
 
 TEST(Ending, TheEndFollowsFromTheContainer) {
-  const auto told = [](int exit_code, bool oom, bool stopped) {
+  const auto reported = [](int exit_code, bool oom, bool stopped) {
     Observation ended{.phase = Phase::ended};
     ended.exit_code = exit_code;
     ended.oom = oom;
@@ -434,12 +434,12 @@ TEST(Ending, TheEndFollowsFromTheContainer) {
     const Ending ending = ending_of(ended);
     return fmt::format("{} ({})", to_string(state_of(ending)), reason_text(ending.reason, ending.details, 1));
   };
-  EXPECT_EQ(told(0, false, false), "succeeded ()");
-  EXPECT_EQ(told(3, false, false), "failed (exit code 3)");
-  EXPECT_EQ(told(137, true, false), "failed (out of memory (exit code 137, SIGKILL))");
-  EXPECT_EQ(told(137, true, true), "failed (out of memory (exit code 137, SIGKILL))");
-  EXPECT_EQ(told(143, true, true), "stopped (stopped from outside (exit code 143, SIGTERM))");
-  EXPECT_EQ(told(143, false, true), "stopped (stopped from outside (exit code 143, SIGTERM))");
+  EXPECT_EQ(reported(0, false, false), "succeeded ()");
+  EXPECT_EQ(reported(3, false, false), "failed (exit code 3)");
+  EXPECT_EQ(reported(137, true, false), "failed (out of memory (exit code 137, SIGKILL))");
+  EXPECT_EQ(reported(137, true, true), "failed (out of memory (exit code 137, SIGKILL))");
+  EXPECT_EQ(reported(143, true, true), "stopped (stopped from outside (exit code 143, SIGTERM))");
+  EXPECT_EQ(reported(143, false, true), "stopped (stopped from outside (exit code 143, SIGTERM))");
 }
 
 TEST(MaxFailures, ServicesWithoutUsersAreStoppedAfterMaxFailures) {

@@ -133,7 +133,7 @@ PlannerOptions waiting_with_gpus() {
 }
 
 TEST(ServiceRoom, RoomForGpusIsKeptByKind) {
-  const GpuWish t4{.count = 1, .kind = "t4"};
+  const GpuRequest t4{.count = 1, .kind = "t4"};
   Planned it(with_wishes("!d1 !d2 s1<-d1 s2<-d2", {{"d1", t4}, {"d2", t4}, {"s1", t4}, {"s2", t4}}),
              waiting_with_gpus());
   EXPECT_EQ(it.begin(), "start d1 | d1 starting") << "the H100 is of no use to s1";
@@ -208,7 +208,7 @@ TEST(ServiceRoom, RoomIsKeptForAServiceThatWillBeRetried) {
 }
 
 TEST(ServiceRoom, AServiceCountsTheGpusThatAnEarlierProcessAssigned) {
-  const GpuWish t4{.count = 1, .kind = "t4"};
+  const GpuRequest t4{.count = 1, .kind = "t4"};
   PlannerOptions options = waiting_with_gpus();
   options.restored.resize(3);
   options.restored[0] = {.state = TrialState::running, .was_started = true};
@@ -223,8 +223,8 @@ TEST(ServiceRoom, AServiceCountsTheGpusThatAnEarlierProcessAssigned) {
 
 // d1 and w take the small GPUs, and d2 the large one.
 TEST(ServiceRoom, AServiceLeavesTheGpusOfItsDependents) {
-  const GpuWish t4{.count = 1, .kind = "t4"};
-  const GpuWish any{.count = 1};
+  const GpuRequest t4{.count = 1, .kind = "t4"};
+  const GpuRequest any{.count = 1};
   Planned served(with_wishes("!d1 !d2 w<-d1,d2", {{"d1", t4}, {"d2", any}, {"w", t4}}), waiting_with_gpus());
   EXPECT_EQ(served.begin(), "start d1, start d2 | d1 starting, d2 starting");
   EXPECT_THAT(served.held().gpus, testing::ElementsAre("0", "2")) << "w needs the other small one";
@@ -318,7 +318,7 @@ TEST(ServiceRoom, ARefusalNamesTheServicesThatAreStillNeeded) {
 }
 
 TEST(ServiceRoom, ARefusalNamesTheTrialThatNeedsMost) {
-  const GpuWish one{.count = 1};
+  const GpuRequest one{.count = 1};
   Experiment experiment =
       with_wishes("!x=1 !y=1 !z=1 a<-x,y b=0.25<-y,z b2=0.5<-y,z c<-z,x", {{"b", one}, {"b2", one}});
   const std::vector<Gpu> gpus{{.id = "0", .uuid = {}, .kind = {}, .memory = {}}};

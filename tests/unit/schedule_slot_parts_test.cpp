@@ -146,17 +146,17 @@ TEST(ReadyLines, TrialsThatWantTheSameSlotsShareALine) {
   ReadyLines lines(experiment);
   for (const TrialIndex trial : {2U, 1U, 0U}) lines.push(trial, experiment.trials[trial].slots);
   const ReadyLines::Line& first = lines.at(lines.begin());
-  EXPECT_EQ(first.places.size(), 2U);
-  EXPECT_EQ(first.places.top().trial, 0U);
+  EXPECT_EQ(first.positions.size(), 2U);
+  EXPECT_EQ(first.positions.top().trial, 0U);
   const auto next = lines.drop_head(lines.begin());
-  EXPECT_EQ(lines.at(next).places.top().trial, 1U) << "the head of the other line is before `c`";
+  EXPECT_EQ(lines.at(next).positions.top().trial, 1U) << "the head of the other line is before `c`";
 }
 
 // ---- Holdings
 
 TEST(Holdings, SlotsOfThisRunAndOfOtherRunsAreCounted) {
   Holdings holdings(cpus("4"), {});
-  const ReadyLines::Line line{.slots = cpus("2"), .gpus = {}, .places = {}};
+  const ReadyLines::Line line{.slots = cpus("2"), .gpus = {}, .positions = {}};
   EXPECT_FALSE(holdings.is_free(line)) << "the engine has not listed other runs yet";
   holdings.begin_listing();
   EXPECT_TRUE(holdings.is_free(line));
@@ -213,27 +213,27 @@ TEST(Holdings, GpusAreChosenAmongTheFreeOnes) {
   Holdings holdings(Slots{.cpus = {}, .memory = {}, .gpus = {"0", "1"}}, gpus);
   holdings.begin_listing();
   holdings.correct_gpus(0, {"0"}, false);
-  GpuWish wish;
-  wish.count = 1;
-  EXPECT_EQ(holdings.choose_gpus(wish, {}, {}), std::vector<std::string>{"1"});
-  wish.count = 2;
-  EXPECT_EQ(holdings.choose_gpus(wish, {}, {}), std::nullopt);
+  GpuRequest request;
+  request.count = 1;
+  EXPECT_EQ(holdings.choose_gpus(request, {}, {}), std::vector<std::string>{"1"});
+  request.count = 2;
+  EXPECT_EQ(holdings.choose_gpus(request, {}, {}), std::nullopt);
   holdings.give_back(0);
-  EXPECT_TRUE(holdings.choose_gpus(wish, {}, {}));
+  EXPECT_TRUE(holdings.choose_gpus(request, {}, {}));
 }
 
 TEST(Holdings, WithoutACapacityEverythingIsFree) {
   const Holdings holdings(std::nullopt, {});
   EXPECT_FALSE(holdings.are_counted());
-  EXPECT_TRUE(holdings.is_free({.slots = cpus("100"), .gpus = {}, .places = {}}));
+  EXPECT_TRUE(holdings.is_free({.slots = cpus("100"), .gpus = {}, .positions = {}}));
 }
 
 TEST(Holdings, ALineDelaysAnotherIfItTakesTheSlotsOfTheOther) {
   Holdings holdings(cpus("4"), {});
   holdings.begin_listing();
-  const ReadyLines::Line large{.slots = cpus("3"), .gpus = {}, .places = {}};
-  const ReadyLines::Line small{.slots = cpus("1"), .gpus = {}, .places = {}};
-  const ReadyLines::Line none{.slots = {}, .gpus = {}, .places = {}};
+  const ReadyLines::Line large{.slots = cpus("3"), .gpus = {}, .positions = {}};
+  const ReadyLines::Line small{.slots = cpus("1"), .gpus = {}, .positions = {}};
+  const ReadyLines::Line none{.slots = {}, .gpus = {}, .positions = {}};
   EXPECT_FALSE(holdings.holds_up(small, large)) << "both fit";
   holdings.take(0, cpus("1"), false);
   EXPECT_TRUE(holdings.holds_up(small, large));

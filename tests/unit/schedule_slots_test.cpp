@@ -118,8 +118,8 @@ TEST(Slots, EachWaitingTrialIsOvertakenALimitedNumberOfTimes) {
     cpus["s" + std::to_string(i)] = "1";
   }
   Experiment experiment = with_cpus(text, cpus);
-  experiment.trials[0].gpus = GpuWish{.count = 1};
-  experiment.trials[1].gpus = GpuWish{.count = 1};
+  experiment.trials[0].gpus = GpuRequest{.count = 1};
+  experiment.trials[1].gpus = GpuRequest{.count = 1};
   PlannerOptions options{.until = Until::ended, .capacity = Planned::cpus("2")};
   options.gpus = {{.id = "0", .uuid = {}, .kind = {}, .memory = {}}};
   options.capacity->gpus = {"0"};
@@ -245,14 +245,14 @@ std::size_t overtake(const Trial& holder, const Trial& first, const Trial& small
 }
 
 TEST(Slots, OnlyStartsThatTakeNeededSlotsCountAsOvertakes) {
-  const auto wants = [](const char* cpus, std::int64_t memory, GpuWish gpus = {}) {
+  const auto wants = [](const char* cpus, std::int64_t memory, GpuRequest gpus = {}) {
     Trial trial{.image = "image"};
     trial.slots = {.cpus = parse_cpus(cpus), .memory = Bytes{memory}, .gpus = {}};
     trial.gpus = std::move(gpus);
     return trial;
   };
-  const GpuWish any{.count = 1};
-  const GpuWish large{.count = 1, .kind = "h100"};
+  const GpuRequest any{.count = 1};
+  const GpuRequest large{.count = 1, .kind = "h100"};
   constexpr std::size_t k_max = Planner::k_overtakes_max;
   EXPECT_EQ(overtake(wants("0", 100), wants("3", 5), wants("2", 0)), k_max)
       << "it waits for memory, and would wait for CPUs, too";

@@ -420,9 +420,8 @@ TEST(Planner, AServiceIsNotRetriedWhenTheWorkIsDone) {
   (void)it.started("a");
   (void)it.ended("db", 1);
   (void)it.collected("db");
-  EXPECT_EQ(
-      it.ended("a", 0),
-      " | a succeeded, db stopped (exit code 1; not retried: no trial needs this service any more)");
+  EXPECT_EQ(it.ended("a", 0),
+            " | a succeeded, db stopped (exit code 1; not retried: no trial needs this service any more)");
   EXPECT_TRUE(it.done());
 }
 

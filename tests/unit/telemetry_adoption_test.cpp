@@ -30,18 +30,18 @@ class AdoptionTest : public TelemetryTest {
  protected:
   AdoptionTest() {
     trial.metrics = Metrics{.json = true};
-    tell(other, "b", 1, "{\"loss\": 3}\n");
-    tell(other, "b", 2, "{\"loss\": 9}\n");
+    ingest(other, "b", 1, "{\"loss\": 3}\n");
+    ingest(other, "b", 2, "{\"loss\": 9}\n");
   }
 
-  void tell(Telemetry& to, const std::string& name, int attempt, const std::string& line,
-            LogEnd end = LogEnd::complete) {
+  void ingest(Telemetry& to, const std::string& name, int attempt, const std::string& line,
+              LogEnd end = LogEnd::complete) {
     LogEngine once;
     once.say(line, milliseconds(0));
     once.say("{\"loss\": 2}\n", milliseconds(1000));
-    Trial teller = trial;
-    teller.name = name;
-    (void)ingest_logs(once, {.run = RunId("any"), .trial = name, .attempt = attempt}, teller, end, to, {});
+    Trial source = trial;
+    source.name = name;
+    (void)ingest_logs(once, {.run = RunId("any"), .trial = name, .attempt = attempt}, source, end, to, {});
   }
   // Returns true if a complete attempt was found.
   bool adopt(const std::string& from = "b", int attempt = 1) {
@@ -63,7 +63,7 @@ TEST_F(AdoptionTest, TheNamedCompleteAttemptIsCopied) {
 }
 
 TEST_F(AdoptionTest, GapsAreCopied) {
-  (void)other.take("c", 1, std::nullopt, {.is_after_gap = true, .complete = true}, Bytes{1000});
+  (void)other.append("c", 1, std::nullopt, {.is_after_gap = true, .complete = true}, Bytes{1000});
   adopt("c");
   ASSERT_TRUE(telemetry.log("a", k_adopted));
   EXPECT_EQ(telemetry.log("a", k_adopted)->gaps, 1U);
@@ -77,7 +77,7 @@ TEST_F(AdoptionTest, TheCopyDoesNotNeedItsSource) {
 
 TEST_F(AdoptionTest, ASecondAdoptionReplacesTheFirst) {
   adopt();
-  tell(other, "c", 1, "{\"loss\": 7}\n");
+  ingest(other, "c", 1, "{\"loss\": 7}\n");
   adopt("c");
   EXPECT_THAT(points("loss"), ElementsAre("0:7", "1:2"));
   EXPECT_EQ(kept({}, k_adopted), "{\"loss\": 7}\n{\"loss\": 2}\n");
@@ -85,19 +85,19 @@ TEST_F(AdoptionTest, ASecondAdoptionReplacesTheFirst) {
 
 TEST_F(AdoptionTest, RunningTheTrialDeletesTheAdoptedAttempt) {
   adopt();
-  tell(telemetry, "a", 1, "{\"loss\": 8}\n", LogEnd::open);
+  ingest(telemetry, "a", 1, "{\"loss\": 8}\n", LogEnd::open);
   EXPECT_FALSE(telemetry.log("a", k_adopted));
   EXPECT_THAT(metrics(), ElementsAre("a.1 loss: 1 points, last 8, 8 to 8"));
 }
 
 TEST_F(AdoptionTest, TheAdoptedAttemptCountsAsNewest) {
-  tell(telemetry, "a", 1, "{\"loss\": 8}\n");
+  ingest(telemetry, "a", 1, "{\"loss\": 8}\n");
   adopt();
   EXPECT_THAT(points("loss"), ElementsAre("0:3", "1:2"));
 }
 
 TEST_F(AdoptionTest, AnIncompleteOrMissingAttemptIsNotAdopted) {
-  tell(other, "c", 1, "{\"loss\": 7}\n", LogEnd::open);
+  ingest(other, "c", 1, "{\"loss\": 7}\n", LogEnd::open);
   EXPECT_FALSE(adopt("c"));
   EXPECT_FALSE(adopt("b", 3));
   EXPECT_FALSE(adopt("nobody"));
@@ -107,7 +107,7 @@ TEST_F(AdoptionTest, AnIncompleteOrMissingAttemptIsNotAdopted) {
 
 TEST_F(AdoptionTest, AnAdoptedAttemptIsReplacedAndAdoptedInOneCall) {
   adopt();
-  tell(telemetry, "c", 1, "{\"loss\": 7}\n");
+  ingest(telemetry, "c", 1, "{\"loss\": 7}\n");
   const std::vector<Adoption> wanted{{.trial = "a", .from = "c", .attempt = 1}, {.trial = "d", .from = "a"}};
   EXPECT_THAT(telemetry.adopt(telemetry, wanted), ElementsAre("a", "d"));
   EXPECT_THAT(points("loss"), ElementsAre("0:7", "1:2"));
@@ -179,8 +179,8 @@ TEST(Lines, CarriageReturnsTakeLinearTime) {
 TEST(MetricLines, TheNumberOfNamesIsLimited) {
   telemetry::MetricLimits limits;
   MetricLines lines(MetricLines::Form::json, limits);
-  for (std::size_t i = 0; i < k_metrics_max + 10; ++i) lines.take(fmt::format("{{\"m{}\": 1}}", i), k_begin);
-  EXPECT_EQ(lines.taken().size(), k_metrics_max);
+  for (std::size_t i = 0; i < k_metrics_max + 10; ++i) lines.add(fmt::format("{{\"m{}\": 1}}", i), k_begin);
+  EXPECT_EQ(lines.take_points().size(), k_metrics_max);
   EXPECT_EQ(limits.passed_over(), 10U);
 }
 

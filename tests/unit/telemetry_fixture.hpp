@@ -55,17 +55,17 @@ class LogEngine : public PassingEngine {
                  pieces.begin() + static_cast<std::ptrdiff_t>(first - (said - pieces.size())));
   }
 
-  void logs(const Key& /*key*/, const LogOptions& options, const LogTell& tell,
+  void logs(const Key& /*key*/, const LogOptions& options, const OnLogPiece& on_piece,
             std::stop_token /*stop*/) override {
     EXPECT_TRUE(options.timed);
     ++calls;
     if (refuses) throw Error(ErrorKind::refused, "", "configured logging driver does not support reading");
     for (const Piece& piece : pieces) {
       if (options.since && piece.at < *options.since) continue;
-      if (static_cast<std::size_t>(told) == breaks_at) throw Error(ErrorKind::unavailable, "", "cut off");
-      ++told;
+      if (static_cast<std::size_t>(reported) == breaks_at) throw Error(ErrorKind::unavailable, "", "cut off");
+      ++reported;
       try {
-        tell({.stream = piece.stream, .text = piece.text, .at = piece.at});
+        on_piece({.stream = piece.stream, .text = piece.text, .at = piece.at});
       } catch (const Error&) {
         if (on_refusal) on_refusal();
         throw;
@@ -74,7 +74,7 @@ class LogEngine : public PassingEngine {
   }
 
   bool copy_out(const Key& /*key*/, const std::string& path,
-                const std::function<void(std::string_view)>& tell, std::stop_token /*stop*/) override {
+                const std::function<void(std::string_view)>& on_bytes, std::stop_token /*stop*/) override {
     copied = 0;
     if (is_unreadable) throw Error(ErrorKind::invalid, path, "cannot be read: it is a loop");
     if (!files.contains(path)) return false;
@@ -82,7 +82,7 @@ class LogEngine : public PassingEngine {
     const std::string archive = dated(tar_of({{path.substr(path.rfind('/') + 1), files.at(path)}}));
     const std::size_t end = std::min(cut_at, archive.size());
     for (; copied < end; copied += std::min(piece_size, end - copied))
-      tell(std::string_view(archive).substr(copied, std::min(piece_size, end - copied)));
+      on_bytes(std::string_view(archive).substr(copied, std::min(piece_size, end - copied)));
     if (end < archive.size()) throw Error(ErrorKind::unavailable, "", "cut off");
     return true;
   }
@@ -92,7 +92,7 @@ class LogEngine : public PassingEngine {
   std::int64_t modified = 0;  // time of every file, in seconds since 1970
   std::map<std::string, std::string> files;
   int calls = 0;
-  int told = 0;
+  int reported = 0;
   std::size_t breaks_at = std::string::npos;  // number of pieces after which the connection breaks
   bool refuses = false;
   bool is_unreadable = false;                          // for all paths

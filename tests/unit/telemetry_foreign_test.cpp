@@ -72,8 +72,8 @@ class ForeignTelemetry : public testing::Test {
       for (const double value : one.values)
         metrics.back().points.push_back({.step = std::nan(""), .at = begin, .value = value});
     }
-    (void)other.take(trial, 1, std::nullopt, {.pieces = pieces, .metrics = metrics, .complete = true},
-                     Bytes{1LL << 30U});
+    (void)other.append(trial, 1, std::nullopt, {.pieces = pieces, .metrics = metrics, .complete = true},
+                       Bytes{1LL << 30U});
   }
 
   std::string image(const std::string& trial = "b") {

@@ -120,7 +120,7 @@ TEST_F(TelemetryTest, ALineOfAnySizeIsStoredInPartsAndResumedInTheMiddle) {
   engine.say("\n", milliseconds(0));
   engine.say("{\"x\": 1}\n", milliseconds(1));
   for (const std::size_t piece : {1000, 1500}) {
-    engine.told = 0;
+    engine.reported = 0;
     engine.breaks_at = piece;
     EXPECT_EQ(kind_of_fault(LogEnd::complete), ErrorKind::unavailable);
     const auto log = telemetry.log("a", 1);
@@ -196,7 +196,7 @@ TEST_F(TelemetryTest, ASmallLimitIsUsedAlmostCompletely) {
         << "but for a line's part";
     EXPECT_EQ(text.size() % 100, 0U) << "lines are whole";
     EXPECT_TRUE(text.ends_with("3999\n"));
-    const KeptLog log = *telemetry.log(trial.name, 1);
+    const StoredLog log = *telemetry.log(trial.name, 1);
     EXPECT_EQ(log.size.count - log.dropped.count, static_cast<std::int64_t>(text.size()));
   }
 }
@@ -221,7 +221,7 @@ TEST_F(TelemetryTest, TheEndOfALongLogIsKeptAndTheLimitIsReportedOnce) {
   EXPECT_LE(text.size(), std::size_t{1} << 20U);
   EXPECT_GE(text.size(), std::size_t{1} << 19U);
   EXPECT_TRUE(text.ends_with("the end\n"));
-  const KeptLog log = *telemetry.log("a", 1);
+  const StoredLog log = *telemetry.log("a", 1);
   EXPECT_EQ(log.size.count, 3'000'008);
   EXPECT_EQ(log.size.count - log.dropped.count, static_cast<std::int64_t>(text.size()));
 }

@@ -251,11 +251,12 @@ class Curves : public testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
   // Stores the points of one metric, (step, value), for a trial.
-  void tell(const std::string& trial, std::vector<std::pair<double, double>> told) {
+  void add_points(const std::string& trial, std::vector<std::pair<double, double>> points) {
     LogBatch::Metric metric{.name = "loss", .points = {}};
-    for (const auto& [step, value] : told) metric.points.push_back({.step = step, .at = {}, .value = value});
-    (void)telemetry_->take(trial, 1, std::nullopt, {.pieces = {}, .metrics = {&metric, 1}}, Bytes(1));
-    add(results_, trial, {told.back().second}, {told.back().second});
+    for (const auto& [step, value] : points)
+      metric.points.push_back({.step = step, .at = {}, .value = value});
+    (void)telemetry_->append(trial, 1, std::nullopt, {.pieces = {}, .metrics = {&metric, 1}}, Bytes(1));
+    add(results_, trial, {points.back().second}, {points.back().second});
   }
 
   Chart chart(const std::string& by = {}) {
@@ -269,7 +270,7 @@ class Curves : public testing::Test {
 };
 
 TEST_F(Curves, UseTheLastValueOfATrialForAStep) {
-  tell("a", {{1, 8}, {2, 6}, {1, 4}, {2, 3}, {2, 2}});
+  add_points("a", {{1, 8}, {2, 6}, {1, 4}, {2, 3}, {2, 2}});
   const Chart chart = this->chart();
   ASSERT_EQ(chart.series.size(), 1U);
   const std::vector<Chart::Point>& points = chart.series[0].points;
@@ -280,7 +281,7 @@ TEST_F(Curves, UseTheLastValueOfATrialForAStep) {
 }
 
 TEST_F(Curves, HaveIntervalsOverTrials) {
-  for (const char* name : {"a", "b"}) tell(name, {{1, 100}, {1, name[0] == 'a' ? 2.0 : 4.0}, {2, 1}});
+  for (const char* name : {"a", "b"}) add_points(name, {{1, 100}, {1, name[0] == 'a' ? 2.0 : 4.0}, {2, 1}});
   for (ResultRow& row : results_.rows) row.params[0] = 0.5;
   const Chart chart = this->chart("lr");
   ASSERT_EQ(chart.series.size(), 1U);
@@ -291,7 +292,7 @@ TEST_F(Curves, HaveIntervalsOverTrials) {
 }
 
 TEST_F(Curves, HaveAGapAtStepsWithoutAFiniteValue) {
-  tell("a", {{1, 1}, {2, 2}, {3, k_no_number}, {4, k_infinite}, {5, 9}, {6, 8}});
+  add_points("a", {{1, 1}, {2, 2}, {3, k_no_number}, {4, k_infinite}, {5, 9}, {6, 8}});
   const Chart chart = this->chart();
   std::vector<double> apart;
   for (const Chart::Point& point : chart.series.at(0).points)
@@ -302,8 +303,8 @@ TEST_F(Curves, HaveAGapAtStepsWithoutAFiniteValue) {
 }
 
 TEST_F(Curves, HaveNoGapAtStepsWhereOneTrialHasAFiniteValue) {
-  tell("a", {{1, 1}, {2, k_no_number}, {3, 1}});
-  tell("b", {{1, 3}, {2, 3}, {3, 1}});
+  add_points("a", {{1, 1}, {2, k_no_number}, {3, 1}});
+  add_points("b", {{1, 3}, {2, 3}, {3, 1}});
   const Chart chart = this->chart("lr");
   ASSERT_EQ(chart.series.size(), 1U);
   ASSERT_EQ(chart.series[0].points.size(), 3U);

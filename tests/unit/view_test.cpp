@@ -151,7 +151,7 @@ std::vector<TrialRow> trial_rows(Instant began) {
   failed.entry.digest = "sha256:01";
   failed.entry.gpus = "0,1";
   failed.entry.usage = Usage{.memory = Bytes{1 << 20}, .cpu = Seconds(1.5)};
-  failed.entry.taken = CollectionResult{.files = 2, .size = Bytes{30}, .left = {"out/pipe"}};
+  failed.entry.collection = CollectionResult{.files = 2, .size = Bytes{30}, .left = {"out/pipe"}};
   failed.entry.container = "c1";
   failed.entry.ran_at = began;
   failed.entry.ended_at = began + std::chrono::seconds(3);

@@ -82,7 +82,7 @@ TEST_F(TrialPage, HasAllKnownDetails) {
   shown.attempts[0].exit_code = 0;
   shown.metrics = {
       {.trial = "solver", .metric = "loss", .points = 3, .last = 0.5, .least = 0.25, .greatest = 1}};
-  shown.log = KeptLog{.complete = true, .passed_over = 4, .gaps = 1};
+  shown.log = StoredLog{.complete = true, .passed_over = 4, .gaps = 1};
   shown.outputs = "/lab/results/solver";
   shown.ran_in = run;
   shown.ran_in->machine = "host1";
@@ -122,7 +122,7 @@ TEST_F(TrialPage, HasNoControlCharacters) {
 
 TEST_F(TrialPage, SaysWhereMetricsWereSearchedAndWhichTrialIsEqual) {
   trial.metrics = Metrics{.json = true, .pattern = {}, .file = {}};
-  shown.log = KeptLog{.complete = true};
+  shown.log = StoredLog{.complete = true};
   shown.known = KnownEntry{};
   shown.known->equal_run = RunId("r0");
   shown.known->equal_trial = "other";

@@ -131,7 +131,7 @@ TEST(Release, ChangesNothingThatIsKept) {
     containers[0]["NetworkSettings"]["Networks"]["n"] = json::object();
     return whole(200, containers.dump());
   }));
-  const Releasing keeping{
+  const ReleaseCallbacks keeping{
       .found = [](const std::vector<Observation>& found) { return std::set{found.at(0).key}; }};
   const Released released = open_at(daemon.address())->release({}, keeping, {});
   EXPECT_EQ(released.attempts, 0U);

@@ -103,7 +103,7 @@ std::optional<Error> copy_error(int head, const Reply& get, std::optional<bool>*
 
 struct PathFault {
   std::string name;
-  std::string told;  // the engine's message
+  std::string reported;  // the engine's message
   std::string words;
 };
 class UnreadablePath : public testing::TestWithParam<PathFault> {};
@@ -123,19 +123,19 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& fault) { return fault.param.name; });
 
 TEST_P(UnreadablePath, IsInvalid) {
-  const std::optional<Error> error = copy_error(500, whole(500, message(GetParam().told)));
+  const std::optional<Error> error = copy_error(500, whole(500, message(GetParam().reported)));
   ASSERT_TRUE(error);
   EXPECT_EQ(error->kind(), ErrorKind::invalid);
   EXPECT_EQ(std::string(error->what()), GetParam().words);
 }
 
 TEST(CopyOut, AFailureOfTheEngineIsNotTheFaultOfThePath) {
-  for (const char* told :
+  for (const char* reported :
        {"lstat /out: input/output error", "lstat /out/a: not a directory/x: permission denied", ""}) {
-    const std::optional<Error> error = copy_error(500, whole(500, message(told)));
-    ASSERT_TRUE(error) << told;
-    EXPECT_EQ(error->kind(), ErrorKind::refused) << told;
-    EXPECT_THAT(error->what(), HasSubstr(told));
+    const std::optional<Error> error = copy_error(500, whole(500, message(reported)));
+    ASSERT_TRUE(error) << reported;
+    EXPECT_EQ(error->kind(), ErrorKind::refused) << reported;
+    EXPECT_THAT(error->what(), HasSubstr(reported));
   }
   EXPECT_EQ(copy_error(503, whole(503, message("starting")))->kind(), ErrorKind::unavailable);
   EXPECT_EQ(std::string(copy_error(400, whole(400, message("bad parameter")))->what()),

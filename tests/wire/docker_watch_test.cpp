@@ -92,17 +92,17 @@ TEST(Watch, IgnoresAContainerWithInheritedLabels) {
     copy.replace(copy.find("\"name\":\"a\""), 10, "\"name\":\"b\"");
     return stream({copy}, Reply::Then::close);
   }));
-  std::size_t told = 0;
+  std::size_t reported = 0;
   const auto error = error_of([&] {
     open_at(daemon.address())
         ->watch({},
                 [&](const Change& change) {
-                  if (std::holds_alternative<Observation>(change)) ++told;
+                  if (std::holds_alternative<Observation>(change)) ++reported;
                 },
                 {});
   });
   EXPECT_TRUE(error);
-  EXPECT_EQ(told, 0U);
+  EXPECT_EQ(reported, 0U);
 }
 
 TEST(Watch, IgnoresEarlierEventsOfARemovedContainer) {

@@ -237,7 +237,7 @@ std::vector<Endpoint> file_endpoints() {
       {"put_inputs", "PUT " + archive, Body::ignored, wire::whole(200, ""),
        [](const Call& call) {
          put_archive(
-             call.engine, "c", "a", [](const HttpRequest::Tell& tell) { return tell("tar"); }, call.stop);
+             call.engine, "c", "a", [](const HttpRequest::Send& send) { return send("tar"); }, call.stop);
          return "there";
        }},
       {"find_path", "HEAD " + archive, Body::header, stat_header(R"({"linkTarget":"/elsewhere"})"),
@@ -245,30 +245,30 @@ std::vector<Endpoint> file_endpoints() {
       {"get_archive", "GET " + archive, Body::bytes, wire::whole(200, "abc"),
        [](const Call& call) {
          std::string text;
-         const auto tell = [&](std::string_view bytes) {
+         const auto send = [&](std::string_view bytes) {
            call.heard();
            text += bytes;
          };
-         return get_archive(call.engine, "c", "/out", tell, call.stop) ? text : "";
+         return get_archive(call.engine, "c", "/out", send, call.stop) ? text : "";
        }},
       {"logs", "GET " + k_version + "/containers/c/logs", Body::bytes, wire::whole(200, k_frame + k_frame),
        [](const Call& call) {
          std::string text;
-         const auto tell = [&](const LogPiece& piece) {
+         const auto send = [&](const LogPiece& piece) {
            call.heard();
            text += piece.text;
          };
-         read_logs(call.engine, "c", LogFormat::frames, {}, tell, call.stop);
+         read_logs(call.engine, "c", LogFormat::frames, {}, send, call.stop);
          return text;
        }},
       {"terminal_logs", "GET " + k_version + "/containers/c/logs", Body::bytes, wire::whole(200, "abc"),
        [](const Call& call) {
          std::string text;
-         const auto tell = [&](const LogPiece& piece) {
+         const auto send = [&](const LogPiece& piece) {
            call.heard();
            text += piece.text;
          };
-         read_logs(call.engine, "c", LogFormat::raw, {.follow = true}, tell, call.stop);
+         read_logs(call.engine, "c", LogFormat::raw, {.follow = true}, send, call.stop);
          return text;
        }},
   };

@@ -3,8 +3,8 @@
 #include <latch>
 #include <thread>
 
-#include "app/kept_logs.hpp"
 #include "app/run_results.hpp"
+#include "app/run_telemetry.hpp"
 #include "app_fixture.hpp"
 
 namespace combu::test {
@@ -24,9 +24,10 @@ class Mute final : public PassingEngine {
  public:
   using PassingEngine::PassingEngine;
   std::optional<Error> fault;
-  void logs(const Key& key, const LogOptions& options, const LogTell& tell, std::stop_token token) override {
+  void logs(const Key& key, const LogOptions& options, const OnLogPiece& on_piece,
+            std::stop_token token) override {
     if (fault) throw Error(*fault);
-    PassingEngine::logs(key, options, tell, token);
+    PassingEngine::logs(key, options, on_piece, token);
   }
 };
 
@@ -37,13 +38,13 @@ class LogsTest : public AppTest {
     with_session([&](Session& session) {
       Record all(state());
       const std::vector<Observation> attempts = simulated->list({}, ListDetail::full, {});
-      failed = keep_logs(session, all, state(), RunId("r1"), attempts, containers);
+      failed = save_logs(session, all, state(), RunId("r1"), attempts, containers);
     });
     return failed;
   }
   std::string log_of(const std::string& trial, int attempt = 1) {
     std::string text;
-    const auto kept = kept_logs_of(RunId("r1"), state());
+    const auto kept = open_telemetry_to_read(RunId("r1"), state());
     if (kept == nullptr) return "nothing is kept";
     kept->read_log(trial, attempt, std::nullopt, [&](const LogPiece& piece) {
       text += piece.text;
@@ -68,11 +69,11 @@ TEST_F(LogsTest, TheLogOfARunningTrialIsContinued) {
             Result::succeeded);
   EXPECT_THAT(keep(Containers::stay), IsEmpty());
   EXPECT_EQ(log_of("talk"), "one\n");
-  EXPECT_FALSE(kept_logs_of(RunId("r1"), state())->log("talk", 1)->complete);
+  EXPECT_FALSE(open_telemetry_to_read(RunId("r1"), state())->log("talk", 1)->complete);
   stop_container("r1", "talk");
   EXPECT_THAT(keep(Containers::stay), IsEmpty());
   EXPECT_EQ(log_of("talk"), "one\n");
-  EXPECT_TRUE(kept_logs_of(RunId("r1"), state())->log("talk", 1)->complete);
+  EXPECT_TRUE(open_telemetry_to_read(RunId("r1"), state())->log("talk", 1)->complete);
 }
 
 TEST_F(LogsTest, ALogIsStoredOnceIfTwoProcessesIngestIt) {
@@ -85,7 +86,7 @@ TEST_F(LogsTest, ALogIsStoredOnceIfTwoProcessesIngestIt) {
     Session session(shown, kept_engine, {.address = address}, {});
     Record all(state());
     both.arrive_and_wait();
-    EXPECT_THAT(keep_logs(session, all, state(), RunId("r1"), attempts, Containers::about_to_go), IsEmpty());
+    EXPECT_THAT(save_logs(session, all, state(), RunId("r1"), attempts, Containers::about_to_go), IsEmpty());
   };
   {
     const std::jthread other(take);
@@ -106,18 +107,18 @@ TEST_F(LogsTest, LogsThatCannotBeReadAreReturned) {
   ASSERT_THAT(failed, SizeIs(2));
   EXPECT_EQ(failed.begin()->second, "the log cannot be kept: talk: is away");
   with_session([&](Session& session) {
-    told.clear();
-    note_unkept_logs(session, {});
-    EXPECT_THAT(told.of("note"), IsEmpty());
-    note_unkept_logs(session, failed);
-    EXPECT_THAT(told.of("note"), ElementsAre("more: the log cannot be kept: talk: is away (and 1 more)"));
+    printed.clear();
+    note_unsaved_logs(session, {});
+    EXPECT_THAT(printed.of("note"), IsEmpty());
+    note_unsaved_logs(session, failed);
+    EXPECT_THAT(printed.of("note"), ElementsAre("more: the log cannot be kept: talk: is away (and 1 more)"));
   });
   mute.fault = Error(ErrorKind::not_found, "talk", "is gone");
   EXPECT_THAT(keep(), IsEmpty()) << "its container is gone, and nothing can be had";
   mute.fault = Error(ErrorKind::cancelled, "talk", "cancelled");
   EXPECT_EQ(in_session([&](Session& session) {
               Record all(state());
-              (void)keep_logs(session, all, state(), RunId("r1"), simulated->list({}, ListDetail::full, {}),
+              (void)save_logs(session, all, state(), RunId("r1"), simulated->list({}, ListDetail::full, {}),
                               Containers::about_to_go);
               return Result::succeeded;
             }),
@@ -137,7 +138,7 @@ TEST_F(LogsTest, LogsOfOtherRunsAreNotIngested) {
 TEST_F(LogsTest, TheLastLineOfALogIsRead) {
   EXPECT_EQ(start(file_text(trial_text("talk", "sh -c 'echo one; echo three'")), waiting_run("r1")),
             Result::succeeded);
-  const auto kept = kept_logs_of(RunId("r1"), state());
+  const auto kept = open_telemetry_to_read(RunId("r1"), state());
   ASSERT_TRUE(kept);
   EXPECT_EQ(last_lines_in(kept.get())("talk", 1), "three");
   EXPECT_EQ(last_lines_in(kept.get())("nobody", 1), "");
@@ -149,13 +150,13 @@ TEST_F(LogsTest, AFolderThatCannotBeUsedIsAnError) {
   write_file("file", "no folder");
   with_session(
       [&](Session& session) { EXPECT_EQ(open_telemetry(session, path("file"), RunId("r1")), nullptr); });
-  EXPECT_THAT(told.of("error"), ElementsAre(HasSubstr("logs and metrics are not kept: ")));
-  EXPECT_EQ(kept_logs_of(RunId("r1"), path("file")), nullptr);
+  EXPECT_THAT(printed.of("error"), ElementsAre(HasSubstr("logs and metrics are not kept: ")));
+  EXPECT_EQ(open_telemetry_to_read(RunId("r1"), path("file")), nullptr);
 }
 
 TEST(KeptLogs, ASkippedTrialHasTheLogOfTheEqualTrial) {
-  EXPECT_EQ(told_attempt({.state = TrialState::succeeded, .attempt = 3}), 3);
-  EXPECT_EQ(told_attempt({.state = TrialState::skipped, .attempt = 3}), k_adopted);
+  EXPECT_EQ(telemetry_attempt({.state = TrialState::succeeded, .attempt = 3}), 3);
+  EXPECT_EQ(telemetry_attempt({.state = TrialState::skipped, .attempt = 3}), k_adopted);
 }
 
 // ---- Results that come from logs
@@ -170,7 +171,7 @@ class ResultsTest : public AppTest {
     std::vector<std::vector<std::string>> rows;
     for (const ResultRow& row : results.rows) {
       rows.push_back({row.trial.name, std::string(to_string(row.trial.state))});
-      for (const combu::Told& one : row.metrics)
+      for (const combu::TrialMetric& one : row.metrics)
         rows.back().push_back(one.points == 0 ? "-" : std::to_string(static_cast<int>(one.last)));
     }
     return rows;
@@ -200,10 +201,10 @@ TEST_F(ResultsTest, ResultsAreIncompleteIfTheEngineIsUnreachable) {
     }
   };
   Away away(kept_engine);
-  told.clear();
+  printed.clear();
   engine = &away;
   EXPECT_THAT(metrics(), ElementsAre(ElementsAre("one", "running")));
-  EXPECT_THAT(told.of("note"),
+  EXPECT_THAT(printed.of("note"),
               ElementsAre("the newest logs and metrics of run r1 are missing: engine: is away"));
 }
 
@@ -237,9 +238,9 @@ TEST_F(ResultsTest, AConditionChoosesResults) {
   const Results results = read({"r1"}, "loss>4").at(0);
   ASSERT_THAT(results.rows, SizeIs(1));
   EXPECT_EQ(results.rows[0].trial.name, "two");
-  EXPECT_THAT(told.of("note"), Not(Contains(HasSubstr("--where"))));
+  EXPECT_THAT(printed.of("note"), Not(Contains(HasSubstr("--where"))));
   EXPECT_THAT(read({"r1"}, "los>4").at(0).rows, IsEmpty());
-  EXPECT_THAT(told.of("note"), Contains("--where: no trial of run r1 has `los`; did you mean `loss`?"));
+  EXPECT_THAT(printed.of("note"), Contains("--where: no trial of run r1 has `los`; did you mean `loss`?"));
   EXPECT_THAT(read({"r1"}, "loss<4").at(0).rows, SizeIs(1));
 }
 

@@ -1,4 +1,4 @@
-#include "outputs/s3_left.hpp"
+#include "outputs/s3_listing.hpp"
 
 #include <sys/stat.h>
 
@@ -26,28 +26,28 @@ std::string text_of(S3Client& client, const std::string& key, const std::stop_to
   return *std::move(text);
 }
 
-bool names_programs(const LeftInBucket& left) {
+bool names_programs(const BucketOutputs& left) {
   return std::ranges::any_of(left.entries, [](const OutputEntry& entry) {
     return entry.kind == Kind::file && entry.path == k_entries_name;
   });
 }
 
-void add_folders_above(Left& left, const std::string& path) {
+void add_folders_above(FolderContent& left, const std::string& path) {
   for (std::size_t end = path.find('/'); end != std::string::npos; end = path.find('/', end + 1))
     left.try_emplace(path.substr(0, end));
 }
 
-std::optional<Left> as_left(const LeftInBucket& from) {
+std::optional<FolderContent> folder_content(const BucketOutputs& from) {
   if (!names_programs(from)) return std::nullopt;
-  Left left;
-  const auto add = [&](const std::string& path, const LeftThing& thing) {
+  FolderContent left;
+  const auto add = [&](const std::string& path, const ContentEntry& thing) {
     if (leads_out(path)) return false;
     add_folders_above(left, path);
     left.try_emplace(path, thing);
     return true;
   };
   for (const auto& [path, sum] : from.sums)
-    if (!add(path, {.kind = LeftThing::Kind::file, .text = sum})) return std::nullopt;
+    if (!add(path, {.kind = ContentEntry::Kind::file, .text = sum})) return std::nullopt;
   for (const OutputEntry& entry : from.entries) {
     const auto known = left.find(entry.kind == Kind::hard_link ? entry.target : entry.path);
     switch (entry.kind) {
@@ -58,7 +58,7 @@ std::optional<Left> as_left(const LeftInBucket& from) {
         if (known != left.end()) known->second.is_program = (entry.mode & S_IXUSR) != 0;
         break;
       case Kind::symbolic_link:
-        if (!add(entry.path, {.kind = LeftThing::Kind::link, .text = entry.target})) return std::nullopt;
+        if (!add(entry.path, {.kind = ContentEntry::Kind::link, .text = entry.target})) return std::nullopt;
         break;
       case Kind::hard_link:
         if (known == left.end() || !add(entry.path, known->second)) return std::nullopt;
@@ -69,7 +69,7 @@ std::optional<Left> as_left(const LeftInBucket& from) {
 }
 
 // Returns the digest of each file, by object key. Each hard link of a file has a key of its own.
-std::map<std::string, std::string> sums_by_key(const std::string& prefix, const LeftInBucket& left) {
+std::map<std::string, std::string> sums_by_key(const std::string& prefix, const BucketOutputs& left) {
   std::map<std::string, std::string> sums;
   for (const auto& [path, sum] : left.sums) sums.emplace(prefix + as_key(path), sum);
   for (const OutputEntry& entry : left.entries)
@@ -95,21 +95,21 @@ bool leads_out(const std::string& name) {
          });
 }
 
-LeftInBucket as_listed(std::string manifest, std::string_view entries) {
-  LeftInBucket left{.manifest = std::move(manifest)};
+BucketOutputs as_listed(std::string manifest, std::string_view entries) {
+  BucketOutputs left{.manifest = std::move(manifest)};
   left.sums = sums_in_manifest(left.manifest);
   left.entries = read_entries(entries);
-  left.known = as_left(left);
+  left.known = folder_content(left);
   return left;
 }
 
-LeftInBucket read_left(S3Client& client, const std::string& prefix, const std::stop_token& stop) {
+BucketOutputs read_bucket_outputs(S3Client& client, const std::string& prefix, const std::stop_token& stop) {
   std::string manifest = text_of(client, prefix + std::string(k_manifest_name), stop);
   return as_listed(std::move(manifest), text_of(client, prefix + std::string(k_entries_name), stop));
 }
 
-std::vector<S3Object> objects_as_left(S3Client& client, const std::string& prefix,
-                                      const std::stop_token& stop) {
+std::vector<S3Object> objects_of_outputs(S3Client& client, const std::string& prefix,
+                                         const std::stop_token& stop) {
   const std::string manifest_key = prefix + std::string(k_manifest_name);
   const auto sums = sums_in_manifest(text_of(client, manifest_key, stop));
   std::map<std::string, S3Object> there;  // by key
@@ -130,7 +130,7 @@ std::vector<S3Object> objects_as_left(S3Client& client, const std::string& prefi
     (is_later ? later : left).push_back(object);
   }
   if (later.empty()) return left;
-  const auto expected = sums_by_key(prefix, read_left(client, prefix, stop));
+  const auto expected = sums_by_key(prefix, read_bucket_outputs(client, prefix, stop));
   for (const S3Object& object : later) {
     const auto named = expected.find(object.key);
     if (named == expected.end()) continue;
@@ -150,7 +150,7 @@ std::vector<S3Object> objects_as_left(S3Client& client, const std::string& prefi
   return left;
 }
 
-std::string wanted_of(const LeftInBucket& left, const std::string& path) {
+std::string wanted_of(const BucketOutputs& left, const std::string& path) {
   const bool any_links = std::ranges::any_of(left.entries, [](const OutputEntry& entry) {
     return entry.kind == Kind::symbolic_link || entry.kind == Kind::hard_link;
   });

@@ -1,4 +1,4 @@
-#include "app/kept_logs.hpp"
+#include "app/run_telemetry.hpp"
 
 #include <fmt/format.h>
 
@@ -26,7 +26,7 @@ std::unique_ptr<Telemetry> open_telemetry(Session& session, const std::string& f
   }
 }
 
-std::unique_ptr<Telemetry> kept_logs_of(const RunId& run, const std::string& folder) {
+std::unique_ptr<Telemetry> open_telemetry_to_read(const RunId& run, const std::string& folder) {
   try {
     if (Telemetry::exists(folder, run))
       return std::make_unique<Telemetry>(folder, run, Telemetry::Use::reading);
@@ -54,12 +54,12 @@ LastLine last_lines_in(Telemetry* telemetry) {
   };
 }
 
-int told_attempt(const TrialEntry& entry) {
+int telemetry_attempt(const TrialEntry& entry) {
   return entry.state == TrialState::skipped ? k_adopted : entry.attempt;
 }
 
-void tell_silent(Session& session, const Experiment& experiment, const Outcome& outcome,
-                 Telemetry& telemetry) {
+void note_silent_trials(Session& session, const Experiment& experiment, const Outcome& outcome,
+                        Telemetry& telemetry) {
   std::unordered_map<std::string_view, const Trial*> expected;
   for (const Trial& trial : experiment.trials)
     if (trial.metrics) expected.emplace(trial.name, &trial);
@@ -77,7 +77,7 @@ void tell_silent(Session& session, const Experiment& experiment, const Outcome& 
   }
 }
 
-Uncollected keep_logs(Session& session, Record& record, const std::string& folder, const RunId& run,
+Uncollected save_logs(Session& session, Record& record, const std::string& folder, const RunId& run,
                       const std::vector<Observation>& attempts, Containers containers) {
   Uncollected failed;
   std::vector<const Observation*> missing;
@@ -128,7 +128,7 @@ Uncollected keep_logs(Session& session, Record& record, const std::string& folde
   return failed;
 }
 
-void note_unkept_logs(Session& session, const Uncollected& unkept) {
+void note_unsaved_logs(Session& session, const Uncollected& unkept) {
   if (unkept.empty()) return;
   const auto& [key, why] = *unkept.begin();
   const std::size_t others = unkept.size() - 1;
