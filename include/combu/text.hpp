@@ -59,9 +59,10 @@ namespace combu {
 // Applies clean_line() to each line and ends each line with a newline.
 [[nodiscard]] std::string clean_lines(std::string_view text);
 
-// Makes text with colours safe for a terminal. ColouredText keeps the SGR sequences of ECMA-48 (`ESC [ 31
-// m`), carriage returns, newlines and tabs. ColouredText escapes all other control characters and all bytes
-// that are not UTF-8. ColouredText resets the colours before each newline and at the end of the text.
+// Makes a text safe for a terminal, without the loss of its colours. ColouredText keeps the SGR sequences of
+// ECMA-48 (`ESC [ 31 m`), carriage returns, newlines and tabs. ColouredText escapes all other control
+// characters and all bytes that are not UTF-8. ColouredText resets the colours before each newline and at the
+// end of the text.
 class ColouredText {
  public:
   // ColouredText repeats `prefix`, a text without control characters, after a carriage return if other text

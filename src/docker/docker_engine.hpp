@@ -66,7 +66,8 @@ class DockerEngine : public Engine {
   void look_at_end(Observation& observation, const std::stop_token& stop);
   std::vector<std::string> ids_of(const Key& key, const std::stop_token& stop);
   ContainerFacts container_of(const Key& key, const std::stop_token& stop);
-  // The container of an attempt. This call created the container, or an earlier call whose answer was lost.
+  // The container of an attempt. This call created the container; or an earlier call, whose answer was lost,
+  // had created it.
   struct Claimed {
     std::string id;
     bool existed = false;

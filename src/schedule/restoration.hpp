@@ -56,7 +56,7 @@ class Restoration {
   [[nodiscard]] bool may_be_lost(TrialIndex trial) const;
   // Returns the time at which the trial's dependencies were met, or `now` if the record lacks this time.
   [[nodiscard]] Instant met_at(const Plan::Node& node, Instant now) const;
-  // True if the record has the trial in the state of the fact.
+  // True if the trial's state on record equals the state that `fact` sets.
   [[nodiscard]] bool is_recorded(const Fact& fact) const { return restored_[fact.trial].state == fact.state; }
 
   // ---- Until the first listing

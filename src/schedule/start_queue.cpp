@@ -95,7 +95,7 @@ std::optional<StartQueue::Start> StartQueue::scan(std::size_t parallel_max, Hori
 
 StartQueue::Obstacle StartQueue::judge(const Line& line, Scan& scan) const {
   const bool has_place = line.service || scan.parallel_max == 0 || trials_.alive() < scan.parallel_max;
-  if (!has_place) return {.kind = Kind::position};
+  if (!has_place) return {.kind = Kind::place};
   if (!holdings_.is_free(line)) return {.kind = Kind::slots};
   if (const Line* first = holding_back(line, scan))
     return {.kind = Kind::overtaken, .first = first->positions.top().trial};

@@ -127,7 +127,7 @@ class ExperimentReader final : public DocumentSink {
 
   Reading finish(const DocumentEnd& end) {
     if (!end.fault.empty()) {
-      report_.add(root_, "the evaluated file cannot be read: " + end.fault);
+      report_.add(root_, "cannot parse the JSON that the file evaluates to: " + end.fault);
     } else if (is_compose_ && !trials_begun_) {
       report_.forget();
       report_.add(root_,

@@ -87,7 +87,7 @@ void print_attempt_times(std::ostream& out, std::span<const TimedAttempt> attemp
                            [](const std::optional<Seconds>& time) { return time_text(time); });
   }
   const auto widths = stretch_widths(rows, form);
-  std::size_t others = 8;  // width of the attempt's number with the blank before the number
+  std::size_t others = 8;  // characters of all columns but the name; first, the attempt's number and a space
   for (const std::size_t width : widths) others += width + 1;
   std::size_t name = k_name;
   if (form.columns > 0) {
