@@ -1,10 +1,10 @@
-"""The files and functions that docs/architecture.md names in "Where to make a change" exist."""
+"""The files and functions that docs/architecture.md names in "Where to make a change" exist, and it names every source file."""
 
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-FILE = re.compile(r"[\w./*-]+\.(?:cpp|hpp|json|py|md)")
+FILE = re.compile(r"[\w./*-]+\.(?:cpp|hpp|json|jsonnet|libsonnet|rs|py|md)")
 NAME = re.compile(r"[A-Za-z_]\w*(?:::\w+)*(?:\(\))?")
 
 
@@ -38,6 +38,16 @@ def test_the_map_names_files_and_functions_that_exist():
     assert len(rows()) > 80
     faults = {row: bad for row in rows() if (bad := faults_of(row.split("|", 2)[2]))}
     assert faults == {}
+
+
+def test_the_map_names_every_source_file():
+    text = "\n".join(rows())
+    missing = [
+        name
+        for path in sorted((ROOT / "src").rglob("*.cpp"))
+        if f"`{(name := str(path.relative_to(ROOT / 'src')))}`" not in text
+    ]
+    assert missing == []
 
 
 def test_a_wrong_path_and_a_wrong_name_are_found():

@@ -103,7 +103,7 @@ def test_a_bad_file_changes_nothing(combu, write, states):
         (trials(trial("one"), trial("one")), 2, "one"),
         (trials(trial("one"), trial("two", depends=["three"])), 2, "no trial is named `three`"),
         (trials(trial("one"), {"name": "two", "image": "missing", "cmd": "true"}), 1, "nothing was changed"),
-        (trials(trial("one"), experiment="other"), 2, "describes the experiment other, but the run belongs to the experiment lab"),
+        (trials(trial("one"), experiment="other"), 2, "describes the experiment other, but the run belongs to the experiment"),
     ]:
         write(text)
         result = combu("-f", file, "--engine", ENGINE, "apply")
@@ -559,7 +559,7 @@ def test_a_parallel_that_was_set_survives_apply(combu, write, start, request):
     write(trials(*lines, trial("new"), parallel=2))
     told = combu("-f", file, "--engine", ENGINE, "apply").stderr
     assert "1 trial is new" in told
-    assert "parallel 3" in combu("-f", file, "--engine", ENGINE, "set", "starts_in_flight=4").stderr
+    assert "parallel=3" in combu("-f", file, "--engine", ENGINE, "set", "starts_in_flight=4").stderr
     write(trials(*lines, trial("new"), parallel=5))
     combu("-f", file, "--engine", ENGINE, "apply")
     wait_until(lambda: running(database) == 5)

@@ -196,7 +196,7 @@ TEST(DockerSection, ChecksEachTrialForFieldsThatItReserves) {
   EXPECT_STREQ(
       errors[0].what(),
       "[1].docker.HostConfig.NanoCpus: the trial's field `cpus` already sets this value; remove one of the "
-      "two (trial `a`)");
+      "two fields (trial `a`)");
 }
 
 TEST(DockerSection, AcceptsTheFieldsOfTheDockerApi) {
