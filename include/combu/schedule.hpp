@@ -1,7 +1,7 @@
 #pragma once
-// The planner: the only component that changes the state of a trial. The planner reads no clock, file or
-// socket. The planner receives events and returns commands and facts. Tests can therefore compare the
-// planner's steps as text and simulate whole runs.
+// The planner: the only component that changes the state of a trial. The planner receives events, returns
+// commands and facts, and reads no clock, file or socket. Tests can therefore compare the planner's steps as
+// text and simulate whole runs.
 
 #include <array>
 #include <cstddef>
@@ -25,14 +25,14 @@ enum class TrialState : std::uint8_t {
   ready,     // waits because slots are not free, or too many attempts are running or being started
   starting,  // combu has asked the engine to start an attempt
   running,
-  retrying,    // the last attempt failed; the trial waits for the pause before the next attempt
+  retrying,    // the last attempt failed, and the pause before the next attempt is not over
   collecting,  // the attempt has ended; combu collects the trial's outputs
   succeeded,   // the attempt ended with exit code 0
   skipped,     // the trial was not started, because an equal trial has succeeded (cache hit)
   failed,      // the last attempt failed; for example, its exit code was not 0, or it could not be started
   blocked,     // a dependency of the trial can never be met
-  // With Cause::stopped, a person or the run's deadline stopped the trial. With Cause::none, the trial is a
-  // service whose work was done, or was removed from the file.
+  // With Cause::stopped, a person or the run's deadline stopped the trial. With Cause::none, the trial was
+  // removed from the file, or is a service whose work was done.
   stopped,
 };
 inline constexpr std::size_t k_trial_state_count = 11;
@@ -61,7 +61,7 @@ using TrialCounts = std::array<std::size_t, k_trial_state_count>;  // index: Tri
 }
 // `on_record` is the state of a trial in the record. Returns true if the engine may have a living attempt of
 // this trial. Even a trial on record as `waiting` may have a living attempt, because its start may be missing
-// in the record.
+// from the record.
 [[nodiscard]] constexpr bool may_have_attempt(TrialState on_record) {
   return is_alive(on_record) || on_record == TrialState::waiting;
 }
@@ -71,7 +71,7 @@ using TrialCounts = std::array<std::size_t, k_trial_state_count>;  // index: Tri
 struct Begin {};  // the run begins; only Adjust and AttemptsFound may precede this event
 // An earlier process began the run; `observations` describes the run's containers on the engine. A trial that
 // is `waiting` in the record can have a running or ended attempt. The planner then reports the start that is
-// missing in the record.
+// missing from the record.
 struct AttemptsFound {
   std::vector<Observation> observations;
 };
@@ -115,7 +115,7 @@ struct CacheResult {
 // The answer to CacheLookupCommand.
 struct CacheLookupAnswered {
   TrialIndex trial;
-  std::string done = {};  // text for users that names the equal trial; empty: cache miss
+  std::string done = {};  // name and run of the equal trial as text for users; empty: cache miss
 };
 // Records whether the engine was unreachable around the end of an attempt. If the engine was unreachable, the
 // attempt counts as lost with the engine.
@@ -128,8 +128,8 @@ struct Observed {
   Observation observation;
   Break engine = Break::unknown;
 };
-// The answer to InspectCommand: the attempt of the command, with its start and end times if the engine has
-// them.
+// The answer to InspectCommand: the attempt that the command names, with its start and end times if the
+// engine has them.
 struct Inspected {
   Observation observation;
 };
@@ -149,7 +149,7 @@ struct Interrupt {
   bool for_good = false;
 };
 struct Tick {};  // the time in Step::wake has come
-// New values of settings that the experiment or the options gave; nullopt: no change. If a limit is lowered,
+// Replaces settings of the experiment file or the command line; nullopt: no change. If a limit is lowered,
 // attempts beyond the new limit keep running.
 struct Adjust {
   std::optional<std::size_t> parallel_max;  // 0: no limit
@@ -164,8 +164,8 @@ struct Adjust {
   std::string stopper = {};
 };
 // Replaces a listing. Attempts that are alive in the record count as alive, and other runs hold the slots
-// `held_by_others`. The caller only asks explain() about a run that another process drives, and ignores the
-// planner's commands.
+// `held_by_others`. This event is for a caller that only calls explain(), about a run that another process
+// drives. Such a caller ignores the planner's commands.
 struct Assumed {
   Slots held_by_others;
 };
@@ -214,12 +214,13 @@ struct CollectCommand {
   bool outputs = false;  // collect the outputs
   bool failed = false;   // true if the attempt failed, so that required outputs may be missing
 };
-// Looks up if an equal trial has succeeded. In case of a hit, `trial` shares the outputs of the equal trial.
+// Looks up whether an equal trial has succeeded. In case of a hit, `trial` shares the outputs of the equal
+// trial.
 struct CacheLookupCommand {
   TrialIndex trial;
 };
-// Asks for the times at which an attempt began and ended. The planner needs these times if it learned from a
-// listing that the attempt has ended, or while combu was stopping the attempt.
+// Asks for the times at which an attempt began and ended. The planner needs these times if a listing showed
+// the end of the attempt, or if the attempt ended while combu was stopping it.
 struct InspectCommand {
   TrialIndex trial;
   Observation observation;
@@ -246,8 +247,8 @@ enum class Next : std::uint8_t {
   due,       // another attempt waits to be started
   verdict,   // another attempt follows if the engine is restarting
   collect,   // collecting the outputs failed, for the reason in `next_why`, and is retried
-  spent,     // no attempts are left for a retry
-  given_up,  // attempts are left, but none follows, for the reason in `next_why`
+  spent,     // all retries of the trial are used up
+  given_up,  // retries are left, but none follows, for the reason in `next_why`
   lost,      // the container was removed before its outputs were collected
 };
 inline constexpr std::size_t k_next_count = 8;
@@ -266,7 +267,7 @@ struct EndDetails {
 // the number of the ended attempt.
 [[nodiscard]] std::string reason_text(const std::string& reason, const EndDetails& details, int attempt);
 // Returns the text of reason_text(), but without the word "stopped" if the trial is `stopped`. Use this
-// function where the text is beside the state.
+// function where the text is shown beside the state.
 [[nodiscard]] std::string reason_text_beside(TrialState state, const std::string& reason,
                                              const EndDetails& details, int attempt);
 // Overloads for a type that has the members `state`, `reason`, `details` and `attempt`, such as Fact.
@@ -291,7 +292,7 @@ struct Fact {
   int attempt = 1;               // number of the attempt that the fact is about
   Cause cause = Cause::none;     // set if failed, stopped, retrying, or collecting after a failure
   bool healthy = false;          // true if the state is running and the health check passes
-  bool ran = false;              // true if an attempt has run; set if the trial is over
+  bool ran = false;              // true if an attempt has run; meaningful only if the trial is over
   bool is_reset = false;         // if retrying or waiting: the trial's attempts up to this fact do not count
   std::optional<int> exit_code;  // exit code of an attempt that ran and ended
   std::string reason;            // text for users; set if failed, stopped, retrying, blocked or skipped
@@ -385,7 +386,7 @@ struct PlannerOptions {
 struct Explanation {
   enum class Kind : std::uint8_t {
     none,          // the trial is over, or has an attempt under way
-    retry,         // the trial waits for the pause before its next attempt
+    retry,         // the pause before the trial's next attempt is not over
     dependencies,  // the dependencies in `unmet` are not met
     canary,        // `first`, the canary, must succeed before similar trials start
     lookup,        // the trial waits for a cache lookup
@@ -396,7 +397,7 @@ struct Explanation {
     slots,      // the slots that the trial needs are not free
     overtaken,  // the trial waits for trial `first`, which k_overtakes_max later trials have overtaken
     room,       // the trial is a service that would leave too few slots for the trials that need it
-    turn,       // another trial starts earlier: trial `first`, if that is known
+    turn,       // another trial must start first: trial `first`, if known
     starts,     // the limit of starts in flight is reached
     nothing,    // no obstacle: the trial starts next, when the limit of starts in flight allows
   };
@@ -417,11 +418,11 @@ struct Settings {
 // Returns the state of a trial, judged only by its container.
 [[nodiscard]] TrialState state_of(const Observation& container);
 
-// The end of an attempt, as far as its container shows. No process of the run observed this end, and the
-// container may be removed by now.
+// The end of an attempt, as far as its container shows it. No process of the run observed this end, and the
+// container may have been removed since.
 struct Ending {
   Cause cause = Cause::none;
-  std::string reason;  // as in Fact, like `details`; empty if the attempt succeeded
+  std::string reason;  // `reason` and `details`: as in Fact; empty if the attempt succeeded
   EndDetails details = {};
 };
 [[nodiscard]] Ending ending_of(const Observation& ended);
@@ -460,11 +461,11 @@ struct TrialEdits {
 // The state of a run that no process drives, as its engine reports it.
 struct Unattended {
   std::vector<Observation> listed;  // all attempts of the run
-  // Attempts whose end or start is missing in the record, with their times by the engine's clock.
+  // Attempts whose end or start is missing from the record, with their times by the engine's clock.
   std::vector<Observation> changed;
   std::vector<std::string> stopped = {};                  // trials that user `stopper` has just stopped
   std::string stopper = {};                               // a user's name
-  bool is_final = false;                                  // no process will retry failed trials
+  bool is_final = false;                                  // true: no process will retry failed trials
   std::optional<Instant> engine_began_at = std::nullopt;  // Facts::began_at
 };
 // Compares the engine with the record, and returns the facts that the record lacks. The facts concern running
@@ -489,14 +490,15 @@ struct RunSituation {
   const Plan& plan;
   const std::vector<RestoredTrial>& restored;  // of all trials
   Settings settings = {};                      // in force
-  std::optional<Slots> capacity = {};          // nullopt: not known; then slots count as not free
+  std::optional<Slots> capacity = {};          // nullopt: unknown, so slots count as not free
   Slots held_by_others = {};                   // slots that attempts of other runs hold
   Instant now{};
 };
 // Returns why a trial of the run does not start, by the rules of Planner::explain(). If the limit of starts
-// in flight is reached, returns `starts` instead of `turn` and `nothing`. The process that drives the run may
-// know another obstacle, because the record has no cache lookups and no numbers of overtakes. This function
-// assumes that waiting trials have been overtaken k_overtakes_max times.
+// in flight is reached, returns `starts` where Planner::explain() would return `turn` or `nothing`. The
+// process that drives the run may know another obstacle, because the record contains neither cache lookups
+// nor numbers of overtakes. This function assumes that waiting trials have been overtaken k_overtakes_max
+// times.
 [[nodiscard]] Explanation explain(const RunSituation& situation, TrialIndex trial);
 
 // Not thread-safe. `experiment` and `plan` must outlive the planner.
@@ -517,9 +519,9 @@ struct RunSituation {
 // Outputs: when an attempt has ended, combu collects its outputs before the trial counts as over. Collecting
 // outputs is retried after a failure as long as the run has other work.
 //
-// Retries and stops: Trial::retries decides if another attempt follows a failed attempt. The planner stops an
-// attempt that exceeds its timeout, and an attempt whose trial was removed or replaced in the file. The next
-// attempt starts only after the stopped attempt has ended.
+// Retries and stops: Trial::retries determines whether another attempt follows a failed attempt. The planner
+// stops an attempt that exceeds its timeout, and an attempt whose trial was removed or replaced in the file.
+// The next attempt starts only after the stopped attempt has ended.
 //
 // Cache: combu looks up a trial with `cache` as soon as its inputs are known, even if other dependencies are
 // unmet. In case of a hit the trial is `skipped`, which counts as a success for its dependents. No service

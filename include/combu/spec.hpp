@@ -46,7 +46,7 @@ struct Volume {
   bool source_is_path = true;
   std::string target;  // absolute path in the container
   bool read_only = false;
-  bool folder_meant = false;  // the experiment file writes `source` with a `/` at its end
+  bool folder_meant = false;  // true: `source` ends with a `/` in the experiment file
   std::string path;           // location of this element in the evaluated file, for messages
   bool operator==(const Volume&) const = default;
 };
@@ -54,7 +54,7 @@ struct Volume {
 struct Healthcheck {
   // the command of the check in Docker's form: {"CMD", …}, {"CMD-SHELL", text} or {"NONE"}
   std::vector<std::string> test;
-  Seconds interval{0};  // the next four members: 0 means the engine's default
+  Seconds interval{0};  // for this and the next three members, 0 means the engine's default
   Seconds timeout{0};
   Seconds start_period{0};
   int retries = 0;
@@ -78,7 +78,7 @@ struct Slots {
 };
 // Returns for example "1.5 CPUs, 512 MiB of memory, GPU 0", or "nothing" if `slots` is empty.
 [[nodiscard]] std::string to_string(const Slots& slots);
-// Like to_string(slots), for a message that shows `others` as well. If both amounts of memory differ but
+// Like to_string(slots), for a message that shows `others` as well. If the two amounts of memory differ but
 // would be printed alike, prints `slots.memory` in bytes.
 [[nodiscard]] std::string to_string(const Slots& slots, const Slots& others);
 
@@ -152,19 +152,19 @@ struct Metrics {
   [[nodiscard]] bool empty() const { return *this == Metrics{}; }
 };
 
-// A file or folder that combu stages into the container before it starts.
+// A file or folder that combu stages into the container before the container starts.
 struct Input {
   std::string from;   // absolute path: on this machine, or in the container of `trial` (an output or a path
                       // inside one)
-  std::string trial;  // the trial that writes the output; empty: a file on this machine
+  std::string trial;  // the trial that writes the output; empty: `from` is on this machine
   std::string to;     // absolute path in the container
   std::string path;   // location of the input's `from` in the evaluated file, for messages
   bool operator==(const Input&) const = default;
 };
 
-// Maps each path of the experiment file on this machine to the path without symbolic links at the beginning
-// of the run. combu resolves the links only once, because a container may later replace links in a mounted
-// folder.
+// For each path on this machine in the experiment file: the path after symbolic links were resolved at the
+// beginning of the run. combu resolves the links only once, because a container may later replace links in a
+// mounted folder.
 using HostPaths = std::map<std::string, std::string>;
 
 // If `on`, combu skips a trial for which an equal trial has already succeeded.
@@ -211,7 +211,7 @@ class Rare {
 struct Process {
   std::optional<std::vector<std::string>> entrypoint;  // nullopt: the image's own entrypoint
   std::optional<std::vector<std::string>> cmd;         // nullopt: the image's own command
-  Pairs env;  // environment in its order, each name once, with the variables COMBU_PARAM_…
+  Pairs env;  // environment variables in order, each name once, including COMBU_PARAM_…
   std::string workdir;
   // "uid[:gid]" or a user's name; the reader has replaced the value "caller" by the caller's ids
   std::string user;
@@ -266,7 +266,8 @@ struct Trial {
 [[nodiscard]] bool same(Trial one, Trial other);
 
 struct Experiment {
-  // the `experiment` field or, if the field is absent, the absolute path of the file; a name for `combu kill`
+  // the `experiment` field or, if the field is absent, the absolute path of the file; `combu kill
+  // --experiment` accepts it
   std::string name;
   std::string file;              // absolute path of the file; "FOLDER/-" for standard input
   std::vector<Trial> trials;     // all trials in the order of the file
@@ -275,7 +276,7 @@ struct Experiment {
   std::uint64_t seed = 0;        // for Order::random
   std::size_t failures_max = 0;  // once this many trials have failed, no further trial starts; 0: no limit
   Seconds deadline{0};           // maximum time of the run, after which combu stops all trials; 0: no limit
-  Collect collect;               // where combu copies outputs, and of which attempts
+  Collect collect;               // where combu copies outputs to, and from which attempts
   bool canary = false;  // one trial of each shape must succeed before the others start; see canary_shape()
   std::string defaults_docker;  // the `docker` section of `defaults` as JSON text, or empty; each trial's
                                 // section includes it
@@ -284,7 +285,7 @@ struct Experiment {
 // Facts about the caller and the file that read_experiment() needs.
 struct Caller {
   std::string file;    // see Experiment::file
-  std::string folder;  // absolute path of the folder in which relative paths of the file start
+  std::string folder;  // absolute path of the base folder for relative paths in the file
   std::string home;
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
@@ -319,9 +320,9 @@ enum class EngineHost { this_machine, another };
 // Checks the host paths of an experiment and returns an error for each fault. Creates nothing and does not
 // throw. The host path of a volume must be readable. If the path ends with `/`, it must be a folder. If the
 // host path is absent, its nearest existing parent folder must allow combu to create the path. If `host` is
-// this_machine, a writable volume or the collected outputs must be able to fill an absent folder. Each input
-// file or folder of this machine must exist and be readable. `collect.to` must be a writable folder, or an
-// absent folder that combu can create.
+// this_machine, the folder of a read-only volume may be absent only if a writable volume or the collected
+// outputs can fill it. Each input file or folder of this machine must exist and be readable. `collect.to`
+// must be a writable folder, or an absent folder that combu can create.
 [[nodiscard]] std::vector<Error> check_host_paths(const Experiment& experiment, EngineHost host);
 
 // make_host_folders() creates each absent host folder of the volumes, owned by the caller, and lists it in
