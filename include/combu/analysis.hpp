@@ -39,7 +39,7 @@ struct TrialRow {
   std::optional<Usage> usage = {};  // live usage of a running trial; nullopt: unknown
 };
 
-// A trial of a run with everything that the record and the telemetry database have of it.
+// A trial of a run, with all its data from the record and the telemetry database.
 struct ShownTrial {
   const RunEntry& run;
   // The run that executed the trial, which is `run` or the run whose cached trial was reused. nullopt: the
@@ -106,8 +106,8 @@ struct Results {
 // database. Throws Error if the record or the telemetry database cannot be read.
 [[nodiscard]] Results read_results(Record& record, std::shared_ptr<Telemetry> telemetry, RunEntry run);
 
-// Suggests a column for a misspelled name. Returns nullopt if `name` is a column or no column has a similar
-// name.
+// Suggests a column for a misspelled name. Returns nullopt if `name` is a column, or if no column has a
+// similar name.
 [[nodiscard]] std::optional<std::string> nearest_column(const Results& results, std::string_view name);
 
 // Removes the rows that do not match `where`. Returns the names in the condition for which no trial has a
@@ -211,8 +211,10 @@ struct PartTimes {
 using TimesByPart = std::array<std::optional<PartTimes>, k_attempt_part_count>;
 [[nodiscard]] TimesByPart times_by_part(std::span<const TimedAttempt> attempts);
 
-// ---- Statistics: means with 95 % confidence intervals by Student's t. Formulas: NIST/SEMATECH e-Handbook of
-// Statistical Methods, 1.3.5.2 (interval of a mean) and 1.3.5.3 (difference of two means).
+// ---- Statistics: means with 95 % confidence intervals by Student's t
+//
+// The formulas are in the NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.5.2 (interval of a mean) and
+// 1.3.5.3 (difference of two means).
 
 // The confidence interval is mean ± half. `deviation` is the sample standard deviation (divisor n - 1). If
 // there are fewer than two values, `half` and `deviation` are NaN.
@@ -224,9 +226,9 @@ struct Sample {
 };
 [[nodiscard]] Sample sample_of(std::span<const double> values);
 
-// How the interval of a difference was computed.
+// The method that computed the confidence interval of a difference.
 enum class Pairing {
-  none,    // no interval: one of the samples has fewer than two values
+  none,    // no interval, because one of the samples has fewer than two values
   paired,  // the interval was computed from the differences of matching values
   welch,   // the interval is Welch's t interval of two samples, which may differ in variance
 };
@@ -258,7 +260,7 @@ struct Pair {
   std::vector<Value> params;              // same order as PairTable::params
   std::string trial;                      // name of a trial without params; empty for trials with params
   std::vector<Sample> samples;            // one sample for each run; count 0 if the run has no such trial
-  std::vector<Difference> differences{};  // difference of each other run to the first run
+  std::vector<Difference> differences{};  // for each other run: its difference from the first run
 };
 
 struct PairTable {
@@ -266,9 +268,9 @@ struct PairTable {
   std::vector<std::string> params;                    // params in which the pairs differ
   bool by_name = false;                               // true if some pairs are trials without params
   std::vector<std::pair<std::string, Value>> shared;  // params with the same value in all pairs
-  // pairs that have values from two runs; all if one run is given
+  // the pairs with values from at least two runs; all pairs if only one run is given
   std::vector<Pair> pairs;
-  // for each other run: difference to the first run, from the means of all pairs
+  // for each other run: its difference from the first run, computed from the means of all pairs
   std::vector<Difference> overall;
   std::vector<std::size_t> overall_count;  // number of pairs for each element of `overall`
   std::vector<std::string> notes;          // explanations of values or trials that were left out
@@ -296,7 +298,7 @@ struct Chart {
     double x = 0;
     double y = 0;
     double spread = 0;   // half of the 95 % interval of the mean `y`; 0 if only one trial has a value
-    bool apart = false;  // true: there is a gap before this point, and no line to the previous point
+    bool apart = false;  // true: the curve has a gap, not a line, between the previous point and this point
   };
   struct Series {
     std::string title;

@@ -85,15 +85,15 @@ struct Cpus {
 // Parses "512m", "2GiB", "2gb", "100k", or a plain number of bytes. Units are powers of two, as in Docker.
 // Throws Error(invalid) with an empty subject if `text` is malformed, negative, or 2^63 or more.
 [[nodiscard]] Bytes parse_bytes(std::string_view text);
-// Parses "1.5", "0.25". Throws Error(invalid) with an empty subject if `text` is malformed, negative or more
-// than a million.
+// Parses a number of CPUs, such as "1.5" or "0.25". Throws Error(invalid) with an empty subject if `text` is
+// malformed, negative or more than a million.
 [[nodiscard]] Cpus parse_cpus(std::string_view text);
-// Returns a duration for the user, rounded to about three significant digits: "850 ms", "3.2 s", "4m10s",
-// "2h05m".
+// Returns a duration for the user, rounded to about three significant digits, such as "850 ms", "3.2 s" or
+// "4m10s".
 [[nodiscard]] std::string to_string(Seconds duration);
-// Returns a size for the user, rounded to about three significant digits: "512 MiB", "1.5 GiB".
+// Returns a size for the user, rounded to about three significant digits, such as "512 MiB" or "1.5 GiB".
 [[nodiscard]] std::string to_string(Bytes bytes);
-// Returns the exact number of CPUs: "1.5".
+// Returns the exact number of CPUs, such as "1.5".
 [[nodiscard]] std::string to_string(Cpus cpus);
 
 // ---- Ids
@@ -152,7 +152,7 @@ template <class Enum>
   return std::nullopt;
 }
 
-// Returns the first `named_max` names and the number of the remaining names: "a, b and 4 more".
+// Returns the first `named_max` names and the number of the remaining names, such as "a, b and 4 more".
 [[nodiscard]] std::string list_text(const std::vector<std::string>& names, std::size_t named_max);
 
 // A valid UTF-8 character (RFC 3629). Surrogates and overlong encodings are invalid.
@@ -167,9 +167,9 @@ struct Character {
 [[nodiscard]] bool is_inside_character(char byte);
 // Returns the width of a text in columns of a terminal. `text` must not contain control characters.
 //
-// Each character from Hangul Jamo on counts as two columns, except punctuation, arrows and box drawing. An
-// invalid UTF-8 byte counts as one column. The result is an estimate, which is too large for some characters,
-// such as combining marks. An estimate that is too small would let lines wrap.
+// Each character from U+1100 (Hangul Jamo) on counts as two columns, except punctuation, arrows and box
+// drawing. An invalid UTF-8 byte counts as one column. The result is an estimate, which is too large for some
+// characters, such as combining marks. An estimate that is too small would let lines wrap.
 [[nodiscard]] std::size_t columns_of(std::string_view text);
 
 // Returns true for a character that controls the terminal or changes the order of the displayed text. Such
@@ -245,9 +245,9 @@ class Descriptor {
   int number_;
 };
 
-// Opens the file of `opened` again, with the flags `how` of open(2). The file's name is not resolved again,
-// because another process could replace the name. Hence fstat() reports the same file for both descriptors.
-// If reopen() fails, the returned descriptor is not open, and errno holds the reason.
+// Opens the file of `opened` again, with the flags `how` of open(2). Does not resolve the file's name again,
+// because another process could have replaced the file. So both descriptors refer to the same file. If
+// reopen() fails, the returned descriptor is not open, and errno holds the reason.
 [[nodiscard]] Descriptor reopen(const Descriptor& opened, int how);
 
 struct OpenedFolder {
@@ -292,7 +292,7 @@ class FolderPath {
  private:
   struct Level {
     Descriptor folder;  // descriptor of the folder; closed while the position is more than k_open_max levels
-                        // below the folder
+                        // below this folder
     dev_t device = 0;
     ino_t inode = 0;
   };

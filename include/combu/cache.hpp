@@ -1,6 +1,6 @@
 #pragma once
-// The cache key of a trial: everything that decides its outputs before it runs, as a JSON object and as its
-// hash. Trials with the same hash are equal.
+// The cache key of a trial: a JSON object with everything that is known before the start and affects the
+// trial's outputs, and the hash of this object. Trials with the same hash are equal.
 
 #include <string>
 #include <string_view>

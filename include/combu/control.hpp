@@ -88,7 +88,7 @@ class SharedProgress final : public Progress {
   std::unique_ptr<Progress> later_;
   std::atomic<Progress*> shown_;
   ControlServer& server_;
-  bool fails_ = false;  // true while the event that is being sent concerns a failure
+  bool fails_ = false;  // true while an event about a failure is being sent
   std::unique_ptr<Progress> json_;
 };
 

@@ -22,7 +22,7 @@ using List = std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)>;
 // Pool of idle libcurl handles, which keep their connections open. Thread-safe.
 class Idle {
  public:
-  // Takes a handle, without any options set, from the pool.
+  // Takes a handle from the pool. No options are set on the handle.
   [[nodiscard]] Easy take() {
     const std::scoped_lock lock(mutex_);
     if (idle_.empty()) return {curl_easy_init(), &curl_easy_cleanup};

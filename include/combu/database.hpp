@@ -115,8 +115,8 @@ class Rows {
   [[nodiscard]] bool is_null(int column) const {
     return sqlite3_column_type(statement_, column) == SQLITE_NULL;
   }
-  // Returns the type of the value in this row, not the declared type of the column: SQLITE_INTEGER,
-  // SQLITE_FLOAT, SQLITE_TEXT, SQLITE_BLOB or SQLITE_NULL.
+  // Returns the type of the value in this row, such as SQLITE_INTEGER or SQLITE_NULL, not the declared type
+  // of the column.
   [[nodiscard]] int type(int column) const { return sqlite3_column_type(statement_, column); }
   [[nodiscard]] std::int64_t number(int column) const { return sqlite3_column_int64(statement_, column); }
   [[nodiscard]] double real(int column) const { return sqlite3_column_double(statement_, column); }
@@ -129,7 +129,7 @@ class Rows {
                ? std::string_view()
                : std::string_view(bytes, static_cast<std::size_t>(sqlite3_column_bytes(statement_, column)));
   }
-  // Returns the text of a column; NULL becomes an empty text.
+  // Returns the text of a column, or an empty text for NULL.
   [[nodiscard]] std::string_view text(int column) const {
     const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
     return text == nullptr

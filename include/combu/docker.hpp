@@ -37,7 +37,7 @@ struct DockerOptions {
   // The longest time that the engine may stay silent during a call that is not a stream.
   Seconds silence_max{120};
   // Returns the GPUs that the user has configured for the host. If the engine or NVIDIA's driver reports
-  // GPUs, Engine::gpus() adds missing data from the configured GPUs. If these report no GPUs, Engine::gpus()
+  // GPUs, Engine::gpus() adds missing data from the configured GPUs. If neither reports GPUs, Engine::gpus()
   // returns the configured GPUs.
   std::function<std::vector<Gpu>()> gpus = [] { return std::vector<Gpu>(); };
 };

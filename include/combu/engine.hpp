@@ -24,7 +24,8 @@ namespace combu {
 struct Run {
   RunId id;
   Experiment experiment;
-  std::optional<Instant> began_at = std::nullopt;  // when an earlier process began the run, if one did
+  // When an earlier process began the run; nullopt: this process begins the run.
+  std::optional<Instant> began_at = std::nullopt;
   HostPaths host_paths = {};
 };
 
@@ -99,7 +100,7 @@ struct Observation {
   std::string digest;
 };
 
-// Resources that an attempt has used up to some moment.
+// Resources that an attempt has used until some moment.
 struct Usage {
   // Memory that the attempt uses, or the largest of several such values. Memory that the kernel can drop (the
   // inactive part of the page cache) does not count.
@@ -116,7 +117,7 @@ struct Selector {
   std::vector<std::string> trials;
 };
 
-// How accurate a listing must be.
+// The accuracy of a listing.
 enum class ListDetail {
   basic,       // one request; the listing may lag behind changes for a moment
   consistent,  // also inspects each attempt that the listing shows as running
@@ -145,7 +146,7 @@ struct Released {
   std::size_t attempts = 0;
   std::size_t networks = 0;
   std::set<std::string> experiments;  // the experiments of the selected attempts
-  std::vector<Error> left;  // errors; the subjects are attempts and networks that could not be removed
+  std::vector<Error> left;            // one error for each attempt or network that could not be removed
   // Networks that the engine keeps because containers use them; such networks are no failures.
   std::vector<Error> in_use;
 };
@@ -186,7 +187,8 @@ using Change = std::variant<Watching, Observation>;
 struct Running {
   Observation observation;  // the attempt, which may have ended already if an earlier call started it
 };
-// Nothing was started: another attempt, of any run and user, holds one of the slots.
+// Nothing was started, because another attempt holds one of the slots. This attempt may belong to another run
+// or user.
 struct TakenByOther {
   Observation holder;
 };
@@ -196,7 +198,7 @@ class Engine {
  public:
   virtual ~Engine() = default;
 
-  // Asks the engine for its version, its capacity and since when it runs.
+  // Asks the engine for its version, its capacity and the time of its last start.
   [[nodiscard]] virtual Facts facts(std::stop_token stop) = 0;
 
   // Returns the GPUs that can be assigned to attempts, in the host's order; empty if the engine knows none.

@@ -13,7 +13,7 @@ namespace combu {
 // True if `path` is a regular file, or if `path` does not exist and can become a regular file. False for a
 // pipe, a device, or an open descriptor such as /dev/stdout.
 [[nodiscard]] bool is_file_to_be(const std::string& path);
-// Replaces the file at `path` by the output of `write`, in one atomic step after all output is written. If
+// Replaces the file at `path` with the output of `write`, in one atomic step after `write` has returned. If
 // `path` is not a regular file but a pipe or a device, writes to `path` directly. Throws Error(refused) if
 // `path` cannot be written.
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write);

@@ -57,8 +57,9 @@ struct InputOwner {
 std::optional<std::vector<std::string>> pack_inputs(const std::vector<Input>& inputs, const InputOwner& owner,
                                                     const std::function<bool(std::string_view)>& sink);
 
-// Maps the path of each file of an input, as in the container, to the file's content. Cuts larger files after
-// `most` bytes. Omits symbolic links. Also throws Error(cancelled) if `stop` requests a stop.
+// Returns the content of each file of an input, by the file's path in the container. Reads only the first
+// `most` bytes of a larger file. Omits symbolic links. Also throws Error(cancelled) if `stop` requests a
+// stop.
 [[nodiscard]] std::map<std::string, std::string> read_input(const Input& input, Bytes most,
                                                             const std::stop_token& stop = {});
 
@@ -67,7 +68,7 @@ std::optional<std::vector<std::string>> pack_inputs(const std::vector<Input>& in
 // times, owners or the path of the input itself. Also throws Error(cancelled) if `stop` requests a stop.
 [[nodiscard]] std::string content_digest(const Input& input, const std::stop_token& stop = {});
 
-// The properties of a file, folder or link of an output that content_digest() covers.
+// The properties of a file, folder or link that content_digest() covers.
 struct ContentEntry {
   enum class Kind { folder, file, link };
   Kind kind = Kind::folder;

@@ -96,8 +96,8 @@ class OutputStore {
 
 inline constexpr std::string_view k_manifest_name = "manifest.sha256";
 // In a bucket, the object of this name is next to the manifest. JSON lines in the object describe folders,
-// links, names that are not UTF-8, and executable files. If one of the lines describes the object itself, the
-// lines name every executable file.
+// links, names that are not UTF-8, and executable files. A line about the object itself means that the lines
+// name all executable files.
 inline constexpr std::string_view k_entries_name = "manifest.entries";
 
 // Owner of the files. Only a process of root can give files to another user.
@@ -148,7 +148,7 @@ class SharedCacheIndex {
 
   virtual ~SharedCacheIndex() = default;
   // Looks up `key`. Returns nullopt if there is no entry, or if the trial's outputs were removed or replaced.
-  // Throws Error(corrupt) if combu cannot have written the entry.
+  // Throws Error(corrupt) if the entry has content that combu never writes.
   [[nodiscard]] virtual std::optional<Mark> find(const std::string& key, const std::stop_token& stop) = 0;
   // Returns the size of the telemetry that was stored with the mark; nullopt if the telemetry is missing.
   [[nodiscard]] virtual std::optional<Bytes> telemetry_size(const Mark& mark,
@@ -158,9 +158,9 @@ class SharedCacheIndex {
   [[nodiscard]] virtual std::optional<std::string> telemetry(const Mark& mark, Bytes size_max,
                                                              const std::stop_token& stop) = 0;
   // Records that the outputs at `place` are complete. Does nothing if a valid entry exists, so the first
-  // writer wins. If `needs_telemetry` is set, put() also replaces an entry without telemetry. Replaces an
-  // entry that combu cannot have written. `telemetry` returns the telemetry to store, or an empty string if
-  // there is none. put() calls `telemetry` only if an entry must be written.
+  // writer wins. If `needs_telemetry` is set, put() also replaces an entry without telemetry. put() also
+  // replaces an entry with content that combu never writes. `telemetry` returns the telemetry to store, or an
+  // empty string if there is none. put() calls `telemetry` only if an entry must be written.
   virtual void put(const std::string& key, const std::string& place,
                    const std::function<std::string()>& telemetry, bool needs_telemetry,
                    const std::stop_token& stop) = 0;
@@ -187,8 +187,9 @@ struct CollectionResult {
 CollectionResult collect_outputs(Engine& engine, const Key& key, const std::vector<Output>& outputs,
                                  OutputStore& output_store, const std::stop_token& stop);
 
-// Like collect_outputs(), but for an attempt that still runs, and to partial_place(). A file is copied with
-// the content that the file has while the engine reads it. A missing output is not an error.
+// Like collect_outputs(), but collects from an attempt that still runs, and stores the outputs in
+// partial_place(). A file is copied with the content that the file has while the engine reads it. A missing
+// output is not an error.
 CollectionResult collect_partial(Engine& engine, const Key& key, const std::vector<Output>& outputs,
                                  OutputStore& output_store, const std::stop_token& stop);
 

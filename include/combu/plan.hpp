@@ -34,9 +34,9 @@ struct Planning {
   std::vector<Error> errors;
 };
 
-// Returns the graph of the experiment and every error in its dependencies. Takes time linear in trials and
-// edges. Uses no recursion, so that the length of a chain is not limited. Skips trials without a name,
-// because the reader of the experiment file reports these trials.
+// Returns the graph of the experiment and every error in its dependencies. Takes time linear in the numbers
+// of trials and edges. Uses no recursion, so that the length of a chain is not limited. Skips trials without
+// a name, because the reader of the experiment file reports these trials.
 [[nodiscard]] Planning make_plan(const Experiment& experiment);
 
 }  // namespace combu

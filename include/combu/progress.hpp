@@ -61,8 +61,7 @@ struct Failure {
   std::string reason;     // result of reason_text_beside(), followed by the last line of the log
   std::string kind = {};  // the reason without numbers of attempts; empty: same as `reason`
   Stopper stopper = Stopper::none;
-  std::string_view root =
-      {};  // set for a blocked trial: the trial whose failure is the first cause of the block
+  std::string_view root = {};  // set for a blocked trial: the trial whose failure first caused the block
 };
 struct FailureGroup {
   TrialState state = TrialState::failed;
@@ -75,7 +74,7 @@ struct FailureGroup {
 [[nodiscard]] std::vector<FailureGroup> group_failures(std::span<const Failure> failures);
 // Returns "5 trials (forest-s[0-4])", or the name of a single trial.
 [[nodiscard]] std::string trials_text(std::span<const std::string_view> trials);
-// Returns "failed: 5 trials (forest-s[0-4]): exit code 1: ValueError: x"
+// Returns for example "failed: 5 trials (forest-s[0-4]): exit code 1".
 [[nodiscard]] std::string group_line(const FailureGroup& group);
 // Describes the failure of a trial's last attempt. `last_line` is the last line of the trial's log.
 [[nodiscard]] Failure failure_of(std::string_view trial, TrialState state, const std::string& reason,
@@ -87,15 +86,15 @@ template <class End>
 }
 // Returns the reason of a group, for places where the state is not printed before the reason.
 [[nodiscard]] std::string reason_of(const FailureGroup& group);
-// Returns the reason followed by the last line of the log, such as "exit code 1: ValueError: x" or "exit code
-// 127: command not found: pyhton".
+// Returns the reason followed by the last line of the log, such as "exit code 127: command not found:
+// pyhton".
 [[nodiscard]] std::string with_last_line(std::string_view reason, std::optional<int> exit_code,
                                          std::string_view last_line);
-// Returns the last line of `text` that is not blank, cleaned for a terminal and cut to 200 columns; "" if all
-// lines are blank.
+// Returns the last line of `text` that is not blank, cleaned for a terminal and cut to 200 columns. Returns
+// "" if all lines are blank.
 [[nodiscard]] std::string last_line_of(std::string_view text);
 
-// A function that returns the last line of a trial's log; "" if the log is empty or unknown.
+// A function that returns the last line of a trial's log, or "" if the log is empty or unknown.
 using LastLine = std::function<std::string(const std::string& trial, int attempt)>;
 
 struct OutcomeForm {

@@ -67,7 +67,8 @@ struct RunEntry {
   std::string results;   // folder or bucket path that contains all outputs of the run; empty: not known
   HostPaths host_paths;  // empty in a list of runs
   Instant began_at{};
-  Instant working_since{};  // start of the deadline: when the run was last reopened, else began_at
+  // The time from which the deadline counts: when the run was last reopened, else began_at.
+  Instant working_since{};
   std::size_t failures_forgiven =
       0;  // number of trials that failed before the run was reopened and are not retried
   // nullopt: the run is not over, its trials were left running, or its process died.
@@ -99,8 +100,8 @@ struct TrialEntry {
 // params, revision, container, gpus and taken keep their defaults.
 enum class Detail { state, all };
 
-// A change of a trial's state. EventEntry::state is to_string() of a TrialState, or "healthy", or "ended" or
-// "collected" of an attempt.
+// A change of a trial's state. EventEntry::state is to_string() of a TrialState, or "healthy", or an
+// attempt's "ended" or "collected".
 struct EventEntry {
   Instant at{};
   std::string trial;
@@ -203,14 +204,16 @@ struct Reopening {
   std::vector<Fact> facts;          // result of facts_of_edits()
   std::vector<TrialIndex> updated;  // trials that use the run's newest version from now on
   Anew anew;
-  Digests digests;  // of the images of the reopened trials, like `references`
+  // Digests of the images of the reopened trials; `references` holds Preparation::digest of the same images.
+  Digests digests;
   Digests references;
   Instant at{};
 };
 
 struct RunFilter {
   std::optional<RunId> id;
-  std::string experiment;  // empty: any experiment; likewise file and address
+  // An empty `experiment`, `file` or `address` matches every run.
+  std::string experiment;
   std::string file;
   std::string address;
   // true: only runs on the simulated engine; false: only runs on other engines; nullopt: all runs.
@@ -262,8 +265,8 @@ class Record {
   // `stamp`.
   [[nodiscard]] bool append_unwatched(const RunId& run, std::span<const Fact> facts, const Stamp& stamp,
                                       RunEnds ends);
-  // Like append_unwatched(), but for facts that follow from a user's command. If the run has later times on
-  // record, shifts the facts behind the latest of these times.
+  // Like append_unwatched(), but for facts that follow from a user's command. If the record has later times
+  // for the run, append_if_unchanged() gives the facts even later times.
   [[nodiscard]] bool append_if_unchanged(const RunId& run, std::span<const Fact> facts, const Stamp& stamp,
                                          RunEnds ends);
   [[nodiscard]] Stamp stamp(const RunId& run);

@@ -43,8 +43,8 @@ enum class Result {
 enum class NamedEngine {
   none,
   real,           // a real engine, by its address
-  simulated,      // the simulated engine with the given options: "simulated:OPTIONS"
-  any_simulated,  // "simulated:"; also matches recorded runs on a simulated engine with options
+  simulated,      // the simulated engine with the options in "simulated:OPTIONS"
+  any_simulated,  // "simulated:", which also matches recorded runs on a simulated engine with options
 };
 
 struct Invocation {
@@ -94,7 +94,8 @@ struct EngineName {
 
 class Session {
  public:
-  // `progress` and `engine` must outlive the session. A signal requests the stop of `stop`.
+  // `progress` and `engine` must outlive the session. `stop` requests a stop when the process receives a
+  // signal.
   Session(Progress& progress, Engine& engine, EngineName name, std::stop_token stop)
       : progress_(progress), engine_(engine), name_(std::move(name)), stop_(std::move(stop)) {}
 
@@ -296,7 +297,7 @@ struct Chosen {
 // `params.NAME`. The argument `name` may have this form, too.
 [[nodiscard]] std::optional<std::string> param_of(const std::string& params, std::string_view name);
 
-// In a pattern of trial names, combu replaces this word by the run's id, as in an experiment file.
+// In a pattern of trial names, combu replaces this word with the run's id, as in an experiment file.
 inline constexpr std::string_view k_run_id_word = "UUID";
 
 // Returns the trials that `wanted`, an argument of a command, chooses. `wanted` is a pattern of names

@@ -70,9 +70,9 @@ struct Script;  // the effects of a trial's command
 // - a command that begins with `/no/` cannot be started
 // - any other command takes options.trial_takes and exits with 0
 //
-// A healthcheck fails if its test contains "false" or "exit 1", and passes otherwise. The result is known
-// after the healthcheck's interval (default 1 s). Images with "missing" or "absent" in their name are not
-// available.
+// A healthcheck fails if its test contains "false" or "exit 1", and passes otherwise. The result of a
+// healthcheck is known after its interval (default 1 s). Images with "missing" or "absent" in their name are
+// not available.
 class World {
  public:
   explicit World(const SimulationOptions& options);

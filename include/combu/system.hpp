@@ -47,8 +47,8 @@ struct ProgramEnd {
   int exit_code = 0;
   std::string output;       // the program's standard output
   bool output_cut = false;  // true if the program wrote more than output_max bytes
-  // Text why the program has no exit code: it cannot be run, exceeded time_max, was stopped or was killed.
-  // `problem` is empty if the program has an exit code, or if output_cut is true.
+  // The reason why the program has no exit code: it could not be run, exceeded time_max, was stopped or was
+  // killed. `problem` is empty if the program has an exit code, or if output_cut is true.
   std::string problem;
 };
 

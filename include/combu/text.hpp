@@ -24,27 +24,28 @@ namespace combu {
 // Cuts a clean line between characters to at most `columns_max` columns. A line that was cut ends with "…".
 [[nodiscard]] std::string cut_line(std::string_view clean, std::size_t columns_max);
 
-// Like cut_line(), but replaces the middle of the line: "a-qu…-17". Hence names that differ only at their
-// ends stay different.
+// Like cut_line(), but replaces the middle of the line, as in "a-qu…-17". Hence names that differ only at
+// their ends stay different.
 [[nodiscard]] std::string cut_middle(std::string_view clean, std::size_t columns_max);
 
 // Returns true if the name `left` sorts before the name `right`. Sequences of digits compare as whole
-// numbers: "a2" sorts before "a10".
+// numbers, so that "a2" sorts before "a10".
 [[nodiscard]] bool is_before(std::string_view left, std::string_view right);
 
-// Joins names that differ only in their last number, if the numbers are consecutive: "solver-a-[1-5]",
-// "solver-[08-10]". The returned ranges are in the order of their first names in `names`.
+// Joins names that differ only in their last number, if the numbers are consecutive, as in "solver-a-[1-5]"
+// and "solver-[08-10]". The returned ranges are in the order of their first names in `names`.
 [[nodiscard]] std::vector<std::string> ranges(const std::vector<std::string_view>& names);
 
-// Returns a count with its noun: "1 run", "3 runs". If `plural` is empty, the plural is the noun with an "s".
+// Returns a count with its noun, such as "1 run" or "3 runs". If `plural` is empty, the plural is the noun
+// with an "s".
 [[nodiscard]] std::string number_of(std::size_t count, std::string_view noun, std::string_view plural = {});
 
-// Returns a number with four significant digits, or all digits of an integer: "0.2134", "1.234e-05", "12346",
-// "nan", "inf".
+// Returns a number with four significant digits, or all digits of an integer, such as "0.2134", "1.234e-05",
+// "12346" or "nan".
 [[nodiscard]] std::string short_number(double number);
 // Returns the shortest decimal text that parses to exactly `number`.
 [[nodiscard]] std::string whole_number(double number);
-// Like whole_number(), but "null" for NaN and infinity, which JSON does not have.
+// Like whole_number(), but returns "null" for NaN and infinity, which JSON does not have.
 [[nodiscard]] std::string json_number(double number);
 
 // Returns `text` as a quoted JSON string.
@@ -65,8 +66,8 @@ namespace combu {
 // end of the text.
 class ColouredText {
  public:
-  // ColouredText repeats `prefix`, a text without control characters, after a carriage return if other text
-  // follows on the same line.
+  // If text follows a carriage return on the same line, ColouredText first repeats `prefix`. `prefix` must
+  // not contain control characters.
   explicit ColouredText(std::string_view prefix = {}) : prefix_(prefix) {}
 
   // Returns the terminal-safe form of the next piece of the text. Buffers an incomplete character or escape

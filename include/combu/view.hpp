@@ -21,8 +21,10 @@ namespace combu {
 
 // Prints the waves and counts of a plan as text. Long waves are shortened to fit a screen.
 void print_plan(std::ostream& out, const Experiment& experiment, const Plan& plan);
-// Prints the whole plan as one JSON object: {"experiment", "file", "trials", "edges", "images":
-// [{"image","trials"}], "networks": […], "waves": [[name, …], …], "needs": {name: [{"trial", "condition"}]}}.
+// Prints the whole plan as one JSON object with the members "experiment", "file", "trials", "edges",
+// "images", "networks", "waves" and "needs". An element of "images" has the form {"image", "trials"}, and an
+// element of "waves" is an array of names. "needs" maps the name of each trial to an array of elements
+// {"trial", "condition"}.
 void print_plan_json(std::ostream& out, const Experiment& experiment, const Plan& plan);
 
 // Limits the size of a printed table.
@@ -82,9 +84,9 @@ void print_times(std::ostream& out, const RunEntry& run, std::span<const TimedAt
 // empty.
 void print_attempt_times(std::ostream& out, std::span<const TimedAttempt> attempts,
                          const TableForm& form = {});
-// Prints one JSON object a line, with the fields "trial" and "attempt", and with the duration of each part in
-// seconds: "needs", "retry", "place", "combu", "creating", "starting", "running", "home". Only the row limit
-// of `form` applies, and more_text() is not printed.
+// Prints one JSON object a line, with the fields "trial" and "attempt". The fields "needs", "retry", "place",
+// "combu", "creating", "starting", "running" and "home" are the durations of the parts in seconds. Only the
+// row limit of `form` applies, and more_text() is not printed.
 void print_attempt_times_json(std::ostream& out, std::span<const TimedAttempt> attempts,
                               const TableForm& form = {});
 
@@ -94,8 +96,8 @@ void print_attempt_times_json(std::ostream& out, std::span<const TimedAttempt> a
 [[nodiscard]] std::string event_line(const EventEntry& event, std::size_t columns_max = 0);
 [[nodiscard]] std::string event_json(const EventEntry& event);
 
-// How print_results() shows results. find_column() defines the names of columns. print_results() throws
-// Error(invalid) for an unknown name.
+// The form in which print_results() shows results. find_column() defines the names of columns.
+// print_results() throws Error(invalid) for an unknown name.
 struct ResultsForm {
   // names of columns; empty: the trial, params that differ, state, time and metrics
   std::vector<std::string> columns;
@@ -126,7 +128,7 @@ void print_comparison(std::ostream& out, std::span<const Results> runs, const Co
 struct ChartSurface {
   std::size_t columns = 80;
   std::size_t rows = 24;
-  bool utf8 = true;  // true: braille dots; false: ASCII letters
+  bool utf8 = true;  // true: draws braille dots; false: draws ASCII letters
   bool colours = false;
 };
 // Returns the size and the capabilities of standard output.

@@ -38,7 +38,9 @@ namespace combu {
 // ~/.local/state/combu.
 [[nodiscard]] std::string state_folder(const Caller& caller);
 
-// ---- Locks: at most one process starts trials of an experiment on an engine, since two would interfere. At
+// ---- Locks
+//
+// At most one process starts trials of an experiment on an engine, since two processes would interfere. At
 // most one process owns a run.
 
 enum class LockScope { starts, run };
