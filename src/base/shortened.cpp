@@ -22,7 +22,7 @@ std::size_t end_of_character(std::string_view text, std::size_t at) {
 std::string shortened(std::string_view text) {
   constexpr std::size_t k_characters_max = 60;
   std::string result;
-  std::size_t cut_at = 0;  // where the ellipsis replaces the last character
+  std::size_t cut_at = 0;  // position at which the text is cut if an ellipsis is needed
   std::size_t at = 0;
   for (std::size_t count = 0; count < k_characters_max && at < text.size(); ++count) {
     const std::size_t end = end_of_character(text, at);

@@ -103,7 +103,7 @@ Json default_parts(Json all) {
   // A field that is not given has no entry.
   for (auto part = all.begin(); part != all.end();)
     part = is_empty(*part) ? all.erase(part) : std::next(part);
-  // `env` repeats each parameter as an entry COMBU_PARAM_NAME. These entries are redundant.
+  // `env` repeats each param as an entry COMBU_PARAM_NAME. These entries are redundant.
   if (const auto env = all.find("env"); env != all.end()) {
     for (auto one = env->begin(); one != env->end();)
       one =

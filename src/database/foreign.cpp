@@ -128,7 +128,7 @@ struct Foreign::Impl {
       const auto known = ours.find(object);
       if (known == ours.end()) refuse(fmt::format("has the {}, which is not in combu's schema", object));
       if (known->second != declaration)
-        refuse(fmt::format("declares the {} in another way than combu's schema", object));
+        refuse(fmt::format("declares the {} differently from combu's schema", object));
     }
     for (const auto& [object, declaration] : ours)
       if (!theirs.contains(object)) refuse(fmt::format("lacks the {}", object));

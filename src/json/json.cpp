@@ -23,7 +23,7 @@ class JsonFault final : public nlohmann::json::exception {
   explicit JsonFault(const std::string& what) : exception(k_id, what.c_str()) {}
 
  private:
-  static constexpr int k_id = 501;  // the number of "other errors" in nlohmann's documentation of exceptions
+  static constexpr int k_id = 501;  // the id of "other errors" in nlohmann's documentation of exceptions
 };
 
 // Builds the value of a JSON text. Replaces nlohmann's builder, which has no depth limit.

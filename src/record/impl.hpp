@@ -43,8 +43,8 @@ struct AttemptStatements {
   SQLite::Database& database;
   // Adds an attempt that combu starts. If combu starts an attempt again after the combu process died, the row
   // keeps the time of the first start. `ready_at` is not earlier than the run's `began_at`. For a retry, or a
-  // trial that was added or changed, `ready_at` is not earlier than `working_since`, when the run was
-  // reopened.
+  // trial that was added or changed, `ready_at` is not earlier than `working_since`, the time when the run
+  // was reopened.
   database::Sql add{
       database,
       "INSERT OR IGNORE INTO attempts (run, trial, attempt, nano_cpus, memory, gpus, ready_at, started_at) "
@@ -81,7 +81,7 @@ struct AttemptStatements {
                                "UPDATE attempts SET collected_at = 0, reason = ?, stopper = ?, outputs_fault "
                                "= ?, next = ?, pause = ?, "
                                "next_why = ? WHERE run = ? AND trial = ? AND attempt = ?"};
-  // Records that the collecting of outputs has ended, and its result.
+  // Records the end and the result of the collection of outputs.
   database::Sql set_collected{database,
                               "UPDATE attempts SET collected_at = max(?, ended_at), cause = ?, reason = ?, "
                               "stopper = ?, outputs_fault = ?, next = ?, pause = ?, next_why = ? "
@@ -109,7 +109,7 @@ struct TrialStatements {
                          "UPDATE trials SET revision = ?, image = ?, digest = ?, params = ?, anew = 0 "
                          "WHERE run = ? AND trial = ?"};
   database::Sql set_anew{database, "UPDATE trials SET anew = ? WHERE run = ? AND trial = ?"};
-  // Sets the trial to waiting again. The trial's earlier attempts no longer count.
+  // Sets the trial's state back to waiting. The trial's earlier attempts no longer count.
   database::Sql reset{
       database,
       "UPDATE trials SET over = NULL, over_at = NULL, reason = NULL, root = NULL, stopper = NULL, "
@@ -163,9 +163,9 @@ struct Record::Impl {
   std::int64_t number_of_experiment(const std::string& name);
   // Returns the latest time on record for a run, in microseconds since 1970.
   std::int64_t latest_of(std::int64_t run);
-  // Returns the microseconds to add to the times of new facts of a run, of which `first` is the earliest. The
-  // adjusted times are not earlier than any time on record, even if the machine's clock was set back between
-  // two processes.
+  // Returns the microseconds to add to the times of a run's new facts. `first` is the earliest of these
+  // times. The adjusted times are not earlier than any time on record, even if the machine's clock was set
+  // back between two processes.
   std::int64_t delay_of(std::int64_t run, Instant first);
   Stamp stamp(std::int64_t run);
   // Calls `write_facts` with the number of the run's row. Returns false and changes nothing if the run's

@@ -46,7 +46,8 @@ TrialState state_of(const SQLite::Column& column) {
 Cause cause_of(const SQLite::Column& column) {
   return value_of<Cause>(column.getText("none"), k_cause_count);
 }
-// Parses the number of collected files and their total size in bytes, separated by a space: "12 34567".
+// Parses the number of collected files and their total size in bytes, separated by a space, such as "12
+// 34567".
 std::optional<CollectionResult> outputs_in(const SQLite::Column& column) {
   if (column.isNull()) return std::nullopt;
   CollectionResult collection;

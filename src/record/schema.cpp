@@ -12,7 +12,7 @@ constexpr int k_application_id = 0x636d6275;  // "cmbu"
 // view `events` derives all events from attempts and trials.
 //
 // Attempts before `first_attempt` no longer count, because `combu retry` or `combu apply` has reset the
-// trial. `failures_forgiven` counts the trials that had failed when the run was reopened and stayed failed.
+// trial. `failures_forgiven` counts the failed trials that were not retried when the run was reopened.
 constexpr std::array<std::string_view, 8> k_steps{R"sql(
   CREATE TABLE experiments (
     number INTEGER PRIMARY KEY,
@@ -96,9 +96,9 @@ constexpr std::array<std::string_view, 8> k_steps{R"sql(
     UNION ALL SELECT run, over_at, trial, NULL, over, NULL, NULL, reason FROM trials WHERE over IS NOT NULL;
 )sql",
                                                   // Durations in the database are in microseconds, too. The
-                                                  // table `texts` keeps the texts of a run, which may have
-                                                  // megabytes, apart from the columns of `runs`, which combu
-                                                  // reads and writes often.
+                                                  // texts of a run may have megabytes. They are in the table
+                                                  // `texts`, because combu reads and writes the table `runs`
+                                                  // often.
                                                   R"sql(
   CREATE INDEX trials_by_name ON trials (run, name);
   ALTER TABLE trials ADD COLUMN digest TEXT;
@@ -125,10 +125,10 @@ constexpr std::array<std::string_view, 8> k_steps{R"sql(
                                                   // outputs of the attempt (0: not yet, NULL: no outputs).
                                                   // The column `doom` holds the stop cause. The column
                                                   // `leaving` holds the Departure of the trial if combu stops
-                                                  // its attempt because the file was edited. Of a failed
-                                                  // attempt, `next_ready_at` and `next_memory` hold since
-                                                  // when the next attempt has waited for slots, and how much
-                                                  // memory that attempt needs.
+                                                  // its attempt because the file was edited. In the row of a
+                                                  // failed attempt, `next_ready_at` holds when the next
+                                                  // attempt began to wait for slots, and `next_memory` its
+                                                  // memory.
                                                   R"sql(
   ALTER TABLE attempts ADD COLUMN collected_at INTEGER;
   ALTER TABLE attempts ADD COLUMN doom TEXT;
@@ -211,8 +211,8 @@ constexpr std::array<std::string_view, 8> k_steps{R"sql(
   ) WITHOUT ROWID;
   CREATE INDEX recollections_by_hash ON recollections (hash);
 )sql",
-                                                  // The imports and the values of an experiment file's text,
-                                                  // as JSON objects.
+                                                  // JSON objects: the imports of the experiment file, and the
+                                                  // values given to its evaluation.
                                                   R"sql(
   ALTER TABLE texts ADD COLUMN imports TEXT;
   ALTER TABLE texts ADD COLUMN given_values TEXT;

@@ -28,7 +28,8 @@ constexpr std::size_t k_looked_at_max = 8;
 // Maximum number of concurrent requests to a server.
 constexpr std::size_t k_asked_at_once = 16;
 
-// Larger telemetry of other runs is read one trial at a time to limit memory.
+// Maximum size in bytes of telemetry that is read in parallel. Larger telemetry is read one trial at a time,
+// to limit memory.
 constexpr std::int64_t k_parallel_telemetry_max = 16LL << 20U;
 
 // Maximum number of notes about refused objects of a bucket; there may be one for each trial.
@@ -90,7 +91,7 @@ class RecordCacheLookup final : public CacheLookup {
         telemetry_run;  // the run whose telemetry has the logs, under the name telemetry_trial
     std::string telemetry_trial;
     int attempt = 0;
-    std::optional<SharedCacheIndex::Mark> mark;  // set if another user published the trial
+    std::optional<SharedCacheIndex::Mark> mark;  // set if the equal trial was found in the bucket
   };
 
   [[nodiscard]] const Trial& trial_of(TrialIndex trial) const {

@@ -86,7 +86,7 @@ struct Child {
            ::syscall(SYS_setresgid, gid, gid, gid) == 0 && ::syscall(SYS_setresuid, uid, uid, uid) == 0;
   }
 
-  // Requests that the system kills the child when the parent ends. ends_with_parent() must be called after
+  // Asks the system to kill the child when the parent ends. ends_with_parent() must be called after
   // becomes_user(), because a change of the user resets the parent-death signal (prctl(2)).
   [[nodiscard]] bool ends_with_parent() const {
     if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return false;

@@ -71,7 +71,7 @@ void ForeignAttempt::read_attempt(SQLite::Database& database) {
   for (const int column : {0, 2, 3, 4, 5, 6, 7, 8, 9})
     if (rows.type(column) != SQLITE_INTEGER) refuse("a value of table `attempts` is not an integer");
   if (rows.type(1) != SQLITE_TEXT || rows.text(1) != k_packed_name || rows.number(2) != k_adopted)
-    refuse("its database holds an attempt of another name");
+    refuse("its database holds an attempt with a wrong name or number");
   number_ = rows.number(0);
   for (const int column : {4, 5, 7, 8, 9})
     if (rows.number(column) < 0) refuse("a size or count of table `attempts` is negative");
@@ -100,7 +100,7 @@ void ForeignAttempt::check_packs(SQLite::Database& database) {
     last = rows.number(0);
     if (rows.type(1) != SQLITE_INTEGER || rows.number(1) != number_ || rows.type(2) != SQLITE_INTEGER ||
         rows.type(3) != SQLITE_BLOB)
-      refuse("a row of table `packs` has a value of another type, or belongs to no attempt");
+      refuse("a row of table `packs` has a value of a wrong type, or belongs to no attempt");
     const Content content = checked(rows.blob(3), k_foreign_nanos_max);
     if (content.text.count != rows.number(2)) refuse("a size of table `packs` does not match its data");
     plain += content.plain.count;
@@ -122,7 +122,7 @@ void ForeignAttempt::read_series(SQLite::Database& database) {
     if (rows.type(1) != SQLITE_INTEGER || rows.number(1) != number_ || rows.type(2) != SQLITE_TEXT ||
         rows.type(3) != SQLITE_INTEGER || !is_number_or_null(rows, 4) || !is_number_or_null(rows, 5) ||
         !is_number_or_null(rows, 6))
-      refuse("a row of table `series` has a value of another type, or belongs to no attempt");
+      refuse("a row of table `series` has a value of a wrong type, or belongs to no attempt");
     if (rows.text(2).size() > k_line_max) refuse("a metric's name is longer than a line of a log can be");
     if (rows.number(3) < 0) refuse("a metric's number of points is negative");
     if (!names.emplace(rows.text(2)).second) refuse("two metrics have the same name");
@@ -148,7 +148,7 @@ void ForeignAttempt::check_points(SQLite::Database& database) {
     }
     if (series == series_.end()) refuse("rows of table `points` are out of order, or belong to no series");
     if (rows.number(1) <= last || rows.number(1) >= series->points)
-      refuse("rows of table `points` are out of order, or are more than their series has");
+      refuse("rows of table `points` are out of order, or exceed the number in table `series`");
     last = rows.number(1);
     if (!is_number_or_null(rows, 2) || rows.is_null(2) || !is_number_or_null(rows, 4))
       refuse("a value of table `points` is not a number");

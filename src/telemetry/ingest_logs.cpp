@@ -75,7 +75,7 @@ class LogIngester {
     if (size_behind(0) >= next_batch_) give(ready());
   }
 
-  // Stores the part of the log that has been read so far, of an attempt that still runs.
+  // For an attempt that still runs: stores the part of the log that has been read so far.
   void pause() {
     settled_until_ = telemetry_.read_up_to(key_.trial, key_.attempt, latest_);
     give(ready());
@@ -127,16 +127,16 @@ class LogIngester {
     return count;
   }
 
-  // Number of bytes of standard output after the last line end that counts for metrics (newline or carriage
-  // return), and after the last newline.
+  // Sizes in bytes of the unfinished line of standard output. `line` counts from the last newline or carriage
+  // return, both of which end a line for metrics; `newline` counts from the last newline.
   struct Open {
     std::size_t line = 0;
     std::size_t newline = 0;
   };
 
-  // Returns the largest number of leading pieces, at most `count`, that ends at a line end of standard
-  // output. Stored pieces must end at a line end, because another process may continue the reading and would
-  // see only the rest of a line. A line that is too long to be searched for metrics may be split.
+  // Returns the largest number of leading pieces, at most `count`, after which no line of standard output is
+  // unfinished. Stored pieces must end at a line end, because another process may continue the reading and
+  // would see only the rest of a line. A line that is too long to be searched for metrics may be split.
   [[nodiscard]] std::size_t whole_lines(std::size_t count) const {
     Open open = open_;
     std::size_t whole = 0;
@@ -163,8 +163,8 @@ class LogIngester {
   }
 
   static std::size_t open_after(std::size_t open, std::string_view text, char end) {
-    // memrchr() is used because std::string_view::find_last_of() would take most of the time of reading a
-    // long line.
+    // Uses memrchr(), because std::string_view::find_last_of() would take most of the time of reading a long
+    // line.
     const auto* const last = static_cast<const char*>(::memrchr(text.data(), end, text.size()));
     return last == nullptr ? open + text.size() : static_cast<std::size_t>(text.end() - last) - 1;
   }

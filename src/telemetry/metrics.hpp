@@ -94,8 +94,8 @@ class Lines {
   void end(Instant at);
 
  private:
-  // Splits a text without newlines at carriage returns, between which a program prints one state of a
-  // progress bar.
+  // Splits a text without newlines at carriage returns, because a program ends each state of a progress bar
+  // with a carriage return.
   void feed_states(std::string_view text, Instant at);
   void append(std::string_view text);
   void end_line(Instant at);

@@ -108,7 +108,7 @@ double value_in(const Rows& row, int column) {
   return row.is_null(column) ? std::nan("") : row.real(column);
 }
 
-// Names by which SQL statements refer to the databases.
+// Names of the databases in SQL statements.
 constexpr std::string_view k_ours = "main";
 constexpr std::string_view k_other = "other";
 

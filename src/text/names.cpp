@@ -28,7 +28,7 @@ std::string_view without_zeros(std::string_view digits) {
   return digits.substr(std::min(digits.find_first_not_of('0'), digits.size()));
 }
 
-// The text of a name before (`head`) and after (`tail`) the name's last number.
+// The text before (`head`) and after (`tail`) the last number in a name.
 struct Pattern {
   std::string_view head;
   std::string_view tail;
@@ -57,7 +57,7 @@ bool split(std::string_view name, Numbered& out) {
   return true;
 }
 
-// Appends to `out` the ranges that the numbers of one pattern form: "solver-[1-5]", "solver-[7-9]",
+// Appends the ranges of one pattern's numbers to `out`, for example "solver-[1-5]", "solver-[7-9]" and
 // "solver-12".
 void append_ranges(const Pattern& pattern, std::vector<std::uint64_t>& numbers,
                    std::vector<std::string>& out) {
