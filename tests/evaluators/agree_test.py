@@ -92,7 +92,7 @@ def library(build, tmp_path):
 def test_a_function_that_libjsonnet_lacks_is_named_in_the_error_and_documented(tmp_path):
     lacking = library(BUILDS[1], tmp_path) - library(BUILDS[0], tmp_path)
     page = (ROOT / "docs/experiment.md").read_text()
-    assert set(re.search(r"and the functions `([^`]*)` of `std`", page)[1].split()) == lacking
+    assert set(re.search(r"and the\s+`std`\s+functions\s+`([^`]*)`", page)[1].split()) == lacking
     file = tmp_path / "lacking.jsonnet"
     for name in lacking:
         file.write_text(f"[std.{name}]")
