@@ -68,7 +68,7 @@ class Apply {
     return changes;
   }
 
-  // True if the evaluated file is equal to the run's newest text on record.
+  // True if the file's evaluated text equals the newest evaluated text of the run on record.
   [[nodiscard]] bool is_newest() const { return file_.text.evaluated == entry_.text.evaluated; }
 
   // Checks the new and changed trials, and prepares their images and networks. Returns the errors.
@@ -80,9 +80,10 @@ class Apply {
     return combu::make_ready(session_, part, run_options_of(entry_.options), prepared_);
   }
 
-  // Records the new version of the file in one transaction. For a running trial that must stop, only records
-  // this fact: the process that continues the run stops the trial. Call this function while no other process
-  // drives the run. `may` throws Error, which cancels the transaction, if another process drives the run.
+  // Records the new version of the file in one transaction. Stops no trial: only records which running trials
+  // must stop. The process that continues the run stops these trials. Call this function while no other
+  // process drives the run. Calls `may` within the transaction. If another process drives the run, `may`
+  // throws Error, which cancels the transaction.
   void apply_file(const Changes& changes, const std::function<void()>& may) {
     const std::vector<RestoredTrial> restored = record_.restored_trials(entry_.id);
     const auto if_joined = changes.joined > 0 ? FileVersion::Opens::if_ended : FileVersion::Opens::no;

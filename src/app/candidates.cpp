@@ -27,7 +27,7 @@ bool may_be_read(const std::string& file) {
 }
 
 constexpr std::size_t k_runs_max = 1000;
-// The fields that docs/cli.md lists below `results`.
+// The fields that the section `results` of docs/cli.md lists.
 constexpr std::array k_fields{"trial", "attempt",     "state",       "seconds", "exit_code",
                               "cause", "reason",      "image",       "digest",  "id",
                               "gpus",  "memory_peak", "cpu_seconds", "version"};

@@ -15,8 +15,8 @@
 
 namespace combu {
 
-// All methods throw Error if the record cannot be read. The methods read the run of --run. Without --run, the
-// methods read the newest run of the file; without a file, the newest run on record.
+// All methods throw Error if the record cannot be read. The methods read the run that --run names; without
+// --run, the newest run of the file; without a file, the newest run on record.
 class Candidates {
  public:
   // `run`: the value of --run. `progress` shows the errors in the file. `invocation` and `progress` must

@@ -156,8 +156,8 @@ class Comparison {
     return in_file_.contains(changes_.experiment.trials[trial].name);
   }
 
-  // Gives the file's text to the changed trials that are started again. Returns true if any trial gets the
-  // file's text: with the new text, the trial may depend on other trials.
+  // Replaces the text of each changed trial that is started again by the file's text. Returns true if any
+  // text was replaced, because the new text may name other dependencies.
   bool update_restarted() {
     const std::unordered_set<TrialIndex> again(changes_.again.begin(), changes_.again.end());
     std::size_t count = 0;
@@ -178,7 +178,7 @@ class Comparison {
   const RestartRequest& restart_;
   std::vector<bool> is_replaced_;
   std::unordered_map<std::string, const Trial*> in_file_;
-  std::vector<TrialIndex> started_;  // trials that are started again since their text changed
+  std::vector<TrialIndex> started_;  // trials that are started again because their text changed
   Changes changes_;
 };
 

@@ -26,7 +26,7 @@ struct RestartRequest {
 struct Changes {
   Experiment experiment;      // the run's experiment after the change; new trials follow the trials on record
   Plan plan;                  // of `experiment`
-  std::vector<Error> errors;  // reasons why `experiment` has no plan; empty if there is a plan
+  std::vector<Error> errors;  // errors that prevent a plan of `experiment`; empty if `plan` is valid
 
   std::size_t joined = 0;           // number of new trials
   std::size_t gone = 0;             // number of trials that the run's newest text has, but the file lacks
@@ -36,9 +36,9 @@ struct Changes {
   std::vector<TrialIndex> named;    // the trials in `again` that RestartRequest::again names
   std::size_t retried = 0;          // number of trials in `again` that had failed or that the user named
 
-  // Changed trials that keep their earlier text on record, in three lists by their state. In `experiment`,
-  // the trials in `unsuccessful` already have the file's text. The record gets that text when these trials
-  // are started again.
+  // Changed trials that keep their earlier text on record, in three lists by their state. `experiment`
+  // already contains the file's text of the trials in `unsuccessful`. The record gets that text when these
+  // trials are started again.
   std::vector<TrialIndex> running;
   std::vector<TrialIndex> succeeded;
   std::vector<TrialIndex> unsuccessful;
@@ -52,9 +52,9 @@ struct Changes {
   }
 };
 
-// Returns a flag for each of `trials`, which the user starts again. The flag is true if the trial must run
-// even if the cache has a result. The flag of a blocked trial is false: the trial has not run yet, so combu
-// may use the result of an equal trial.
+// Returns one flag for each trial in `trials`. The user starts all these trials again. The flag is true if
+// the trial must run even if the cache has a result. The flag of a blocked trial is false: the trial has not
+// run yet, so combu may use the result of an equal trial.
 [[nodiscard]] Anew anew_of(const std::vector<TrialIndex>& trials, const std::vector<RestoredTrial>& restored);
 
 using TrialNameSet = std::unordered_set<std::string>;

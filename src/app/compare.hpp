@@ -15,7 +15,7 @@ struct CompareOptions {
   std::string where;                      // a condition; empty: all trials
   std::vector<std::string> metrics;       // lists of columns, in the form that names_in() parses
   std::vector<std::string> over{"seed"};  // lists of params in which repeats of a trial differ
-  bool is_over_given = false;             // false: `over` is the default, and its param may be missing
+  bool is_over_given = false;             // false: `over` is the default, and trials may lack its param
 };
 
 struct ComparedRuns {
@@ -23,7 +23,7 @@ struct ComparedRuns {
   CompareForm form;
 };
 
-// Prints a note for each name in the condition for which no trial has a value. Throws the errors of
+// For each name in the condition, prints a note if no trial has a value for this name. Throws the errors of
 // read_run_results(). Throws Error(invalid) if a list of names is malformed, or if no trial has a param that
 // CompareOptions::over names. Throws Error(not_found) if no column is named and no trial reported a metric.
 [[nodiscard]] ComparedRuns read_compared(const Invocation& invocation, const CompareOptions& options,

@@ -18,7 +18,7 @@
 namespace combu {
 namespace {
 
-// The longest time that another user's run is assumed to need between two trials.
+// Assumed maximum time between two trials of another user's run.
 constexpr Seconds k_second_look{1};
 
 std::set<RunId> runs_that_live(const std::vector<Observation>& earlier) {
@@ -29,7 +29,7 @@ std::set<RunId> runs_that_live(const std::vector<Observation>& earlier) {
 }
 
 // True if any attempt in `earlier` still runs. Lists each attempt again with ListDetail::consistent, since
-// the listing in `earlier` may be a moment late.
+// the listing in `earlier` may be slightly out of date.
 bool any_lives(Session& session, const std::vector<Observation>& earlier) {
   return std::ranges::any_of(earlier, [&](const Observation& seen) {
     if (seen.phase != Phase::running) return false;
@@ -57,7 +57,7 @@ Error still_lives(const Experiment& experiment, const std::vector<Observation>& 
                       command_line(experiment, "kill", engine))};
 }
 
-// Removes all containers of the `replaced` runs. Of other earlier runs, removes the ended containers whose
+// Removes all containers of the `replaced` runs. From other earlier runs, removes only ended containers whose
 // names the new run needs. If any container to remove is in `uncollected`, removes nothing and returns the
 // reasons.
 std::vector<Error> remove_containers(Session& session, const Experiment& experiment,

@@ -198,8 +198,9 @@ void await_writers(Session& session, Record& record, const RunId& run) {
   }
 }
 
-// Calls make_room() for the run. If make_room() fails, shows the errors and returns the Result of the errors.
-// If the run is new, also records the run as killed, since the beginning of the run is already on record.
+// Calls make_room() for the run. If make_room() fails, shows the errors and returns the Result that matches
+// them. If the run is new, also records the run as killed, since the beginning of the run is already on
+// record.
 std::optional<Result> clear_earlier_runs(const DrivenRun& run, const std::set<RunId>& replaced,
                                          bool is_resumed) {
   const auto give_up = [&] {

@@ -44,7 +44,7 @@ std::string_view condition_text(Condition condition) {
   return "";
 }
 
-// Returns only those slots in `held` (CPUs, memory, GPUs) whose kind `wanted` or `gpus` requests.
+// Returns the slots in `held` of those kinds (CPUs, memory, GPUs) that `wanted` or `gpus` requests.
 Slots of_kinds(const Slots& wanted, const GpuRequest& gpus, const Slots& held) {
   Slots some;
   if (wanted.cpus.nano != 0) some.cpus = held.cpus;

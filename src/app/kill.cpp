@@ -45,7 +45,7 @@ void add(Released& sum, const Released& more) {
   sum.in_use = more.in_use;
 }
 
-// True if containers other than `kept` exist after the removal, so that some run must still be starting
+// True if containers other than `kept` exist after the removal, which means that a run is still starting
 // trials.
 bool starts_go_on(Session& session, const std::vector<Selector>& selectors, const Released& released,
                   const std::set<Key>& kept) {
@@ -108,7 +108,7 @@ void for_each_on_record(Session& session, const Invocation& invocation,
 
 struct Known {
   std::set<RunId> runs;                 // runs that have been reconciled; their containers may be gone
-  std::map<RunId, std::string> untold;  // runs whose ends could not be recorded, with the reason
+  std::map<RunId, std::string> untold;  // runs whose ends could not be recorded, each with the reason
   std::set<Key> pending;  // attempts whose outputs are collected after all other containers have been removed
   Uncollected kept;
 };
@@ -126,8 +126,8 @@ std::vector<Observation> of_run(const std::vector<Observation>& attempts, const 
   return of;
 }
 
-// Reconciles the selected runs that `known.runs` does not contain yet, and returns these runs. Otherwise
-// combu would record trials as killed that had ended by themselves while the run had no owner.
+// Reconciles the selected runs that `known.runs` does not contain yet, and returns these runs. Without this
+// step, combu would record a trial as killed although the trial ended by itself while the run had no owner.
 std::vector<RunId> reconcile_once(Session& session, const Invocation& invocation, const Selector& selector,
                                   const std::vector<Observation>& attempts, Known& known) {
   std::vector<RunId> looked_at;
@@ -225,8 +225,8 @@ void stop_uncollected(Session& session, const Invocation& invocation,
   if (!stopped.empty()) reconcile_runs_or_note(session, invocation, stopped);
 }
 
-// Returns selectors of the experiments that were found by their file. `kill` removes all containers of an
-// experiment, also containers that were started from another file.
+// Returns a selector for each experiment that was found by its file. `kill` removes all containers of such an
+// experiment, even those that were started from another file.
 std::vector<Selector> more_selectors(const std::vector<Selector>& known, const Released& released) {
   std::vector<Selector> selectors;
   for (const std::string& experiment : released.experiments) {

@@ -68,7 +68,7 @@ std::ptrdiff_t trial_index(const Error& error) {
   return index;
 }
 
-// Returns the errors of all rooms that check the file as one list, in the file's order.
+// Merges the lists of errors into one list, in the order of the trials in the file.
 std::vector<Error> in_file_order(std::vector<Error> of_spec, std::vector<Error> of_plan,
                                  std::vector<Error> of_sections) {
   std::vector<Error> errors = std::move(of_spec);

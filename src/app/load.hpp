@@ -18,7 +18,9 @@ struct Loaded {
   Run run;
   Plan plan;
   Caller caller;
-  FileText text;  // for the record, as are `arguments` and `revision`; empty if loaded from the record
+  // The members `text`, `arguments` and `revision` are written to the record. All three are empty if the run
+  // was loaded from the record.
+  FileText text;
   std::vector<std::string> arguments;
   GitRevision revision;
   Seconds evaluated_in{0};  // time to evaluate, read and plan the file
@@ -55,8 +57,8 @@ void forget_inputs(Experiment& experiment, std::span<const RestoredTrial> restor
 // that the message shows.
 void expect_its_experiment(const Loaded& file, const RunEntry& entry, const std::string& name);
 
-// Adds the number of failures before the run was reopened to the limit `failures_max`, so that these failures
-// do not count.
+// Raises the limit `failures_max` by the number of failures before the run was reopened, so that these
+// failures do not count.
 void forgive(Experiment& experiment, const RunEntry& entry);
 
 // Removes the dependencies and ports of a trial that the run's file lacks. The caller needs only the name and

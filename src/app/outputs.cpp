@@ -46,14 +46,15 @@ std::string failure_of(const Body& body) {
   return {};
 }
 
-// The source and the destination of a collection.
+// Source and destination of collected outputs.
 struct Route {
   Engine& engine;
   OutputStore& output_store;
 };
 
 // Collects the outputs of one attempt and records the result. Returns why the outputs could not be collected.
-// Returns an empty text if the outputs were collected, or if a fault of the outputs made the attempt fail.
+// Returns an empty text if the outputs were collected, or if the attempt failed because of its outputs, such
+// as a missing file.
 std::string collect_one(Session& session, Record& record, const Loaded& loaded, const Route& route,
                         LastCollection& last, const CollectCommand& command) {
   const auto [collected, collection] =

@@ -37,12 +37,12 @@ struct Readiness {
   std::set<RunId> replaced;
   Prepared prepared;
 };
-// Checks and prepares a run. If the run must not begin, shows the errors and returns the Result of the
-// errors. Changes neither the record nor a container. Throws Error.
+// Checks and prepares a run. If the run must not begin, shows the errors and returns the Result that matches
+// them. Changes neither the record nor a container. Throws Error.
 [[nodiscard]] std::variant<Readiness, Result> prepare_run(Session& session, const Loaded& loaded,
                                                           const RunOptions& options, Earlier earlier);
 
-// Shows the errors and a note that nothing was started. Returns the Result of the errors.
+// Shows the errors and a note that nothing was started. Returns the Result that matches the errors.
 [[nodiscard]] Result refuse_start(Session& session, const std::vector<Error>& errors);
 
 }  // namespace combu

@@ -30,7 +30,7 @@ using TrialNames = std::vector<std::string>;
 void reconcile_run(Session& session, Record& record, const RunId& run, Outlook outlook,
                    const TrialNames& stopped = {}, std::optional<std::vector<Observation>> listed = {});
 
-// The facts of each trial in the order of their time; the key is the trial's name.
+// The facts of each trial in chronological order; the key is the trial's name.
 using UnrecordedFacts = std::map<std::string, std::vector<Fact>, std::less<>>;
 struct Reconciliation {
   UnrecordedFacts unrecorded;  // facts that could not be written to the record

@@ -44,7 +44,7 @@ class RecordedLogs {
   // True if is_whole() holds for all trials; false if there are no trials.
   [[nodiscard]] bool are_whole();
 
-  // Passes `log`, the result of log() for `key`, to the sink. Returns false if nothing reads the output any
+  // Passes `log`, which log() returned for `key`, to the sink. Returns false if nothing reads the output any
   // longer.
   [[nodiscard]] bool read(const Key& key, const StoredLog& log, const LogOptions& wanted, LogSink& sink);
 

@@ -25,7 +25,7 @@ RestartRequest restart_of(const RetryOptions& options) {
   return {.again = options.trials, .failed = options.failed || options.trials.empty(), .replace = {}};
 }
 
-// Returns the experiment of the run's newest text. `loaded`: the result of load().
+// Returns the experiment that the run's newest text describes. `loaded`: the result of load().
 Experiment newest_text(const RunEntry& entry, const Loaded& loaded) {
   // Unless the file was edited, all trials have the newest text.
   return entry.earlier.empty() ? loaded.run.experiment

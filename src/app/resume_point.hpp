@@ -9,7 +9,8 @@
 
 namespace combu {
 
-// Loads the run with its newest text, and with the fields that the run's options override. Throws Error.
+// Loads the run with its newest text, and overrides fields of the experiment with the run's options. Throws
+// Error.
 [[nodiscard]] Loaded load_newest(Record& record, const RunEntry& entry, const RunOptions& options);
 
 // The state from which a run continues.

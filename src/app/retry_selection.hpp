@@ -14,8 +14,8 @@ namespace combu {
 // the trials that need the service.
 [[nodiscard]] bool ended_unsuccessfully(const Trial& trial, TrialState state);
 
-// Selects the dependencies of a trial that are started again: only ended services, or also trials that failed
-// or were blocked.
+// The dependencies that are started again together with a trial: only ended services, or also trials that
+// failed or were blocked.
 enum class Needs { services, all };
 
 class RetrySelection {

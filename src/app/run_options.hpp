@@ -24,8 +24,8 @@ struct RunOptions {
   bool monitored = false;
   bool operator==(const RunOptions&) const = default;
 };
-// Returns when the process that drives the run may end: after all trials have ended (--wait), or after all
-// trials have started.
+// Returns the condition for the end of the process that drives the run: all trials have ended (--wait), or
+// all trials have started.
 [[nodiscard]] Until until_of(const RunOptions& options);
 // These functions convert the options to the text of a JSON object, and back.
 [[nodiscard]] std::string to_json(const RunOptions& options);

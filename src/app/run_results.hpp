@@ -20,8 +20,8 @@ struct ChosenRuns {
 };
 
 // Returns the results of each chosen run; the list is never empty. First ingests new logs and reconciles each
-// run in a session. Prints a note for each name in the condition for which no trial has a value. Throws
-// Error.
+// run in a session. For each name in the condition, prints a note if no trial has a value for this name.
+// Throws Error.
 [[nodiscard]] std::vector<Results> read_run_results(const Invocation& invocation, const ChosenRuns& chosen,
                                                     const OpenSession& open_session, Progress& progress);
 
@@ -31,11 +31,11 @@ struct ChosenRuns {
 void refresh_from_engine(const Invocation& invocation, const OpenSession& open_session, Record& record,
                          const RunEntry& entry, const TrialNames& trials = {});
 
-// Returns the note about a name in a condition for which no trial has a value.
+// Returns the note that no trial has a value for a name that the condition uses.
 [[nodiscard]] std::string valueless_text(const Results& results, const std::string& name);
 
 // Removes the trials that do not match the condition `where` from `results`. An empty condition matches all
-// trials. Prints a note for each name in the condition for which no trial has a value.
+// trials. For each name in the condition, prints a note if no trial has a value for this name.
 void choose(Results& results, const std::string& where, Progress& progress);
 
 }  // namespace combu

@@ -61,7 +61,7 @@ const Observation* find_in(const ByName& by_name, const std::string& trial) {
 }
 
 // Returns the run's containers. If the run has no owner and a trial is alive, lists the containers again,
-// since the first listing may be a moment late.
+// since the first listing may be slightly out of date.
 std::vector<Observation> own_of(Session& session, const RunEntry& run, const std::vector<TrialRow>& rows,
                                 const RunStatusQuery& query, bool attended) {
   std::vector<Observation> own;

@@ -28,9 +28,9 @@ struct ShowOptions {
   // show() calls this function for each trial, in the experiment's order. The trial is valid only during the
   // call.
   std::function<void(const ShownTrial&)> on_trial;
-  // show() calls this function with the recorded file or diff, whose bytes combu did not make.
+  // show() passes the recorded file or diff to this function: content that does not come from combu itself.
   std::function<void(const std::string&)> on_file;
-  // show() calls this function with text that combu made.
+  // show() calls this function with text that combu itself has generated.
   std::function<void(const std::string&)> on_text;
 };
 

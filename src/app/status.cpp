@@ -53,7 +53,7 @@ void ask_usage(Session& session, std::span<TrialRow> rows) {
                     k_usages_max, count));
 }
 
-// `names`: names in conditions for which no trial has a value.
+// `names`: names that a condition uses, but for which no trial has a value.
 void note_names_without_values(Progress& progress, Record& record, const RunEntry& run,
                                const std::set<std::string>& names) {
   if (names.empty()) return;
@@ -73,7 +73,7 @@ void join_failures(std::vector<TrialRow>& rows, const LastLine& last_line) {
     entry.reason = failures.back().reason;
     entry.details = EndDetails{.stopper = failures.back().stopper};
   }
-  // The key is the trial's name. nullopt: the row of another trial includes the trial.
+  // The key is the name of a failed trial. nullopt: the row of another trial also shows this trial's failure.
   std::unordered_map<std::string, std::optional<FailureGroup>> joined;
   for (FailureGroup& group : group_failures(failures)) {
     if (group.trials.size() == 1) continue;

@@ -17,7 +17,7 @@
 namespace combu {
 namespace {
 
-constexpr std::size_t k_stops_in_flight = 128;  // many, since each stop may take a whole grace period
+constexpr std::size_t k_stops_in_flight = 128;  // a high limit, since each stop may take a whole grace period
 
 struct Stopped {
   std::size_t count = 0;
@@ -43,7 +43,7 @@ void announce(Session& session, const Invocation& invocation, const std::vector<
       }
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::cancelled) throw;
-      // The owner has just ended, or the owner will record the stop without the name of the user.
+      // Ignore the error: the owner has just ended, or will record the stop without the user's name.
     }
   }
 }

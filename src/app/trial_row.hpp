@@ -11,7 +11,7 @@ namespace combu {
 // An observation of an earlier attempt adds nothing.
 void add_observation(TrialRow& row, const Observation& seen);
 
-// Updates the entry by a fact that is not on record.
+// Applies a fact that is not on record to the entry.
 void show_fact(TrialEntry& entry, const Fact& fact);
 
 }  // namespace combu
