@@ -247,9 +247,9 @@ int parse_and_act(int argc, const char* const* argv) {
   return action();
 }
 
-// Ensures that failed writes return an error instead of ending the program. Such writes are those to a pipe
-// or socket without a reader, and those beyond the maximum file size. Uses handlers instead of SIG_IGN:
-// exec() resets handlers to the default action, which child processes need.
+// Keeps failed writes from ending the program. A write to a pipe or socket without a reader, or beyond the
+// maximum file size, then returns an error. Uses handlers instead of SIG_IGN: exec() resets handlers to the
+// default action, which child processes need.
 void make_errors_of_write_signals() {
   for (const int number : {SIGPIPE, SIGXFSZ}) {
     struct sigaction action {};

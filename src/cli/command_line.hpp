@@ -30,7 +30,8 @@ class CliOption {
   // For a list: each use of the option takes one value instead of all following words.
   CliOption one_value_each();
   CliOption value_may_be_absent();
-  // Refuses the combination with the option `name` ("--only"), which the command must already have.
+  // Makes the parser refuse this option together with the option `name` ("--only"), which the command must
+  // already have.
   CliOption excludes(const std::string& name);
 
   // The following functions restrict the valid values.

@@ -45,8 +45,7 @@ void add_compare(CommandLine& line, const Invocation& invocation, Action& action
                   "Columns to compare (loss,accuracy.greatest); default: all metrics")
       .type_name("NAMES")
       .one_value_each();
-  command
-      .add_option("--over", options->compare.over, "Params whose values distinguish the repeats of a setting")
+  command.add_option("--over", options->compare.over, "Params in which the repeats of one setting differ")
       .type_name("NAMES")
       .one_value_each()
       .show_default();

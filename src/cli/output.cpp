@@ -78,7 +78,7 @@ bool LogOutput::write(std::string_view text) const {
 
 OutStream::OutStream(Content content) : std::ostream(nullptr), buffer_(content) {
   rdbuf(&buffer_);
-  exceptions(std::ios::badbit);  // passes exceptions of put_out() to the caller
+  exceptions(std::ios::badbit);  // makes the stream throw the exceptions of put_out()
 }
 
 OutStream::Buffer::int_type OutStream::Buffer::overflow(int_type letter) {

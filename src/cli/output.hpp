@@ -14,8 +14,8 @@ namespace combu {
 // opened.
 void hold_standard_files();
 
-// Commands print only by the functions and classes of this header, and the progress of a command is printed
-// by the room progress. So text from trials, engines and files cannot send control sequences to a terminal.
+// Commands print only with this header, and show progress only with the room `progress` (src/progress). So no
+// text from a trial, an engine or a file can send control sequences to a terminal.
 
 // Writes text to standard output without buffering, with escape_controls(). Returns false if the reader of
 // the output has closed the pipe (`combu ps | head`). A closed pipe is not an error, but further output is

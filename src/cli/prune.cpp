@@ -39,7 +39,7 @@ int prune(const Invocation& invocation, const PruneOptions& options) {
 }  // namespace
 
 void add_rm(CommandLine& line, const Invocation& invocation, Action& action) {
-  CliCommand command = line.add_command("rm", "Remove runs that have ended from the record");
+  CliCommand command = line.add_command("rm", "Remove ended runs from the record");
   const auto ids = std::make_shared<std::vector<std::string>>();
   command.add_option("RUN", *ids, "The runs' ids").required().type_name("");
   command.footer("Example:\n  combu rm 3k9x0q2m7abc");
@@ -48,7 +48,8 @@ void add_rm(CommandLine& line, const Invocation& invocation, Action& action) {
 }
 
 void add_prune(CommandLine& line, const Invocation& invocation, Action& action) {
-  CliCommand command = line.add_command("prune", "Remove all runs that ended long ago from the record");
+  CliCommand command =
+      line.add_command("prune", "Remove from the record all runs that ended before a given time");
   const auto options = std::make_shared<PruneOptions>();
   command
       .add_option("--before", options->before,

@@ -66,7 +66,7 @@ void add_show(CommandLine& line, const Invocation& invocation, Action& action) {
   add_run_option(command, options->run);
   command.add_flag("--json", options->json, "Print one JSON object for each trial, one per line");
   command.add_flag("--reproduce", options->reproduce,
-                   "Print the commands that run the trials again as they were");
+                   "Print shell commands that run the trials again exactly as recorded");
   command.add_flag("--evaluated", options->evaluated,
                    "Print the run's experiment after evaluation, with images by digest");
   command.add_flag("--source", options->source, "Print the text of the run's file");

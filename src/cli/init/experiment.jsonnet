@@ -19,7 +19,7 @@ local name(point) = "%s-lr%s-seed%d" % [project, point.lr, point.seed];
     {
       name: project + "-best",
       cmd: "choose",
-      // Files of the other trials' outputs, so this trial starts as soon as all of them have succeeded.
+      // The inputs are outputs of the other trials, so this trial starts as soon as all other trials have succeeded.
       inputs: ["trial:%s/out/model:/models/%s" % [name(point), name(point)] for point in points],
     },
   ],
