@@ -40,10 +40,11 @@ Value value_at(const ResultRow& row, const std::optional<std::size_t>& place) {
 // How a param influences which trials are paired.
 enum class Role {
   alike,  // trials are paired only if they have the same value of the param
-  // the param changed between the runs: both or neither of two paired trials have it, with any values
+  // the param changed between the runs: trials are paired only if both or neither have it, whatever its
+  // values
   there,
   elsewhere,  // the param changed between the runs, and one run has no value at all: the param is ignored
-  repeat      // the param differs between repetitions: ignored for pairs, and used to match repetitions
+  repeat  // the param differs between repetitions: ignored when trials are paired, used to match repetitions
 };
 
 struct Param {
@@ -52,7 +53,7 @@ struct Param {
   Role role = Role::alike;
 };
 
-// The params by which trials are paired, and notes about them.
+// The params by which trials are paired, and notes about these params.
 struct Grounds {
   std::vector<Param> params;  // sorted by name
   std::vector<std::string> notes{};

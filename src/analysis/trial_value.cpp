@@ -8,8 +8,8 @@
 namespace combu {
 namespace {
 
-// Returns the state of the trial's container in the words of the engine, or "" if there is no container. The
-// condition of a filter may also contain a word of the engine.
+// Returns the state (Phase) of the trial's container, or "" if there is no container. A condition may name a
+// container's state instead of a trial's state.
 std::string_view phase_of(const TrialEntry& entry) {
   switch (entry.state) {
     case TrialState::starting:
@@ -38,8 +38,8 @@ bool is_phase(std::string_view word) {
                           to_string(Phase::created), to_string(Phase::ended)));
 }
 
-// Returns the trial's state in the record. If `wanted` is a word of the engine for a container's state
-// (Phase), returns the container's state instead.
+// Returns the trial's state in the record. If `wanted` is a container's state (Phase), returns the state of
+// the trial's container instead.
 std::string state_like(const TrialEntry& entry, std::string_view wanted) {
   const std::string_view state = to_string(entry.state);
   if (wanted.empty() || wanted == state) return std::string(state);

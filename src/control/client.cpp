@@ -16,9 +16,8 @@ namespace {
 
 using Steady = std::chrono::steady_clock;
 constexpr std::chrono::seconds k_answer_max{10};
-constexpr std::size_t k_line_max =
-    std::size_t{16}
-    << 20U;  // maximum length of a line in bytes: twice as much as a server buffers for a client
+// Maximum length of a line in bytes: twice as much as a server buffers for a client.
+constexpr std::size_t k_line_max = std::size_t{16} << 20U;
 
 Error gone() {
   return {ErrorKind::not_found, "", "the combu process that owns the run has ended"};

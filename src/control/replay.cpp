@@ -133,8 +133,8 @@ void Replay::show_fact(const json& line) {
   if (is_failure(fact)) failures_.insert_or_assign(fact.trial, fact);
 }
 
-// Shows the last log lines of a failed trial. A client that connected late may not have received the fact of
-// the failure. If the fact of the failure is missing, show_tail() shows nothing.
+// Shows the last log lines of a failed trial. Shows nothing if the client connected too late to receive the
+// fact of the failure.
 void Replay::show_tail(const json& line) {
   if (const auto failed = failures_.extract(trial(line.at("trial"))))
     progress_.failure(failed.mapped(), line.at("lines"));

@@ -31,8 +31,8 @@ class Replay {
   Progress& progress_;
   Run& run_;
   std::unordered_map<std::string, TrialIndex> by_name_;
-  std::unordered_map<TrialIndex, Fact>
-      failures_;  // failed trials for which no line with the end of the log has come yet
+  // Failed trials for which no line with the end of the log has come yet.
+  std::unordered_map<TrialIndex, Fact> failures_;
 };
 
 }  // namespace combu::control

@@ -27,8 +27,8 @@ using Steady = std::chrono::steady_clock;
 
 constexpr std::size_t k_clients_max = 64;
 constexpr std::size_t k_request_max = std::size_t{64} << 10U;
-constexpr std::size_t k_behind_max = std::size_t{8}
-                                     << 20U;  // maximum number of bytes that the server buffers for a client
+// Maximum number of bytes that the server buffers for a client.
+constexpr std::size_t k_behind_max = std::size_t{8} << 20U;
 // Maximum number of lines about failures that the server keeps. Each failure has two lines: a fact and the
 // end of the log. Hence the server keeps 20 failures, as many as a run lists at its end.
 constexpr std::size_t k_failures_kept = 40;
@@ -265,8 +265,8 @@ struct ControlServer::Impl {
   std::mutex mutex;  // guards the members declared after it, except `thread`
   std::map<std::uint64_t, Client> clients;
   std::uint64_t next_client = 1;
-  std::optional<std::uint64_t>
-      taker;  // the client that has asked to take over the run, or has taken over the run
+  // The client that has asked to take over the run, or has taken over the run.
+  std::optional<std::uint64_t> taker;
   std::condition_variable_any returned;
   std::atomic<std::size_t> followers{0};
   Replay replay;

@@ -35,8 +35,8 @@ using Json = nlohmann::json;
 constexpr std::size_t k_metrics_max = 1000;
 constexpr std::size_t k_params_max = 100;
 constexpr std::size_t k_in_flight = 8;
-// Tag of an MLflow run that was followed by the export of another attempt. The tag's value is the number of
-// this other attempt.
+// Tag of an MLflow run whose trial was exported again with another attempt. The tag's value is the number of
+// the other attempt.
 constexpr const char* k_tried_again = "combu.tried_again";
 // Maximum lengths in characters. The maximum for a param's value depends on the version of the server: 6000
 // since 2.10, 500 since 1.28, and 250 in older versions.
@@ -153,7 +153,7 @@ Json tags_of(const Results& results, const TrialEntry& trial, const std::string&
   add("combu.outputs", outputs);
   add("mlflow.user", run.user);
   add("mlflow.source.name", run.file);
-  // An earlier run has executed a skipped trial, perhaps at another commit.
+  // A skipped trial reuses the results of an earlier run, perhaps from another commit.
   if (trial.state != TrialState::skipped) add("mlflow.source.git.commit", run.revision);
   return tags;
 }

@@ -28,7 +28,7 @@ struct NamedAge {
 // Returns the names of the trials in snapshot.running, and how long each trial had run at the time of the
 // snapshot.
 [[nodiscard]] std::vector<NamedAge> named_ages(const Snapshot& snapshot, const Run& run);
-// Returns "running forest-s3 (4m10s), forest-s7 (12 s)".
+// Returns a text such as "running forest-s3 (4m10s), forest-s7 (12 s)".
 [[nodiscard]] std::string running_text(const std::vector<NamedAge>& running);
 
 struct BlockContent {
@@ -49,15 +49,16 @@ struct BlockContent {
 // important lines come first; block_lines() drops the last lines if not all fit.
 [[nodiscard]] std::vector<std::string> block_lines(const BlockContent& content, ScreenSize size);
 
-// Returns "8 starting, 30 running, 2 failed": the states that have trials, in the order of TrialState.
+// Returns a text such as "8 starting, 30 running, 2 failed": the states that have trials, in the order of
+// TrialState.
 [[nodiscard]] std::string counts_text(const Snapshot& snapshot);
 // Returns the estimated time left, such as ", about 4m10s left"; "" if the time is unknown or below a second.
 [[nodiscard]] std::string left_text(const Snapshot& snapshot);
 
 // Returns the rate of starts, such as ", 2.5/s"; "" if no trial was started recently.
 [[nodiscard]] std::string rate_text(double starts_per_second);
-// Returns the reserved slots: "6 of 8 CPUs, 4 GiB of 16 GiB; other runs: 2 CPUs". `snapshot.capacity` must be
-// set.
+// Returns the reserved slots, such as "6 of 8 CPUs, 4 GiB of 16 GiB; other runs: 2 CPUs". `snapshot.capacity`
+// must be set.
 [[nodiscard]] std::string slots_text(const Snapshot& snapshot);
 
 // Computes the number of starts per second over the last few seconds.
@@ -67,8 +68,8 @@ class StartRate {
   [[nodiscard]] double per_second() const;
 
  private:
-  std::deque<std::pair<Seconds, std::size_t>>
-      seen_;  // elapsed time and number of starts in each snapshot of the last seconds
+  // Elapsed time and number of starts in each snapshot of the last seconds.
+  std::deque<std::pair<Seconds, std::size_t>> seen_;
 };
 
 }  // namespace combu

@@ -18,8 +18,8 @@ namespace combu {
 namespace {
 
 constexpr std::size_t k_shown_of_a_kind = 2;
-constexpr std::size_t k_kinds_max =
-    100;  // maximum number of kinds of failures; a further kind replaces the oldest kind
+// Maximum number of kinds of failures that are counted. A further kind replaces the oldest kind.
+constexpr std::size_t k_kinds_max = 100;
 constexpr std::size_t k_counted_max = 3;
 constexpr std::size_t k_ranges_max = 5;
 constexpr std::size_t k_last_line_max = 200;

@@ -1,6 +1,5 @@
 #pragma once
-// Shows failures during a run: combu prints two failures of each kind, and counts further failures of the
-// kind.
+// Shows failures during a run: combu prints the first two failures of each kind, and counts the others.
 
 #include <cstddef>
 #include <string>

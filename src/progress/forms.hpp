@@ -35,15 +35,15 @@ struct Surroundings {
 // Returns the last lines of a trial's log, each with the trial's name: "  solver-a-1 | no space left on
 // device".
 [[nodiscard]] std::string tail_lines(const Run& run, TrialIndex trial, const std::vector<std::string>& lines);
-// Returns "run 0a1b2c3d4e5f: 103 trials"
+// Returns a line such as "run 0a1b2c3d4e5f: 103 trials".
 [[nodiscard]] std::string begin_line(const Run& run);
 // Returns the line that reports that starting trials was paused or unpaused.
 [[nodiscard]] std::string_view pause_line(const Snapshot& snapshot);
 // Detects changes of settings by `combu set` in another process, by comparing snapshots.
 class SettingsWatch {
  public:
-  // Returns "`combu set` changed the run: parallel 4, starts in flight 8", or "" if nothing changed since the
-  // last call.
+  // Returns a line such as "`combu set` changed the run: parallel 4, starts in flight 8", or "" if nothing
+  // changed since the last call.
   [[nodiscard]] std::string changed(const Settings& settings);
 
  private:

@@ -38,8 +38,8 @@ void print_failures(Progress& progress, const Run& run, const Outcome& outcome, 
   if (more > 0) progress.error(fmt::format("… and {} more", more));
 }
 
-// Prints the trials that still run although the run is over: other trials depended on these trials, but they
-// are not marked as services.
+// Prints the trials that still run although the run is over. Other trials depended on such a trial, but the
+// trial is not marked as a service.
 void name_what_is_left(Progress& progress, const Run& run, const Outcome& outcome) {
   if (outcome.running.empty()) return;
   std::vector<std::string_view> names;

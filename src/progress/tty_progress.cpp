@@ -17,8 +17,8 @@ namespace combu {
 namespace {
 
 constexpr Seconds k_repaint{0.1};
-constexpr Seconds k_tick{
-    1};  // interval of repaints without news, because the displayed elapsed time has seconds
+// Interval of repaints while nothing else changes, because the block shows the elapsed time in seconds.
+constexpr Seconds k_tick{1};
 constexpr std::chrono::milliseconds k_leave_wait{200};
 constexpr std::string_view k_red = "\x1b[31m";
 constexpr std::string_view k_bold = "\x1b[1m";

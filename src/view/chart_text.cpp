@@ -239,7 +239,8 @@ std::string print_chart(std::ostream& out, const Chart& chart, const ChartSurfac
   constexpr std::size_t k_columns_min = 20;
   constexpr std::size_t k_rows_min = 6;
   constexpr std::size_t k_rows_max = 30;
-  constexpr std::size_t k_around = 5;  // lines for title, axis, labels, axis title and the shell prompt
+  // Number of lines for title, axis, labels, axis title and the shell prompt.
+  constexpr std::size_t k_around = 5;
   constexpr std::size_t k_word_rows_max = 3;
   const Marks marks = marks_for(chart, surface);
   const bool legend = chart.series.size() > 1;

@@ -36,7 +36,8 @@ std::string time_text(const std::optional<Seconds>& time) {
 
 using StretchTexts = std::array<std::string, k_stretches.size()>;
 
-// Returns the usual widths or, if the terminal is too narrow for them, the minimum widths of the texts.
+// Returns the width of each column. If the terminal is narrow, a column is only as wide as its head and its
+// texts.
 std::array<std::size_t, k_stretches.size()> stretch_widths(const std::vector<StretchTexts>& rows,
                                                            const TableForm& form) {
   constexpr std::size_t k_usual = 9;
@@ -87,7 +88,9 @@ void print_attempt_times(std::ostream& out, std::span<const TimedAttempt> attemp
                            [](const std::optional<Seconds>& time) { return time_text(time); });
   }
   const auto widths = stretch_widths(rows, form);
-  std::size_t others = 8;  // characters of all columns but the name; first, the attempt's number and a space
+  // `others` is the width of all columns except the trial's name. The initial 8 are the column of the
+  // attempt's number and the space before it.
+  std::size_t others = 8;
   for (const std::size_t width : widths) others += width + 1;
   std::size_t name = k_name;
   if (form.columns > 0) {

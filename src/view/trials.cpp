@@ -31,8 +31,8 @@ std::string memory_text(const TrialRow& row) {
   return usage ? to_string(usage->memory) : "-";
 }
 
-// Returns the mean number of cores of a running trial, for example "1.5 cores" or "0.03 cores". Returns the
-// CPU time of any other trial, for example "42.0 s".
+// Returns the mean number of cores that a running trial has used, for example "1.5 cores" or "0.03 cores".
+// Returns the CPU time of any other trial, for example "42.0 s".
 std::string cpu_text(const TrialRow& row, const std::optional<Seconds>& ran) {
   const auto usage = usage_of(row);
   if (!usage) return "-";

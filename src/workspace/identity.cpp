@@ -41,8 +41,8 @@ std::string identity_of(const std::string& file) {
 }
 
 Caller caller_of(const std::string& file) {
-  const User user =
-      calling_user();  // under sudo, the folders and results that combu creates belong to the calling user
+  // Under sudo, the folders and results that combu creates belong to the calling user.
+  const User user = calling_user();
   return {.file = identity_of(file),
           .folder = absolute(file).lexically_normal().parent_path().string(),
           .home = home_folder(),

@@ -24,8 +24,8 @@ namespace {
 
 constexpr Seconds k_lock_patience{3};
 constexpr Seconds k_lock_poll{0.05};
-constexpr Seconds k_starts_end{
-    120};  // maximum time that an interrupted process needs to finish the starts under way
+// Maximum time that an interrupted process may take to finish the starts under way.
+constexpr Seconds k_starts_end{120};
 
 std::string why() {
   return std::generic_category().message(errno);
@@ -35,8 +35,8 @@ std::string lock_folder(const Caller& caller) {
   return state_folder(caller) + "/locks";
 }
 
-// Returns an id that is unique to this machine since its last boot. Machines that share a home folder need
-// different names for their sockets.
+// Returns the id of this machine's current boot. Machines that share a home folder need different names for
+// their sockets.
 std::string machine() {
   std::string id;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
