@@ -1,5 +1,5 @@
 #pragma once
-// An index of trials by name, and errors of duplicate and unknown names.
+// An index of trials by name, and errors about duplicate and unknown names.
 
 #include <cstddef>
 #include <optional>

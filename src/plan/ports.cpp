@@ -18,18 +18,19 @@ namespace {
 struct Claim {
   TrialIndex trial;
   const Port* port;
-  // The trial of the first later claim on the same port; `more` counts further claims.
+  // The trial of the second claim on the same port; `more` counts further claims.
   std::optional<TrialIndex> second;
   const Port* second_port = nullptr;
   std::size_t more = 0;
 };
 
-// The claims on one port number of one protocol. Each member holds indices into the list of all claims.
+// The claims on one port number of one protocol. Each member holds the index of a claim in the list of all
+// claims, or a map of such indices.
 struct Holders {
-  std::optional<std::size_t> any;     // first claim on any address
-  std::optional<std::size_t> any_v4;  // first claim on any IPv4 address
+  std::optional<std::size_t> any;     // the first claim, whatever its address
+  std::optional<std::size_t> any_v4;  // the first claim on an IPv4 address, or on all of them
   std::optional<std::size_t> any_v6;
-  std::optional<std::size_t> all;  // first claim on all addresses of both families
+  std::optional<std::size_t> all;  // the first claim on all addresses of both families
   std::optional<std::size_t> all_v4;
   std::optional<std::size_t> all_v6;
   std::map<std::string_view, std::size_t> by_ip;

@@ -7,7 +7,8 @@
 
 namespace combu::schedule {
 
-// The end of an attempt: the data with which the trial changes its state after its outputs are collected.
+// The end of an attempt. combu keeps these data until the outputs are collected, and then decides the trial's
+// next state.
 struct AttemptEnd {
   TrialState as = TrialState::failed;  // succeeded, stopped or failed; a `failed` attempt may be retried
   Cause cause = Cause::none;           // if failed

@@ -17,15 +17,16 @@ namespace combu::schedule {
 struct Attempt {
   std::string id;                 // the engine's id of the attempt; empty until the attempt runs
   std::optional<Instant> ran_at;  // when the attempt began to run, by the engine's clock
-  std::uint64_t listings = 0;     // listings that had begun when the attempt was first seen to run
-  // Set while an InspectCommand for the attempt's end is unanswered; holds the Break of that end.
+  std::uint64_t listings = 0;     // number of listings begun before the attempt was first seen running
+  // Set while the engine has not answered an InspectCommand about the attempt's end. The value says if the
+  // engine was unreachable around that end.
   std::optional<Break> inspected;
-  bool is_start_in_flight = false;  // a start of this or an earlier attempt is unanswered
-  Cause stop_cause = Cause::none;   // why combu is stopping the attempt; none: no stop, or is_service_stop
+  bool is_start_in_flight = false;  // the engine has not answered a start of this or an earlier attempt
+  Cause stop_cause = Cause::none;   // why combu stops the attempt; also `none` if is_service_stop is true
   bool is_service_stop = false;     // combu is stopping a service whose work is done
   bool is_due = false;              // the pause before this attempt is over
   Instant queued_at{};              // when the trial last became ready
-  // Fact::ready_at of the attempt's start; if nullopt, `queued_at` applies.
+  // The value of Fact::ready_at for the attempt's start; nullopt: the value is `queued_at`.
   std::optional<Instant> ready_since = {};
 };
 
@@ -35,14 +36,16 @@ class Attempts {
 
   [[nodiscard]] Attempt& operator[](TrialIndex trial) { return attempts_[trial]; }
   [[nodiscard]] const Attempt& operator[](TrialIndex trial) const { return attempts_[trial]; }
-  // Begins the trial's next attempt. An unanswered start of the earlier attempt stays in flight.
+  // Begins the trial's next attempt. If the engine has not answered the start of the earlier attempt, this
+  // start stays in flight.
   void renew(TrialIndex trial);
 
-  // A listing of the engine begins. Attempts that are first seen after begin_listing() may be missing from
-  // the listing.
+  // Call this before each listing of the engine. An attempt that is first seen after the call may be missing
+  // from that listing.
   void begin_listing() { ++listings_; }
   void first_seen(TrialIndex trial) { attempts_[trial].listings = listings_; }
-  // True if the listing that began last must contain the running attempt.
+  // True if the latest listing must contain the trial's running attempt, because the attempt was seen before
+  // the listing began.
   [[nodiscard]] bool must_be_listed(TrialIndex trial) const { return attempts_[trial].listings < listings_; }
 
   void start_sent(TrialIndex trial);

@@ -1,6 +1,7 @@
 #pragma once
-// Cache lookups of trials with `cache`. A trial with `cache` starts only after combu has looked up an equal
-// trial. Services wait for all lookups, because the trials that need the services may be skipped.
+// Cache lookups of trials with `cache`. Before a trial with `cache` starts, combu looks for an equal trial
+// that has succeeded. Services wait for all lookups, because the trials that need the services may be
+// skipped.
 
 #include <cstddef>
 #include <cstdint>
@@ -24,18 +25,18 @@ class CacheGate {
   [[nodiscard]] bool are_inputs_known(TrialIndex trial) const;
   // Returns the waiting trials that depend on `succeeded` and that can be looked up now.
   [[nodiscard]] std::vector<TrialIndex> next_lookups(TrialIndex succeeded) const;
-  // The trial starts without a lookup.
+  // Lets the trial start without a lookup.
   void skip_lookup(TrialIndex trial) { rows_[trial] = Lookup::done; }
   // Forgets the lookup: the trial is handled as if it had no attempt so far.
   void reset(TrialIndex trial) { rows_[trial] = Lookup::none; }
 
   void sent(TrialIndex trial);
-  // The lookup is answered. Returns false if no lookup of this trial was in flight.
+  // Records that the lookup is answered. Returns false if no lookup of this trial was in flight.
   bool answered(TrialIndex trial);
   [[nodiscard]] bool is_in_flight(TrialIndex trial) const { return rows_[trial] == Lookup::in_flight; }
   [[nodiscard]] std::size_t in_flight() const { return in_flight_; }
 
-  // Keeps a ready trial until release(), which Lifecycle calls when no lookup is in flight.
+  // Holds back a ready trial until release(). Lifecycle calls release() when no lookup is in flight.
   void hold(TrialIndex trial) { held_.push_back(trial); }
   [[nodiscard]] std::vector<TrialIndex> release();
 

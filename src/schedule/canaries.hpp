@@ -23,25 +23,26 @@ class Canaries {
   // succeeded. While the canary runs, other trials of its shape are kept until passed(), failed() or
   // withdrawn() returns them.
   [[nodiscard]] bool admit(TrialIndex trial);
-  // A trial is started. The first started trial of a shape becomes the canary, and the other trials of the
-  // shape are kept. Returns the trials that were admitted so far, including the canary. Returns no trials if
-  // the started trial is not the first one of its shape.
+  // Call this when a trial is started. The first started trial of a shape becomes the canary, and the other
+  // trials of the shape are kept. Returns the trials that were admitted so far, including the canary. Returns
+  // no trials if the started trial is not the first one of its shape.
   [[nodiscard]] std::vector<TrialIndex> started(TrialIndex trial);
   // Returns the canary whose success the trial waits for; nullopt if the trial does not wait.
   [[nodiscard]] std::optional<TrialIndex> awaited_by(TrialIndex trial) const;
   // Returns the failed canary of the trial's shape; nullopt if there is none.
   [[nodiscard]] std::optional<TrialIndex> failed_of(TrialIndex trial) const;
 
-  // A trial succeeded, which need not be the canary: trials of its shape need no canary any more. Returns the
-  // trials that waited for the canary.
+  // Call this when a trial has succeeded, even if it is not the canary. Other trials of its shape then need
+  // no canary. Returns the trials that waited for the canary.
   std::vector<TrialIndex> pass(TrialIndex trial);
 
-  // A trial succeeded, or failed for good. If the trial was a canary, returns the trials that waited for this
-  // canary.
+  // Call one of these functions when a trial has succeeded, or has failed for good. If the trial was a
+  // canary, returns the trials that waited for this canary.
   [[nodiscard]] std::vector<TrialIndex> passed(TrialIndex trial);
   [[nodiscard]] std::vector<TrialIndex> failed(TrialIndex trial);
-  // A trial ended for a reason unrelated to its shape. If the trial was a canary, returns the trials that
-  // waited for this canary. After this call, the next started trial of the shape becomes the canary.
+  // Call this when a trial has ended for a reason unrelated to its shape. If the trial was a canary, returns
+  // the trials that waited for this canary. After this call, the next started trial of the shape becomes the
+  // canary.
   [[nodiscard]] std::vector<TrialIndex> withdrawn(TrialIndex trial);
 
  private:
@@ -49,7 +50,7 @@ class Canaries {
   struct Shape {
     Verdict verdict = Verdict::unknown;
     TrialIndex canary = 0;
-    std::vector<TrialIndex> kept;  // trials that wait for the canary; if `unknown`: the admitted trials
+    std::vector<TrialIndex> kept;  // waiting trials; if `verdict` is unknown: the admitted trials
   };
   // Sets `verdict` of the trial's shape and returns the kept trials. Does nothing if the trial is not the
   // canary of its shape.

@@ -18,8 +18,8 @@ namespace combu {
 
 namespace {
 
-// Returns the CPUs and memory of `capacity` for a message. If a requested resource is missing in `capacity`,
-// the text says so, for example "no memory".
+// Returns text for a message about the CPUs and memory of `capacity`. If a requested resource is missing in
+// `capacity`, the text says so, for example "no memory".
 std::string given_text(const Slots& asked, const Slots& capacity) {
   std::string text;
   if (capacity.cpus > Cpus{}) {
@@ -37,8 +37,8 @@ std::string given_text(const Slots& asked, const Slots& capacity) {
   return text.empty() ? "nothing" : text;
 }
 
-// Returns the GPUs for a message. If no GPU has a requested id and no UUIDs are known, the text mentions the
-// unknown UUIDs, because the id may be a UUID.
+// Returns text for a message about the engine's GPUs. If a requested id fits no GPU and the GPUs' UUIDs are
+// unknown, the text says so, because the id may be a UUID.
 std::string given_text(const GpuRequest& asked, std::span<const Gpu> gpus) {
   const bool all_called = std::ranges::all_of(asked.ids, [&](const std::string& id) {
     return std::ranges::any_of(gpus, [&](const Gpu& gpu) { return is_called(gpu, id); });
@@ -48,7 +48,7 @@ std::string given_text(const GpuRequest& asked, std::span<const Gpu> gpus) {
          (all_called || any_uuid || gpus.empty() ? "" : ", whose UUIDs are not known");
 }
 
-// The services that need slots; finds the services that run at the same time as a trial.
+// Holds the services that need slots, and finds those that run at the same time as a trial.
 class Services {
  public:
   explicit Services(const Experiment& experiment) {
@@ -137,7 +137,7 @@ std::vector<Error> check_slots(const Experiment& experiment, const Slots& capaci
     const Trial* first;
     std::size_t more;
   };
-  // Index in `refusals` by message: thousands of trials may have the same message.
+  // The index of each message in `refusals`. Thousands of trials may have the same message.
   std::map<std::string, std::size_t> place_of;
   std::vector<std::pair<std::string, Refusal>> refusals;
   const auto refuse = [&](const Trial& trial, const std::string& wanted, const std::string& given,
@@ -203,7 +203,7 @@ std::vector<Error> check_slots(const Experiment& experiment, const Slots& capaci
       for (const TrialIndex one : stuck->beside) beside.push_back(&experiment.trials[one]);
       refuse_together(
           experiment.trials[stuck->trial], beside,
-          "; in every order of starts, other trials still need these services when this trial could start");
+          "; combu cannot stop these services first: in every order of starts, other trials still need them");
     }
   }
   errors.reserve(refusals.size());

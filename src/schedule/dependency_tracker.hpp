@@ -19,11 +19,11 @@ class DependencyTracker {
 
   // ---- Conditions of one trial
 
-  // An attempt of the trial has run. Returns true on the first call for the trial.
+  // Records that an attempt of the trial has begun to run. Returns true on the first call for the trial.
   bool set_started(TrialIndex trial);
-  // The trial was healthy. Returns true on the first call for the trial.
+  // Records that the trial was healthy. Returns true on the first call for the trial.
   bool set_healthy(TrialIndex trial);
-  // The trial's health check failed and has never passed.
+  // Records that the trial's health check failed and has never passed.
   void set_unhealthy(TrialIndex trial) { rows_[trial].is_unhealthy = true; }
   [[nodiscard]] bool was_started(TrialIndex trial) const { return rows_[trial].was_started; }
   [[nodiscard]] bool was_healthy(TrialIndex trial) const { return rows_[trial].was_healthy; }
@@ -32,7 +32,7 @@ class DependencyTracker {
 
   // ---- Its dependents
 
-  // Records that `trial` meets `condition`. Returns the waiting trials that have no other unmet dependency.
+  // Records that `trial` meets `condition`. Returns the waiting trials whose dependencies are now all met.
   [[nodiscard]] std::vector<TrialIndex> meet(TrialIndex trial, Condition condition);
   // Returns the waiting trials that depend on this condition of `trial`.
   [[nodiscard]] std::vector<TrialIndex> waiting_for(TrialIndex trial, Condition condition) const;
@@ -46,15 +46,17 @@ class DependencyTracker {
   [[nodiscard]] std::vector<Edge> unmet(TrialIndex trial) const;
   // Returns the first dependency that can never be met; nullopt if there is none.
   [[nodiscard]] std::optional<Edge> unreachable(TrialIndex trial) const;
-  // The trial is over. Returns the dependencies of the ended trial that no other trial uses.
+  // Call this when the trial is over. Returns the dependencies of the trial that no other trial still needs.
   [[nodiscard]] std::vector<TrialIndex> release(TrialIndex trial);
 
   // ---- Blocked trials
 
-  // `trial` is blocked by `need`. Returns the root: the trial whose end began the chain of blocked trials.
+  // Records that `trial` is blocked by `need`. Returns the root: the trial whose end began the chain of
+  // blocked trials.
   TrialIndex block(TrialIndex trial, TrialIndex need);
   void set_root(TrialIndex trial, TrialIndex root) { roots_.emplace(trial, root); }
-  // Returns a reason for users: why a trial with the dependency `need` is blocked. `need` can never be met.
+  // Returns text for users that says why a trial with the dependency `need` is blocked. Precondition: `need`
+  // can never be met.
   [[nodiscard]] std::string reason(const Edge& need) const;
 
  private:

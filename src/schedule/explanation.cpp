@@ -48,7 +48,7 @@ bool are_starts_at_limit(const RunSituation& situation) {
 
 }  // namespace
 
-// `starts_in_flight_max` is 0, so that this planner starts no attempt.
+// The function sets `starts_in_flight_max` to 0, so that its planner starts no attempt.
 Explanation explain(const RunSituation& situation, TrialIndex trial) {
   PlannerOptions options{
       .capacity = situation.capacity, .restored = situation.restored, .began_at = situation.now};
@@ -66,7 +66,7 @@ Explanation explain(const RunSituation& situation, TrialIndex trial) {
   if (is_known_obstacle(why.kind)) return why;
   const bool wants = wants_slots(situation.experiment.trials[trial]);
   if (wants && !situation.capacity) return {.kind = Explanation::Kind::slots};
-  // Only the limit of starts in flight can delay a trial without slots.
+  // Only the limit of starts in flight can delay a trial that requests no slots.
   if (!wants || are_starts_at_limit(situation)) return {.kind = Explanation::Kind::starts};
   return why;
 }

@@ -41,7 +41,7 @@ Cause cause_of(const Observation& ended, bool after_break) {
   // A stopped attempt counts as out of memory only if SIGKILL ended it. With another exit code, the kernel
   // may have killed some process of the attempt long before the stop.
   if (ended.oom && !(ended.stopped && ended.exit_code != k_exit_killed)) return Cause::oom;
-  // A restarted engine keeps only some hundred events, so the sender of the signal may be unknown.
+  // A restarted engine reports only its latest few hundred events, so combu may not know who sent the signal.
   const bool looks_lost = ended.stopped || ended.exit_code == k_exit_unknown ||
                           ended.exit_code == k_exit_killed || ended.exit_code == k_exit_terminated;
   if (after_break && looks_lost) return Cause::host_lost;

@@ -18,7 +18,7 @@ inline constexpr int k_exit_unknown = 255;
 inline constexpr std::string_view k_end_unknown =
     "its container no longer exists, and its end was not recorded";
 
-// Returns why an attempt ended, if this run did not stop the attempt. `after_break`: the engine was
+// Returns the cause for the end of an attempt that this run did not stop. `after_break`: the engine was
 // unreachable when the attempt ended, and reported the end later.
 [[nodiscard]] Cause cause_of(const Observation& ended, bool after_break);
 

@@ -1,5 +1,5 @@
 #pragma once
-// Decides which failed attempts are retried and when, and if any attempt may still start.
+// Decides which failed attempts are retried and when, and whether any attempt may still start.
 
 #include <optional>
 #include <string>
@@ -36,7 +36,7 @@ class FailurePolicy {
     rows_[trial] = {};
     forget_stopper(trial);
   }
-  // No failed attempt is retried from now on.
+  // Ends all retries: no failed attempt is retried after this call.
   void end_retries() { are_retries_over_ = true; }
 
   // ---- The failure before a retry
@@ -46,11 +46,11 @@ class FailurePolicy {
   // Returns the last failure of a trial that waits for its next attempt; nullptr if none is known.
   [[nodiscard]] const Fact* last(TrialIndex trial) const;
 
-  // The trial waits to learn if an engine that shuts down stopped its attempt. Such an engine first stops its
-  // containers, and is unreachable some seconds later.
+  // Lets the trial wait until combu knows if a shutdown of the engine stopped its attempt. An engine that
+  // shuts down first stops its containers, and becomes unreachable some seconds later.
   void await(TrialIndex trial) { awaiting_.push_back(trial); }
-  // The engine was unreachable. Returns the trials that await() added: the engine's shutdown stopped their
-  // attempts.
+  // Call this when the engine was unreachable. Returns the trials that await() added: the engine's shutdown
+  // stopped their attempts.
   [[nodiscard]] std::vector<TrialIndex> release_awaiting();
 
   // ---- Stops
@@ -58,16 +58,16 @@ class FailurePolicy {
   void set_stopper(TrialIndex trial, std::string who) { stoppers_.insert_or_assign(trial, std::move(who)); }
   void forget_stopper(TrialIndex trial) { stoppers_.erase(trial); }
   [[nodiscard]] bool has_stopper(TrialIndex trial) const { return stoppers_.contains(trial); }
-  // Returns why an attempt ended, if the run did not stop the attempt.
+  // Returns the reason for the end of an attempt that the run did not stop.
   [[nodiscard]] EndReason stop_reason(TrialIndex trial, std::optional<int> exit_code) const;
   // Returns why the run stops an attempt.
   [[nodiscard]] EndReason stop_cause_reason(TrialIndex trial, Cause cause) const;
 
   // ---- The end of all starts
 
-  // No attempt starts from now on, for this reason.
+  // Forbids all further starts, for this reason.
   void halt(std::string reason) { halted_ = std::move(reason); }
-  // Returns the reason of halt(); empty: trials may start.
+  // Returns the reason that halt() got; empty: trials may start.
   [[nodiscard]] const std::string& halted() const { return halted_; }
   // Returns the reason for a halt() if Experiment::failures_max trials have failed.
   [[nodiscard]] std::optional<std::string> limit_reached() const;

@@ -40,9 +40,9 @@ class Holdings {
   // A listing begins: the slots of other runs' attempts are counted from zero. Before the first listing no
   // slots are free.
   void begin_listing();
-  // Counts the slots of another run's attempt in a listing. A listing overrides earlier events.
+  // Counts the slots of another run's attempt that a listing contains. A listing overrides earlier events.
   void see_listed(const Observation& observation);
-  // Counts the slots of another run's attempt if that attempt runs. If the attempt has ended, later events do
+  // Counts the slots of another run's attempt if that attempt runs. After the attempt's end, late events do
   // not count its slots again.
   void see_other(const Observation& observation);
   // Counts the slots of an attempt that has claimed GPUs, even if the attempt does not run yet. Returns false
@@ -57,11 +57,11 @@ class Holdings {
   [[nodiscard]] bool are_counted() const { return capacity_.has_value(); }
   // True if the slots that trials of the line need are free.
   [[nodiscard]] bool is_free(const ReadyLines::Line& line) const;
-  // True if the line's slots will be free when only this run's trials with `may_stay` still hold slots.
+  // True if the line's slots will be free once all of this run's trials without `may_stay` have ended.
   [[nodiscard]] bool is_free_in_time(const ReadyLines::Line& line) const;
   // True if a start from `line` would delay trials of `first`, whose slots are not free.
   [[nodiscard]] bool holds_up(const ReadyLines::Line& line, const ReadyLines::Line& first) const;
-  // Returns the slots that are free when only this run's trials with `may_stay` still hold slots.
+  // Returns the slots that will be free once all of this run's trials without `may_stay` have ended.
   [[nodiscard]] Slots left_in_time() const;
   // Chooses GPUs out of the free GPUs; see choose().
   [[nodiscard]] std::optional<std::vector<std::string>> choose_gpus(const GpuRequest& request,
@@ -77,7 +77,7 @@ class Holdings {
     Slots slots;
     bool is_claim = false;  // true if the attempt has not been seen to run
     bool is_over = false;
-    bool was_listed = false;  // true if a listing has begun since the attempt was over
+    bool was_listed = false;  // true if a listing has begun since the attempt ended
   };
   void count(const Own& own);
   void discount(const Own& own);

@@ -12,7 +12,8 @@ void Lifecycle::kill(const std::vector<TrialIndex>& kept) {
   failures.halt("the run was killed");
   std::vector<bool> is_kept(trials.size());
   for (const TrialIndex trial : kept) is_kept[trial] = true;
-  // All trials end before their ends affect other trials, so that each trial gets the kill as its reason.
+  // First ends all trials, and only then applies the effects on other trials, so that the kill is every
+  // trial's reason.
   defer_spreading();
   for (TrialIndex trial = 0; trial < trials.size(); ++trial)
     if (!is_kept[trial] && !is_over(trials.state(trial))) end_killed(trial);

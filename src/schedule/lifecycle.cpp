@@ -11,7 +11,7 @@ namespace combu::schedule {
 namespace {
 
 // Number of tries to collect outputs; the pauses between tries add up to ten minutes. After the last try, the
-// run's owner does not stay only for outputs.
+// run's owner no longer stays just to collect outputs.
 constexpr int k_collect_tries_max = 15;
 
 // An engine that shuts down stops its containers within ten to fifteen seconds (moby: daemon/config,
@@ -221,7 +221,8 @@ void Lifecycle::depart(TrialIndex trial, std::optional<int> exit_code) {
   }
 }
 
-// The trial waits as if it had never been started. `end` is the fact about the end of the trial's attempt.
+// Makes the trial wait as if it had never been started. `end` is the fact about the end of the trial's
+// attempt.
 void Lifecycle::begin_anew(Fact end) {
   const TrialIndex trial = end.trial;
   give_back_slots(trial);
@@ -311,8 +312,9 @@ void Lifecycle::retry(TrialIndex trial, const AttemptEnd& end) {
   next_attempt(trial, pause);
 }
 
-// Waits to learn if the engine's shutdown stopped the attempt. If the connection to the engine breaks within
-// k_verdict_after, the shutdown was the cause, and the trial is retried. Otherwise the trial fails.
+// Waits until combu knows if a shutdown of the engine stopped the attempt. If the connection to the engine
+// breaks within k_verdict_after, the shutdown was the cause, and the trial is retried. Otherwise the trial
+// fails.
 void Lifecycle::await_verdict(TrialIndex trial, const AttemptEnd& end) {
   give_back_slots(trial);
   report_retrying(trial, end, Next::verdict, Seconds(0));
@@ -390,7 +392,7 @@ void Lifecycle::fail(Fact fact) {
   halt_after_failures();
 }
 
-// The trial is over. The effects on other trials are queued and not applied recursively, because chains of
+// Ends the trial. The effects on other trials are queued and not applied recursively, because chains of
 // dependencies may be long.
 void Lifecycle::finish(Fact fact) {
   const TrialIndex trial = fact.trial;

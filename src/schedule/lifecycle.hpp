@@ -33,15 +33,15 @@ class Lifecycle {
 
   // ---- Before the start
 
-  // The trial's dependencies are met.
+  // Call this when the trial's dependencies are met.
   void make_ready(TrialIndex trial);
   void enqueue(TrialIndex trial);
   // Adds a StartCommand for every ready trial that slots and limits allow to start.
   void start_ready_trials(const Settings& settings);
-  // The engine has answered a start.
+  // Call this when the engine has answered a start.
   void answer_start(TrialIndex trial);
-  // The engine has not started the attempt: frees the slots and reports `ready`. Returns false if the trial
-  // is not `starting`, or if a pending stop makes the attempt fail.
+  // Takes back a start that the engine has not carried out: frees the slots and reports `ready`. Returns
+  // false if the trial is not `starting`, or if a pending stop makes the attempt fail.
   bool return_slots(TrialIndex trial);
   void undo_start(TrialIndex trial);
   void reserve_slots(TrialIndex trial, const Slots& slots);
@@ -52,18 +52,19 @@ class Lifecycle {
   void begin_to_run(TrialIndex trial);
   void become_healthy(TrialIndex trial);
   void become_unhealthy(TrialIndex trial);
-  // The trial meets the condition for the trials that depend on it.
+  // Records that the trial meets the condition, for the trials that depend on it.
   void meet(TrialIndex trial, Condition condition);
 
   // ---- The end of an attempt
 
   // If `end.reason` is empty, the reason follows from `end.cause`.
   void fail_attempt(TrialIndex trial, AttemptEnd end);
-  // Collects the trial's outputs, if it has any, and then decides: the trial is over, or is retried.
+  // Collects the trial's outputs, if it has any, and then decides if the trial is over or is retried.
   void settle(TrialIndex trial, AttemptEnd end);
-  // The attempt's container was removed. If `reason` is empty, the reason follows from the stop cause.
+  // Handles the removal of the attempt's container. If `reason` is empty, the reason follows from the stop
+  // cause.
   void vanish(TrialIndex trial, std::string reason);
-  // An attempt that was stopped after an edit of the experiment file has ended.
+  // Handles the end of an attempt that was stopped because the experiment file was edited.
   void depart(TrialIndex trial, std::optional<int> exit_code);
   [[nodiscard]] bool departs(TrialIndex trial) const { return departures.contains(trial); }
 
@@ -71,8 +72,8 @@ class Lifecycle {
 
   void collect_trial_outputs(TrialIndex trial, AttemptEnd end);
   void finish_collecting(TrialIndex trial, const std::string& fault);
-  // The outputs could not be collected, but a later try may succeed. Returns false if the run's owner should
-  // not stay for further tries.
+  // Call this if the outputs could not be collected but a later try may succeed. Returns false if the run's
+  // owner should not stay for further tries.
   [[nodiscard]] bool collect_again(TrialIndex trial, const std::string& fault);
   void retry_collecting(TrialIndex trial);
 
@@ -81,7 +82,8 @@ class Lifecycle {
   void count_failure(TrialIndex trial, Cause cause);
   void next_attempt(TrialIndex trial, Seconds pause);
   void retry_when_possible(TrialIndex trial);
-  // The engine was unreachable: attempts that ended shortly before count as stopped by the engine.
+  // Call this when the engine was unreachable. Attempts that ended shortly before count as stopped by the
+  // engine.
   void blame_engine();
   // Reports the state `ready` for retries that do not start in this step, so that a later process can start
   // them.
@@ -93,17 +95,17 @@ class Lifecycle {
   void stop(TrialIndex trial, Cause cause);
   void send_stop(TrialIndex trial);
   [[nodiscard]] EndReason stop_cause_reason(TrialIndex trial) const;
-  // From now on no attempt starts.
+  // Forbids all further starts.
   void halt(std::string why);
   void halt_after_failures();
-  // The run's deadline has passed: no attempt starts, and every running attempt is stopped.
+  // Handles the end of the run's time: no attempt starts any more, and every running attempt is stopped.
   void pass_deadline();
 
   // ---- The end of a trial
 
   void fail(TrialIndex trial, const AttemptEnd& end, Next next = Next::none);
   void fail(Fact fact);
-  // The trial's last failure is final: no attempt follows.
+  // Makes the trial's last failure final: no attempt follows.
   void fail_finally(TrialIndex trial, const std::string& why);
   void finish(Fact fact);
   // Delays the effects of ended trials on other trials until spread_all().
@@ -113,12 +115,13 @@ class Lifecycle {
   // ---- Cache lookups
 
   void begin_lookups();
-  // No lookup is in flight: starts the services that waited for lookups, except services that no trial needs.
+  // Call this when no lookup is in flight. Starts the services that waited for lookups, except services that
+  // no trial needs.
   void release_held();
 
   // ---- Kill
 
-  // A person has removed the run's containers, except the containers of the trials in `kept`.
+  // Handles a kill: a person has removed the run's containers, except the containers of the trials in `kept`.
   void kill(const std::vector<TrialIndex>& kept);
 
   // ---- Explanations
@@ -150,7 +153,7 @@ class Lifecycle {
   Timers timers;
   std::unordered_map<TrialIndex, Departure> departures;  // trials whose attempts are stopped after an edit
   std::vector<Command> commands;                         // commands of this step
-  bool interrupted = false;  // no attempt starts, and the run does not wait for outputs
+  bool interrupted = false;  // true: no attempt starts, and the run does not wait for outputs
 
  private:
   struct Over {

@@ -20,7 +20,7 @@ class OutputCollection {
   // ---- CollectCommands
 
   void sent(TrialIndex trial) { in_flight_.insert(trial); }
-  // The command is answered. Returns false if no CollectCommand of the trial was in flight.
+  // Records that the command is answered. Returns false if no CollectCommand of the trial was in flight.
   bool answered(TrialIndex trial) { return in_flight_.erase(trial) != 0; }
   [[nodiscard]] bool is_in_flight(TrialIndex trial) const { return in_flight_.contains(trial); }
   [[nodiscard]] std::size_t in_flight() const { return in_flight_.size(); }
@@ -29,20 +29,21 @@ class OutputCollection {
 
   void begin(TrialIndex trial, AttemptEnd end) { ends_.insert_or_assign(trial, Waiting{std::move(end)}); }
   [[nodiscard]] const AttemptEnd& end_of(TrialIndex trial) const { return ends_.at(trial).end; }
-  // Collecting has ended. `fault`: why the attempt did not write its outputs; empty if the outputs are
+  // Ends the collection. `fault`: why the attempt did not write its outputs; empty if the outputs are
   // collected. Returns the attempt's end; a fault turns success into failure.
   [[nodiscard]] AttemptEnd finish(TrialIndex trial, const std::string& fault);
   // Gives up the outputs. Returns the attempt's end.
   [[nodiscard]] AttemptEnd abandon(TrialIndex trial);
-  // The outputs could not be collected now, for example because a disk is full or the engine is unreachable.
-  // Returns the pause before the next try.
+  // Call this if the outputs cannot be collected now, for example because a disk is full or the engine is
+  // unreachable. Returns the pause before the next try.
   [[nodiscard]] Seconds retry(TrialIndex trial, const std::string& fault);
   // Returns how often collecting the trial's outputs has failed.
   [[nodiscard]] int tries(TrialIndex trial) const { return ends_.at(trial).tries; }
   // Returns why the last try to collect outputs failed; empty if no try failed or no trial is collecting.
   [[nodiscard]] const std::string& undelivered() const { return undelivered_; }
 
-  // The engine was unreachable: attempts that were stopped shortly before count as lost with the engine.
+  // Call this when the engine was unreachable. Attempts that were stopped shortly before count as lost with
+  // the engine.
   void mark_lost();
 
  private:

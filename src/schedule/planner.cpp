@@ -20,11 +20,11 @@ using schedule::AttemptEnd;
 using schedule::Restoration;
 using schedule::Timer;
 
-// How long another run's claim counts. Within this time, the claiming attempt begins to run, unless its
-// process has died.
+// Time for which another run's claim counts. Within this time, the claiming attempt begins to run, unless its
+// combu process has died.
 constexpr Seconds k_claim_believed{10};
-// Pause before a trial requests slots again that it lost to another attempt, if that attempt's slots are
-// already counted.
+// If a trial lost its slots to an attempt whose slots were already counted, the trial requests slots again
+// after this pause.
 constexpr Seconds k_place_after{1};
 
 }  // namespace
@@ -77,7 +77,7 @@ struct Planner::Impl {
 
   void on(const StartFailed& event) {
     life.answer_start(event.trial);
-    // The engine's events may have shown that the attempt runs although the answer was lost.
+    // Even if the engine's answer was lost, an event of the engine may have shown that the attempt runs.
     const bool is_starting = trials.state(event.trial) == TrialState::starting;
     // combu gave up this start because of the interrupt. The trial stays `starting`, and the next process
     // starts it again.
@@ -305,8 +305,8 @@ struct Planner::Impl {
     if (restored.was_healthy && life.dependencies.set_healthy(trial)) life.meet(trial, Condition::healthy);
   }
 
-  // The attempt is stopped because its trial was edited. Conditions that this attempt met do not count for
-  // the next attempt.
+  // Restores a trial whose attempt is being stopped because the trial was edited. Conditions that this
+  // attempt met do not count for the next attempt.
   void restore_departure(TrialIndex trial, const RestoredTrial& restored) {
     if (restored.was_started) life.dependencies.set_started(trial);
     life.departures.emplace(trial, restored.departure);
@@ -329,8 +329,8 @@ struct Planner::Impl {
     }
   }
 
-  // Facts of the last commands may be missing in the record. If the engine has a newer attempt than the
-  // record, reports the missing facts.
+  // The record may lack the facts about the last commands. If the engine has a newer attempt than the record,
+  // reports the missing facts.
   void catch_up(TrialIndex trial, const Observation& observation) {
     if (!restoration.awaits_listing() || !is_alive(trials.state(trial)) ||
         observation.key.attempt <= trials.attempt(trial))
@@ -362,7 +362,8 @@ struct Planner::Impl {
     return trials.attempt(*found) == observation.key.attempt ? found : std::nullopt;
   }
 
-  // The trial lost its slots to `winner`, and waits until other slots or the lost slots are free.
+  // Takes back the start of a trial that lost its slots to `winner`. The trial then waits until these or
+  // other slots are free.
   void lose_claim(TrialIndex trial, const Observation& winner) {
     if (trials.state(trial) != TrialState::starting) return;
     if (life.holdings.see_claim(winner)) {

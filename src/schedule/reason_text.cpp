@@ -1,4 +1,4 @@
-// Builds the text about an attempt's end for users, from the end's reason and details.
+// Builds text for users that explains an attempt's end, from the reason and the details of the end.
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 #pragma once
-// The trials of a run that an earlier process began. Holds their states in the record, and the trials whose
-// state is unsure until the engine's first listing.
+// Restores the trials of a run that an earlier process began. Holds their recorded states, and the trials
+// whose state is uncertain until the engine's first listing.
 
 #include <cstdint>
 #include <optional>
@@ -61,15 +61,15 @@ class Restoration {
 
   // ---- Until the first listing
 
-  // Trials are restored between begin() and end(), within one step. No attempt starts until listed() is
-  // called.
+  // The planner restores the trials between begin() and end(), within one step. No attempt starts until
+  // listed() is called.
   void begin() { phase_ = Phase::restoring; }
   void end() { phase_ = Phase::awaiting_listing; }
   [[nodiscard]] bool is_restoring() const { return phase_ == Phase::restoring; }
   [[nodiscard]] bool awaits_listing() const { return phase_ != Phase::none; }
-  // Notes a trial that the engine has perhaps not begun to start.
+  // Adds a trial whose start has perhaps not reached the engine.
   void add_unsure(TrialIndex trial) { unsure_.push_back(trial); }
-  // The first listing has arrived. Returns the trials that add_unsure() noted.
+  // Call this when the first listing has arrived. Returns the trials that add_unsure() added.
   [[nodiscard]] std::vector<TrialIndex> listed();
 
  private:

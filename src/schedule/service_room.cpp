@@ -28,7 +28,8 @@ std::vector<TrialIndex> company_of(TrialIndex trial, const Plan& plan,
 // Simulates one order in which the remaining groups of trials can run.
 class ServiceRoom::Trying {
  public:
-  // The standing services (see permanent_) and `first`, which gets `gpus`, run from the beginning.
+  // Assumes that the services in permanent_ and the service `first`, which gets `gpus`, run from the
+  // beginning.
   Trying(const ServiceRoom& room, Slots left, std::optional<TrialIndex> first,
          const std::vector<std::string>& gpus)
       : room_(room), left_(std::move(left)) {
@@ -117,7 +118,7 @@ class ServiceRoom::Trying {
     return brought == brought_.end() ? room_.up_.at(service) : brought->second;
   }
 
-  // No group needs the service any more: frees the service's slots.
+  // Frees the slots of a service that no group needs any more.
   void drop(TrialIndex service) {
     if (!room_.are_stopped_ || !is_up(service)) return;
     left_ += slots_of_up(service);

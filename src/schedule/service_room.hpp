@@ -19,9 +19,9 @@
 
 namespace combu::schedule {
 
-// Returns the company of `trial`, sorted: the trials that must run at the same time as `trial`. These are its
-// dependencies for which `stays` returns true, and recursively their dependencies for which `stays` returns
-// true. `stays` returns true if a trial keeps running once it has been started.
+// Returns the company of `trial`, sorted: the trials that must run at the same time as `trial`. The company
+// consists of the dependencies for which `stays` returns true, and recursively of their dependencies of this
+// kind. `stays` returns true if a trial keeps running once it has been started.
 [[nodiscard]] std::vector<TrialIndex> company_of(TrialIndex trial, const Plan& plan,
                                                  const std::function<bool(TrialIndex)>& stays);
 
@@ -36,9 +36,9 @@ class ServiceRoom {
   ServiceRoom(const Experiment& experiment, const Plan& plan, const std::optional<Slots>& capacity,
               std::span<const Gpu> gpus, Until until);
 
-  // True if all trials that services serve can still run, in some order, if `service` starts. `left`: slots
-  // that are free when the running trials have ended, except services. `gpus`: GPUs that the service would
-  // get; empty: any GPUs.
+  // True if, after a start of `service`, all trials that services serve can still run in some order. `left`:
+  // slots that are free once all running trials except services have ended. `gpus`: GPUs that the service
+  // would get; empty: any GPUs.
   [[nodiscard]] bool may_start(TrialIndex service, const Slots& left, Horizon horizon,
                                const std::vector<std::string>& gpus = {}) const;
   // True if all trials that services serve can still run if `trial` requests `slots`.
@@ -48,7 +48,7 @@ class ServiceRoom {
   void ended(TrialIndex service);
   void over(TrialIndex trial);
   void wants(TrialIndex trial, const Slots& slots);
-  // Returns a number that rises when more slots may be available.
+  // Returns a number that rises whenever more slots may have become available.
   [[nodiscard]] std::size_t changes() const { return changes_; }
 
   // A trial that can never run. In every order of starts, other trials still need the services in `beside`,
@@ -70,8 +70,9 @@ class ServiceRoom {
   // trials.
   struct Group {
     std::vector<TrialIndex> company;
-    std::vector<Need> needs;  // slots that trials of the group need, without needs that a larger need covers
-    std::size_t left = 0;     // number of trials of the group that are not over
+    std::vector<Need>
+        needs;             // slots that the group's trials need; a need that a larger need covers is left out
+    std::size_t left = 0;  // number of trials of the group that are not over
   };
   static constexpr std::size_t k_none = static_cast<std::size_t>(-1);
 
@@ -93,10 +94,10 @@ class ServiceRoom {
   std::unordered_map<TrialIndex, std::vector<std::size_t>> serves_;
   // The number of groups that need each service and are not over.
   std::unordered_map<TrialIndex, std::size_t> groups_left_;
-  std::unordered_set<TrialIndex> permanent_;     // services that run while the run has work
+  std::unordered_set<TrialIndex> permanent_;     // services that run until the run's work is done
   std::map<TrialIndex, Slots> up_;               // running services, and the slots that they hold
   std::unordered_set<TrialIndex> over_;          // services that will not run again
-  std::unordered_map<TrialIndex, Slots> grown_;  // requests of services, if larger than in the file
+  std::unordered_map<TrialIndex, Slots> grown_;  // slots that services request, if more than in the file
   std::size_t changes_ = 0;
 };
 

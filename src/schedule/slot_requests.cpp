@@ -43,7 +43,7 @@ std::vector<TrialIndex> SlotRequests::company(TrialIndex trial) const {
 }
 
 // Returns the memory that remains when the trial's company and the lasting services hold their memory.
-// Lasting services are services on which no trial depends; if combu stops no services, they are all services.
+// Lasting services are those on which no trial depends, or all services if combu never stops services.
 Bytes SlotRequests::memory_in_time(TrialIndex trial) const {
   Bytes left = capacity_->memory;
   const std::vector<TrialIndex> beside = company(trial);
@@ -56,8 +56,8 @@ Bytes SlotRequests::memory_in_time(TrialIndex trial) const {
   return left;
 }
 
-// Returns the memory that remains when only running trials that may keep running, and the trial's whole
-// company, hold memory.
+// Returns the memory that remains while only two kinds of trials hold memory: the trial's company, and
+// running trials that may keep running.
 Bytes SlotRequests::memory_now(TrialIndex trial) const {
   Bytes left = holdings_.left_in_time().memory;
   for (const TrialIndex one : company(trial))

@@ -11,8 +11,8 @@
 namespace combu::schedule {
 namespace {
 
-// Limits of one scan of the queue while running attempts will still free slots. Limited are the number of
-// lines, and the number of services that were set aside.
+// Limits of one scan of the queue: its number of lines, and its number of services that were set aside. The
+// limits apply while running attempts will still free slots.
 constexpr std::size_t k_lines_looked_at_max = 1000;
 constexpr std::size_t k_set_aside_looked_at_max = 100;
 
@@ -129,8 +129,8 @@ void StartQueue::count_overtakes(const std::vector<Line*>& waiting, const Line* 
   }
 }
 
-// GPUs that the first waiting line could use are chosen last. A trial that may keep running gets GPUs so that
-// enough GPUs are left for the trials that depend on it.
+// GPUs that the first waiting line could use are chosen last. For a trial that may keep running, the function
+// chooses GPUs that leave enough GPUs for the trials that depend on it.
 std::optional<std::vector<std::string>> StartQueue::choose_gpus(const Line& line, const Scan& scan) const {
   const GpuRequest spared = scan.waiting.empty() ? GpuRequest{} : scan.waiting.front()->gpus;
   const TrialIndex head = line.positions.top().trial;
@@ -161,7 +161,7 @@ void StartQueue::set_aside(TrialIndex trial, Horizon horizon) {
   if (horizon == Horizon::now) room_seen_in_turn_.reset();
 }
 
-// If the free slots have changed since the last scan, services that were set aside may start.
+// If the free slots have changed since the last scan, puts services that were set aside back into the queue.
 void StartQueue::return_set_aside(Horizon horizon) {
   if (set_aside_.empty()) return;
   std::optional<Room>& seen = horizon == Horizon::now ? room_seen_ : room_seen_in_turn_;

@@ -36,10 +36,10 @@ class StartQueue {
   };
   // Removes and returns the trial that starts next, with its GPUs: the first trial whose slots are free.
   // Returns nullopt if no trial can start. `parallel_max`: limit of starting and running attempts, services
-  // not counted; 0: no limit. `is_idle`: true if no attempt will end and free slots; the scan then covers the
-  // whole queue.
+  // not counted; 0: no limit. `is_idle`: true if no attempt is left that could end and free slots; the scan
+  // then covers the whole queue.
   [[nodiscard]] std::optional<Start> pop(std::size_t parallel_max, bool is_idle);
-  // Numbers of overtakes are not known: every line counts as overtaken k_overtakes_max times.
+  // Declares the numbers of overtakes unknown: every line then counts as overtaken k_overtakes_max times.
   void forget_overtakes() { are_overtakes_known_ = false; }
   // Returns why the next pop() would not return this ready trial, or Kind::nothing if pop() would return the
   // trial.
@@ -56,7 +56,7 @@ class StartQueue {
   struct Scan {
     Horizon horizon;
     std::size_t parallel_max;
-    std::vector<Line*> waiting = {};     // lines whose slots are not free, which later lines may overtake
+    std::vector<Line*> waiting = {};     // lines whose slots are not free; later lines may overtake them
     std::vector<std::string> gpus = {};  // GPUs chosen for the line that starts
   };
   // The result of a scan for one trial; `found` is nullopt if the scan ended before it reached the trial.
@@ -64,8 +64,7 @@ class StartQueue {
     TrialIndex trial;
     std::optional<Obstacle> found = std::nullopt;
   };
-  // The free slots and ServiceRoom::changes() at the last time when services that were set aside were tried
-  // again.
+  // The free slots and ServiceRoom::changes() when the services that were set aside were last tried again.
   struct Room {
     Slots left;
     std::size_t changes = 0;
@@ -94,7 +93,7 @@ class StartQueue {
   std::vector<Gpu> gpus_;
   ReadyLines lines_;
   bool are_overtakes_known_ = true;
-  // Services that would leave too few slots, in reverse order of starts.
+  // Services that were set aside because they would leave too few slots, in reverse order of starts.
   std::set<ReadyLines::Position> set_aside_;
   std::optional<Room> room_seen_;
   std::optional<Room> room_seen_in_turn_;

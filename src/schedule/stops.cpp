@@ -20,7 +20,7 @@ void Lifecycle::stop(TrialIndex trial, Cause cause) {
   const Attempt& attempt = attempts[trial];
   if (attempts.is_stopping(trial) || attempt.is_service_stop) return;
   attempts.set_stop_cause(trial, cause);
-  // The fact is for a later process, which needs the reason why the attempt ends.
+  // A later process learns from this fact why the attempt ends.
   trials.report(
       {.trial = trial, .state = trials.state(trial), .cause = cause, .ran = dependencies.was_started(trial)});
   // If the start is in flight, the stop is sent after the engine's answer. After a start_deadline, combu
@@ -39,7 +39,8 @@ void Lifecycle::send_stop(TrialIndex trial) {
 void Lifecycle::halt(std::string why) {
   if (!failures.halted().empty()) return;
   failures.halt(std::move(why));
-  // All trials end before their ends affect other trials, so that each trial gets the reason `why`.
+  // First ends all trials, and only then applies the effects on other trials, so that `why` is every trial's
+  // reason.
   const bool is_nested = std::exchange(spreading_, true);
   for (TrialIndex trial = 0; trial < trials.size(); ++trial) {
     const TrialState state = trials.state(trial);

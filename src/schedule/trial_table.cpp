@@ -57,7 +57,7 @@ void TrialTable::count(TrialIndex trial, std::ptrdiff_t by) {
   if (row.state != TrialState::running) return;
   if (row.is_awaited) running_awaited_ += add;
   if (it.retries.max > 0) retriable_ += add;
-  // The owner does not stay only to retry a service.
+  // Retries of a service alone do not require the owner to stay.
   const bool has_limit = it.timeout > Seconds(0) || experiment_.deadline > Seconds(0);
   if (it.service ? has_limit : is_monitored(experiment_, it)) monitored_ += add;
 }
@@ -67,8 +67,8 @@ void TrialTable::report(Fact fact) {
   if (row.state != fact.state) set_state(fact.trial, fact.state);
   fact.attempt = row.attempt;
   if (fact.at == Instant{}) fact.at = now_;
-  // A fact of a stop does not count here. The attempt may have ended before the stop, so the fact of its end
-  // may have an earlier time.
+  // A fact about a stop does not set reported_at. The attempt may have ended before the stop, so the fact
+  // about its end may have an earlier time.
   if (!reports_stop(fact)) row.reported_at = fact.at;
   facts_.push_back(std::move(fact));
 }

@@ -38,9 +38,9 @@ class TrialTable {
 
   // ---- Changes without a fact: the record does not need them
 
-  // A waiting or retrying trial enters the start queue.
+  // Call this when a waiting or retrying trial enters the start queue.
   void set_ready(TrialIndex trial) { set_state(trial, TrialState::ready); }
-  // A trial leaves the start queue so that other trials can start, or waits again after a reset.
+  // Call this when a trial leaves the start queue to let other trials start, or waits again after a reset.
   void set_waiting(TrialIndex trial) { set_state(trial, TrialState::waiting); }
   // Restores the state that an earlier process left. Trials that were collecting or over stay `waiting` until
   // report() is called with their end.

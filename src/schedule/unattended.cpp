@@ -1,5 +1,5 @@
-// Changes of a run that no process drives. A planner is restored from the record and gets the change as an
-// event. The facts that the planner returns are the facts that the record lacks.
+// Computes the facts about changes of a run that no process drives. A planner is restored from the record and
+// gets the change as an event. The planner returns the facts that the record lacks.
 
 #include <algorithm>
 #include <cstddef>
@@ -76,7 +76,7 @@ std::vector<Fact> facts_of_edits(const RunId& run, std::vector<RestoredTrial> re
 
 std::vector<Fact> reconcile(const RunId& run, const Experiment& experiment, const Plan& plan,
                             std::vector<RestoredTrial> restored, const Unattended& seen, Instant now) {
-  // `began_at = now`: the process that continues the run handles a deadline that has passed.
+  // With `began_at = now`, no deadline has passed: the process that continues the run handles the deadline.
   Planner planner(run, experiment, plan,
                   {.until = Until::ended,
                    .restored = restored,
