@@ -38,7 +38,7 @@ class Awaited {
     on_end_(observation);
   }
 
-  // Handles a complete listing: attempts that are not in the listing are removed from the engine.
+  // Handles a complete listing: an attempt that the listing lacks no longer exists on the engine.
   void see_all(const std::vector<Observation>& listing) {
     std::map<Key, const Observation*> listed;
     for (const Observation& observation : listing) listed.emplace(observation.key, &observation);

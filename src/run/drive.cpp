@@ -32,8 +32,8 @@ using Steady = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds k_repaint{100};
 // The shown elapsed time must advance even if nothing happens.
 constexpr std::chrono::milliseconds k_heartbeat{1000};
-// After this time without a message from the engine, combu lists the attempts, because a broken stream may
-// look silent.
+// After this time without a message from the engine, combu lists the attempts, because the silence may mean
+// that the stream is broken.
 constexpr std::chrono::minutes k_silence_max{5};
 constexpr std::size_t k_stops_in_flight_max = 32;  // a stop may take the trial's whole grace period
 constexpr std::size_t k_remarks_max = 20;
@@ -67,7 +67,7 @@ class Steered {
   const std::optional<Settings>& again_with_;
 };
 
-// Passes lines for a person to the listener. Shows only the first k_remarks_max lines.
+// Passes notes for the user on to the listener, but only the first k_remarks_max notes.
 class Remarks {
  public:
   explicit Remarks(ProgressListener& listener) : listener_(listener) {}
@@ -75,7 +75,8 @@ class Remarks {
     if (++count_ <= k_remarks_max) listener_.remark(line);
     if (count_ == k_remarks_max + 1) listener_.remark("further notes of this kind are not shown");
   }
-  // Adds a line about outputs that could not be collected and are retried. Adds one line for each trial.
+  // Adds a note that collecting the trial's outputs failed and will be retried. Adds at most one note for
+  // each trial.
   void add_undelivered(const Trial& trial, TrialIndex index, const std::string& fault) {
     if (undelivered_.insert(index).second)
       add(fmt::format("{}: collecting the outputs failed: {}; combu tries again", trial.name, fault));
@@ -270,7 +271,7 @@ class Drive {
   }
   void take(const LogStorageChanged& storage) {
     remarks_.add(storage.fault.empty()
-                     ? "logs and metrics are stored again"
+                     ? "storing logs and metrics works again"
                      : fmt::format("storing logs and metrics failed: {}; combu tries again", storage.fault));
   }
   void take(const TrialNote& note) { remarks_.add(trial_of(note.trial).name + ": " + note.text); }
@@ -347,7 +348,7 @@ class Drive {
     }
   }
 
-  // True if the run does not return before the trial has ended.
+  // True if drive() does not return before the trial has ended.
   [[nodiscard]] bool stays_for(TrialIndex trial) const {
     return until_ == Until::ended || is_monitored(run_.experiment, trial_of(trial));
   }
@@ -473,7 +474,7 @@ class Drive {
   UsagePoller usage_;
   RunProgress progress_;
   FailureReports failures_;
-  // Running attempts of an earlier process, until the first listing.
+  // Attempts that an earlier process left running; empty after the first listing.
   std::vector<std::pair<TrialIndex, int>> ran_before_;
   Pending pending_;
   std::set<TrialIndex> succeeded_;  // succeeded trials with `cache` that are not published yet

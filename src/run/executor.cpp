@@ -26,7 +26,7 @@ constexpr std::size_t k_lookups_at_once = 1000;
 // The tail of a failed attempt's log.
 constexpr std::int64_t k_tail_lines = 5;
 constexpr std::size_t k_tail_line_max = 500;
-// Limit for the lines of the tail together, because a line may have any size.
+// Limit for the total size of the tail's lines, because a line may have any size.
 constexpr std::size_t k_tail_size_max = std::size_t{64} << 10U;
 
 // Calls `verb`, and passes every std::exception to `on_error` as an Error, because an uncaught exception of a
@@ -122,9 +122,9 @@ class Executor::Start {
   Start(const Start&) = delete;
   Start& operator=(const Start&) = delete;
   [[nodiscard]] std::stop_token token() const { return source_.get_token(); }
-  // Returns a token that cancels the fetching of inputs, and a start that packs and sends inputs. Both may
-  // take hours, so an interrupted run does not wait for them. The attempt stays `starting` in the record, and
-  // the next process adopts the attempt's container.
+  // Returns a token that cancels the transfer of inputs: fetching them, and the start that packs and sends
+  // them. Both may take hours, so an interrupted run does not wait for them. The attempt stays `starting` in
+  // the record, and the next process adopts the attempt's container.
   [[nodiscard]] std::stop_token fetch_token() const { return fetch_.get_token(); }
 
  private:
@@ -279,7 +279,7 @@ void Executor::post_log_storage() {
   if (is_log_storage_failing_.exchange(fails) != fails) inbox_.post(std::move(changed));
 }
 
-// Inspects all attempts with one listing. Attempts that are not in the listing are removed from the engine.
+// Inspects all attempts with one listing. Attempts that the listing lacks no longer exist on the engine.
 void Executor::carry_out(const InspectMany& order, const std::stop_token& quit) {
   const auto look = [&] {
     Selector selector{.experiment = run_.experiment.name, .run = run_.id};

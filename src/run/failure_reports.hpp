@@ -1,6 +1,6 @@
 #pragma once
-// Reports of failures for a person. A report consists of a fact and the last lines of the attempt's log,
-// which arrive in any order.
+// Reports of failures for users. A report consists of a fact and the last lines of the attempt's log; either
+// of the two may arrive first.
 
 #include <cstddef>
 #include <optional>
@@ -28,8 +28,8 @@ class FailureReports {
     if (command.tail) open_.insert_or_assign(command.trial, Open());
   }
 
-  // An attempt failed. Returns the report if no log lines are expected, or if the expected lines have
-  // arrived.
+  // Call this when an attempt has failed. Returns the report if no log lines are expected, or if the expected
+  // lines have arrived.
   [[nodiscard]] std::optional<Report> add(const Fact& fact) {
     const auto at = open_.find(fact.trial);
     if (at == open_.end()) return Report{.fact = fact, .tail = {}};
@@ -38,8 +38,8 @@ class FailureReports {
     return std::nullopt;
   }
 
-  // The last lines of the log have been read; `tail` is empty if the log has no lines. Returns the report if
-  // the fact of the failure has arrived.
+  // Call this when the last lines of the log have been read; `tail` is empty if the log has no lines. Returns
+  // the report if the fact of the failure has arrived.
   [[nodiscard]] std::optional<Report> add_tail(TrialIndex trial, const std::vector<std::string>& tail) {
     const auto at = open_.find(trial);
     if (at == open_.end() || at->second.tail) return std::nullopt;
@@ -49,7 +49,7 @@ class FailureReports {
     return Report{.fact = *open.fact, .tail = *open.tail};
   }
 
-  // Returns the reports whose log lines have not arrived, at the end of the run.
+  // At the end of the run, returns the reports whose log lines have not arrived.
   [[nodiscard]] std::vector<Report> rest() {
     std::vector<Report> reports;
     for (const auto& [trial, open] : std::exchange(open_, {}))

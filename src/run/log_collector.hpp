@@ -1,5 +1,6 @@
 #pragma once
-// The logs of ended attempts that are not stored yet, and the events that wait until these logs are stored.
+// Tracks the ended attempts whose logs are not stored yet, and the events that wait until these logs are
+// stored.
 
 #include <cstddef>
 #include <map>
@@ -19,12 +20,13 @@ class LogCollector {
   // `is_enabled`: false if no logs are stored.
   explicit LogCollector(bool is_enabled) : is_enabled_(is_enabled) {}
 
-  // An attempt has ended. Returns the order to store the attempt's log; nullopt if the log was ordered
-  // already.
+  // Call this when an attempt has ended. Returns the order to store the attempt's log; nullopt if an earlier
+  // call returned this order.
   [[nodiscard]] std::optional<IngestLog> end(TrialIndex trial, int attempt);
   // True while the log of the trial's last attempt is being stored.
   [[nodiscard]] bool is_storing(TrialIndex trial) const { return storing_.contains(trial); }
-  // Returns the number of logs that are ordered but not stored yet, including logs that wait for a retry.
+  // Returns the number of logs that must be stored and are not stored yet, including logs that wait for a
+  // retry.
   [[nodiscard]] std::size_t pending() const { return pending_; }
 
   // ---- A retry removes the failed attempt's container with its log, so it must wait until the log is stored
@@ -41,8 +43,8 @@ class LogCollector {
     std::optional<Collected> held;  // the event that waited for the log, which can be processed now
     bool is_last = false;           // true if the log was that of the trial's last attempt
   };
-  // A try to store a log has ended. If the try failed and `may_retry` is true, plans a retry. The pause
-  // before a retry doubles each time.
+  // Call this when a try to store a log has ended. If the try failed and `may_retry` is true, plans a retry.
+  // The pause before a retry doubles each time.
   [[nodiscard]] Stored stored(const LogIngested& answer, bool may_retry, Instant now);
   // Returns the retries (orders to store a log) that are due.
   [[nodiscard]] std::vector<IngestLog> due(Instant now);
@@ -50,7 +52,7 @@ class LogCollector {
  private:
   bool is_enabled_;
   std::size_t pending_ = 0;
-  std::unordered_map<TrialIndex, int> ordered_;  // by trial: its last attempt whose log was ordered
+  std::unordered_map<TrialIndex, int> ordered_;  // by trial: its last attempt with an order to store the log
   std::unordered_map<TrialIndex, int> storing_;  // by trial: its attempt whose log is being stored
   std::multimap<Instant, IngestLog> again_;
   std::unordered_set<TrialIndex> hold_next_;

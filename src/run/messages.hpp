@@ -46,7 +46,7 @@ struct LogIngested {
 struct LogStorageChanged {
   std::string fault;  // why storing fails; empty: storing works again
 };
-// A line about a trial, for a person.
+// A note about a trial, for the user.
 struct TrialNote {
   TrialIndex trial;
   std::string text;

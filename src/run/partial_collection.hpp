@@ -29,13 +29,13 @@ class PartialCollection {
 
   explicit PartialCollection(Seconds every) : every_(std::chrono::duration_cast<Instant::duration>(every)) {}
 
-  // The attempt has begun to run.
+  // Call this when the attempt has begun to run.
   void begin(TrialIndex trial, int attempt, Instant now) {
     running_[trial] = attempt;
     due_.emplace(now + every_, std::pair(trial, attempt));
   }
 
-  // The attempt has ended or is about to end. Cancels the attempt's partial collection.
+  // Call this when the attempt has ended or is about to end. Cancels the attempt's partial collection.
   void end(TrialIndex trial) {
     running_.erase(trial);
     if (const auto at = under_way_.find(trial); at != under_way_.end()) at->second.stop.request_stop();
@@ -71,7 +71,7 @@ class PartialCollection {
     // True if a partial collection of the attempt failed for the first time, and not by a cancellation.
     bool is_first_fault = false;
   };
-  // A partial collection of the trial has ended.
+  // Call this when a partial collection of the trial has ended.
   Done done(TrialIndex trial, bool failed, Instant now) {
     UnderWay was = std::move(under_way_.extract(trial).mapped());
     const bool runs = is_running(trial, was.attempt);

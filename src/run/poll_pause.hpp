@@ -18,7 +18,7 @@ inline constexpr Seconds k_poll_pause_min{0.25};
 inline constexpr double k_poll_share_max = 0.05;
 
 // Returns the pause before the next poll of an attempt. `pause`: the pause before the last poll. `brought`:
-// how much the log had grown at the last poll. `took`: the duration of the last poll.
+// growth of the log between the last two polls. `took`: the duration of the last poll.
 [[nodiscard]] inline Seconds poll_pause(Seconds pause, Bytes brought, Seconds took) {
   Seconds next = std::min(pause * k_poll_factor, k_poll_pause_max);
   if (brought > k_poll_brings_max)

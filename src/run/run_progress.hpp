@@ -27,7 +27,7 @@ class RunProgress {
   // Returns a snapshot. The caller sets the members that only the planner knows: counts, settings and held
   // slots. `unfinished`: Planner::unfinished().
   [[nodiscard]] Snapshot snapshot(std::size_t unfinished, Instant now) const;
-  // Returns the facts of the trials that ended without success, in the order of these facts.
+  // Returns the facts about trials that ended without success, in the order in which the facts arrived.
   [[nodiscard]] std::vector<Fact> take_unsuccessful() { return std::move(unsuccessful_); }
 
  private:
@@ -35,7 +35,7 @@ class RunProgress {
     Instant begun_at;               // when the planner commanded the start
     std::optional<Instant> ran_at;  // when the attempt began to run; set only while it runs
   };
-  // Trials that have run during this process and are over.
+  // Sums over the trials that have run during this process and are over.
   struct Ended {
     std::size_t count = 0;
     Seconds took{0};    // sum of the trials' durations

@@ -24,7 +24,7 @@ struct WorkDone {
 
 // Estimates the remaining time. Assumes that every trial lasts as long as the mean of the ended trials. Also
 // assumes that the mean number of concurrently running trials stays as it was when the last trial ended.
-// Therefore the estimate never grows between two ends of trials. A trial that hangs has no influence once it
+// Therefore the estimate never grows until the next trial ends. A trial that hangs has no influence once it
 // has run longer than the mean. Returns nullopt if too few trials have ended, or if all remaining trials have
 // run longer than the mean.
 [[nodiscard]] inline std::optional<Seconds> time_left(const WorkDone& work) {
@@ -37,8 +37,8 @@ struct WorkDone {
     const Seconds of_trial = std::max(mean - age, Seconds(0));
     rest += of_trial;
     longest = std::max(longest, of_trial);
-    // The age of a trial may be more than its work: the trial may hang, or an earlier process may have begun
-    // the trial.
+    // A trial's age may be more than the work that counts for the trial: the trial may hang, or an earlier
+    // process may have begun the trial.
     done += std::clamp(age - work.since_end, Seconds(0), std::min(mean, work.worked));
   }
   if (longest <= Seconds(0)) return std::nullopt;

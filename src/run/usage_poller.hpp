@@ -14,13 +14,13 @@ namespace combu {
 // Belongs to one thread.
 class UsagePoller {
  public:
-  // The attempt has begun to run. `id`: the engine's id of the attempt.
+  // Call this when the attempt has begun to run. `id`: the engine's id of the attempt.
   void begin(TrialIndex trial, int attempt, const std::string& id, Instant now);
-  // The attempt has ended. Returns the attempt's usage; nullopt if its usage was never known.
+  // Call this when the attempt has ended. Returns the attempt's usage; nullopt if its usage was never known.
   [[nodiscard]] std::optional<Usage> end(TrialIndex trial);
 
-  // Returns the next poll that is due. While starts are in flight, returns at most one poll a second. All due
-  // polls together would slow down the starts by a tenth on Engine 29.
+  // Returns the next poll that is due. While starts are in flight, returns at most one poll a second. On
+  // Engine 29, sending all due polls at once would slow the starts down by a tenth.
   [[nodiscard]] std::optional<PollUsage> next(Instant now, bool are_starts_in_flight);
   void answer(const UsagePolled& polled, Instant now);
   // True if a poll is due before `time`.

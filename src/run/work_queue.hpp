@@ -17,8 +17,8 @@ namespace combu {
 //
 // A push wakes one worker. A worker that takes an item and sees more items in the queue first wakes the next
 // worker. Therefore no item waits for a slow worker while another worker is idle. Only one worker is being
-// woken at a time, because waking a thread may take longer than processing an item. Often the workers that
-// are awake take all items in this time.
+// woken at a time, because waking a thread may take longer than processing an item. Until the woken worker
+// runs, the workers that are awake have often taken all items.
 template <class Item>
 class WorkQueue {
  public:

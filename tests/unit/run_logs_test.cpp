@@ -161,7 +161,7 @@ TEST_F(LogsTest, AFailingDatabaseAndItsRecoveryAreReported) {
   ASSERT_EQ(recorder_.remarks.size(), 2U);
   EXPECT_THAT(recorder_.remarks[0],
               AllOf(StartsWith("storing logs and metrics failed: "), EndsWith("; combu tries again")));
-  EXPECT_EQ(recorder_.remarks[1], "logs and metrics are stored again");
+  EXPECT_EQ(recorder_.remarks[1], "storing logs and metrics works again");
   EXPECT_TRUE(is_complete());
 }
 
