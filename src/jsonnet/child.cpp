@@ -245,8 +245,8 @@ class ChildReader {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - now).count();
       const auto timeout = std::min<std::int64_t>(left, std::numeric_limits<int>::max());
       auto& [answer, interrupts, errors, screen] = fds_;
-      // While the terminal accepts no text, errors are not read, so the child may have to wait. The child's
-      // time limit still applies.
+      // While the terminal accepts no text, combu reads no errors of the child, so the child may have to
+      // wait. The child's time limit still applies.
       errors.fd = has_errors_ && !errors_.is_ready() ? errors_pipe_ : -1;
       screen.fd = errors_.is_ready() ? STDERR_FILENO : -1;
       if (::poll(fds_.data(), fds_.size(), static_cast<int>(timeout)) <= 0) continue;

@@ -13,8 +13,8 @@ namespace combu {
 struct ChildLimits {
   // Maximum address space of the child, in addition to the address space that this process has mapped.
   Bytes memory_max;
-  // A point in time and not a duration, so that a second child gets only the time that the first child has
-  // left.
+  // A point in time and not a duration, so that a second child gets only the time that remains after the
+  // first child.
   std::chrono::steady_clock::time_point deadline;
 };
 

@@ -398,7 +398,7 @@ std::string number_text(const Directive& directive, const Sizes& sizes, double g
 
 // ---- Formatting
 
-// Returns the names of a numeric conversion that a message about the conversion shows.
+// Returns the text by which messages name a numeric conversion.
 std::string_view names_of(char conversion) {
   switch (conversion) {
     case 'o':

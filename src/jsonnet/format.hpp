@@ -1,6 +1,6 @@
 #pragma once
 // Jsonnet's std.format (the operator `%` on a string), with the directives of C's printf. docs/experiment.md
-// lists the differences to C.
+// lists the differences from C.
 //
 // Texts and values are passed as JSON, in the form in which Jsonnet writes JSON. The functions are pure, and
 // throw Error(invalid) without a subject if an argument is invalid.

@@ -11,12 +11,12 @@
 namespace combu {
 namespace {
 
-// Recognises `local NAME = "UUID"` in a sequence of tokens. A bind can also follow a comma, so a stack holds
-// each `local` and `assert` that has not ended.
+// Recognises `local NAME = "UUID"` in a sequence of tokens. A `local` may have several binds (NAME = VALUE),
+// separated by commas, so a stack holds each `local` and `assert` that has not ended.
 class BindReader {
  public:
-  // Returns the string of a bind, with its quotes. The string is returned only with the next token, which
-  // shows that the string is the whole value.
+  // Returns the string of a bind, with its quotes. The function returns the string only with the next token,
+  // which shows that the string is the whole value.
   std::string_view take(const Token& token) {
     std::string_view found;
     switch (state_) {

@@ -200,7 +200,8 @@ local experiment = import '<the experiment>';
 // Messages show the first 60 characters of a path, and each part of a path has at least two.
 constexpr std::size_t k_depth_max = 31;
 
-// A part of a path in two forms: code that can follow the code of the value, and a line of an error report.
+// A part of a path in two forms: Jsonnet code that is appended to the code of the value, and a line of an
+// error report.
 struct PathPart {
   std::string index;
   std::string line;

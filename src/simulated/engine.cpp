@@ -185,7 +185,7 @@ class SimulatedEngine : public Engine {
     return jumped_;
   }
 
-  // Waits until another function of the engine was called, or the next event is due.
+  // Waits until another function of the engine is called, or the next event is due.
   void await_change(std::unique_lock<std::mutex>& lock, const std::stop_token& stop) {
     const std::optional<Instant> due = world_.next_due();
     if (due && speed_ == 0) return;

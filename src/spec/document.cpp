@@ -14,8 +14,8 @@ constexpr std::size_t k_depth_max = 256;
 // The text has two more levels around each trial: the outer object and its array of trials.
 static_assert(k_depth_max + 2 < k_json_depth_max);
 
-// Number of fields for which a trial reserves memory. An ordered map copies its values when it grows, and
-// most trials have few fields.
+// Number of fields for which the reader reserves memory in each trial. An ordered map copies its values when
+// it grows, and most trials have few fields.
 constexpr std::size_t k_fields_usual = 16;
 
 class Splitter {
@@ -115,7 +115,7 @@ class Splitter {
       stack_.pop_back();
       if (stack_.empty()) deliver();
     } else {
-      // The array of trials or the outer object has ended.
+      // Handles the end of the array of trials, or of the outer object.
       in_trials_ = false;
     }
     return true;

@@ -14,8 +14,8 @@ enum class DocumentForm { none, array, object };
 class DocumentSink {
  public:
   virtual ~DocumentSink() = default;
-  // Called for each top-level field of a file that is an object, except for an array `trials`. Also called
-  // for a field `trials` that is not an array.
+  // If the file is an object, called for each of its fields, except for a field `trials` that is an array.
+  // Also called for a field `trials` that is not an array.
   virtual void top_field(const std::string& name, const Json& value) = 0;
   // Called at the beginning of the array of trials, which is the whole file or its field `trials`.
   virtual void trials_begin(DocumentForm form) = 0;

@@ -17,7 +17,8 @@ namespace {
 
 // Returns the fault of a name, or nullopt if the name is valid.
 using NameFault = std::function<std::optional<std::string>(std::string_view)>;
-// Returns the value of a variable or label for which the file gives only a name, or nullopt to omit the name.
+// Returns the value of a variable or label whose value the file does not give; nullopt: the variable or label
+// is left out.
 using Absent = std::function<std::optional<std::string>(const std::string&)>;
 
 class PairReader {

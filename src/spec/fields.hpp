@@ -76,7 +76,7 @@ constexpr std::size_t k_field_count = static_cast<std::size_t>(Field::docker) + 
 
 struct Spelling {
   std::string_view spelling;
-  std::string_view name;  // name of the field, which is equal for all its spellings
+  std::string_view name;  // name of the field, the same for all its spellings
 };
 // The fields of a small JSON object within a trial or the file. The constructor reports unknown and repeated
 // fields.
@@ -84,7 +84,7 @@ class Section {
  public:
   Section(const Json& object, std::span<const Spelling> known, const Place& place, Report& report);
   [[nodiscard]] const Json* find(std::string_view name) const;
-  // True if the field is absent, and no misspelt field that was reported probably means this field.
+  // True if the field is absent, and no reported unknown field is probably a misspelling of it.
   [[nodiscard]] bool lacks(std::string_view name) const;
   // Returns the field's spelling in the file for use in a Place, or `name` if the field is absent.
   [[nodiscard]] std::string_view spelling(std::string_view name) const;

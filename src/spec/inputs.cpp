@@ -43,7 +43,7 @@ class InputReader {
     }
     const std::string to = text->substr(colon + 1);
     if (to.find(':') != std::string::npos) {
-      report_.add(place_, fmt::format("\"{}\": nothing must follow the path in the container; an input has "
+      report_.add(place_, fmt::format("\"{}\": nothing may follow the path in the container; an input has "
                                       "no mode, because the trial gets its own copy",
                                       shortened(*text)));
       return std::nullopt;

@@ -14,8 +14,7 @@ using Json = nlohmann::ordered_json;
 
 // Returns the type of a value for messages, for example "a string", "an array" or "nothing (null)".
 [[nodiscard]] std::string_view kind_of(const Json& value);
-// Returns a value in the form for messages, which is short JSON for a scalar and the type for any other
-// value.
+// Returns text for messages: short JSON for a scalar, and the type for any other value.
 [[nodiscard]] std::string shown(const Json& value);
 // Returns strings unchanged, and numbers and booleans as Jsonnet prints them; nullopt for other values.
 [[nodiscard]] std::optional<std::string> scalar_text(const Json& value);

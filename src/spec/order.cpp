@@ -70,7 +70,8 @@ std::optional<Depend> read_depend(const Json& value, const Place& place, Report&
   return Depend{std::move(*name), condition, place.text()};
 }
 
-// Reads one entry of Compose's map from the name of a trial to an object with the field `condition`.
+// Reads one entry of Compose's form of `depends`, a map from trial names to objects with the field
+// `condition`.
 std::optional<Depend> read_compose_depend(const std::string& name, const Json& value, const Place& place,
                                           Report& report) {
   if (value.is_null()) return Depend{name, Condition::started, place.text()};

@@ -26,7 +26,7 @@ class Place {
       : parent_(parent), name_(name), index_(at) {}
 
   const Place* parent_ = nullptr;
-  std::string_view name_;  // nullptr as data(): the location is an element of an array
+  std::string_view name_;  // if data() is nullptr, the location is an element of an array
   std::size_t index_ = 0;
 };
 

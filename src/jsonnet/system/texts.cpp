@@ -20,8 +20,8 @@ extern "C" {
 // libjsonnet calls two of its own functions through the table of the dynamic linker. The linker prefers
 // functions of the same name in the program, so combu can replace both functions of libjsonnet. combu
 // replaces jsonnet_unparse_number(), because the function of libjsonnet writes 0.1 as 0.10000000000000001.
-// combu also replaces jsonnet_lex(), which reads all code. The first code is the part of libjsonnet that is
-// written in Jsonnet, with std.format. combu's jsonnet_lex() replaces this std.format, which rounds wrongly
+// combu also replaces jsonnet_lex(), which reads all code. jsonnet_lex() first reads libjsonnet's own library
+// in Jsonnet, which contains std.format. combu's jsonnet_lex() replaces this std.format, which rounds wrongly
 // and takes 5 ms a call. In release 0.20 of libjsonnet and later releases, both functions are in a namespace.
 
 // libjsonnet's list of tokens, which combu returns unchanged.
