@@ -129,8 +129,8 @@ void remove_container(Connections& engine, const std::string& id, const std::str
 [[nodiscard]] bool remove_unstarted_container(Connections& engine, const std::string& id,
                                               const std::stop_token& stop);
 
-// GET /containers/{id}/stats. Requests one sample, so the call does not take a second, as `docker stats` does
-// to compute rates. Returns nullopt if the container does not run.
+// GET /containers/{id}/stats. Requests only one sample, which the engine returns at once. For two samples, as
+// in `docker stats`, a call takes a second. Returns nullopt if the container does not run.
 [[nodiscard]] std::optional<Usage> container_usage(Connections& engine, const std::string& id,
                                                    const std::stop_token& stop);
 

@@ -95,9 +95,9 @@ bool has_processes(Connections& engine, const std::string& id, const std::stop_t
   });
 }
 
-// Returns the error of an archive request. If the engine reports ELOOP, ENOTDIR or ENAMETOOLONG, the attempt
-// made the path unreadable. Engines 20.10 and 29 answer such a path with status 500, as they do for their own
-// failures. Only the text of the answer shows the difference.
+// Returns the error for a failed archive request. If the engine reports ELOOP, ENOTDIR or ENAMETOOLONG, the
+// attempt made the path unreadable. Engines 20.10 and 29 answer such a path with status 500, as they do for
+// their own failures. Only the text of the answer shows the difference.
 Error archive_error(const HttpResponse& response, const std::string& path) {
   const std::string message = full_message_of(response);
   const auto invalid = [&](const char* why) {
@@ -140,8 +140,8 @@ std::optional<ContainerFacts> inspect_container(Connections& engine, const std::
   if (response.status != 200) throw error_of(response, which);
   ContainerFacts facts = reading(engine, [&] { return facts_of(parse_json(response.body)); });
   // An engine that was killed in the middle of a start may report the container as running for ever, although
-  // the container's process has ended (20.10, one in a hundred; moby#41768). If an engine loses a container
-  // in another way, the engine itself sets the state "exited" and the exit code 255.
+  // the container's process has ended (20.10, one in a hundred; moby#41768). In other cases in which an
+  // engine loses track of a process, the engine itself sets the state "exited" and the exit code 255.
   if (facts.state == "running" && !facts.ran_at && !has_processes(engine, facts.id, stop)) {
     facts.state = "exited";
     facts.exit_code = k_exit_lost;

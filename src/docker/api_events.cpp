@@ -67,9 +67,9 @@ void read_events(Connections& engine, const std::vector<std::string>& label_filt
   HttpRequest request;
   // Request only the events that are needed, because each health check causes three other events. The engine
   // takes the names as prefixes (moby: daemon/events/filter.go). Engine 20.10 sends the head of its answer
-  // before it begins to watch for events. So combu also requests the events of the last seconds, of which
-  // engines store some hundred. If the engine's clock differs from combu's, only these earlier events are
-  // lost.
+  // before it begins to watch for events. So combu also requests the events of the last few seconds. An
+  // engine stores some hundred past events. If the engine's clock differs from combu's, only these earlier
+  // events are lost.
   request.target =
       fmt::format("/events?since={}&", whole_seconds(std::chrono::system_clock::now() - k_looked_back));
   request.target += filters_parameter({{"type", {"container"}},

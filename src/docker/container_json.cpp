@@ -129,7 +129,7 @@ json container_json(const Run& run, const Trial& trial, int attempt, NetworksAtC
   if (trial.slots.cpus.nano > 0) host["NanoCpus"] = trial.slots.cpus.nano;
   if (trial.slots.memory.count > 0) {
     host["Memory"] = trial.slots.memory.count;
-    // Without MemorySwap, the engine allows as much swap as memory in addition.
+    // Without MemorySwap, the container could use swap in addition, up to the size of its memory limit.
     host["MemorySwap"] = trial.slots.memory.count;
   }
   if (settings.shm_size.count > 0) host["ShmSize"] = settings.shm_size.count;

@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::size_t k_looks_in_flight = 8;
 constexpr Seconds k_past{300};
-constexpr Seconds k_late{2};  // age from which an event is late; engines usually report changes at once
+constexpr Seconds k_late{2};  // an event of this age counts as late; engines usually report changes at once
 
 }  // namespace
 
@@ -166,8 +166,8 @@ std::vector<Observation> DockerEngine::list_once(const Selector& selector,
 }
 
 // Inspects attempts whose state in the listing may be wrong. An engine's listing is a copy that may be up to
-// a tenth of a second old (20.10). So a listing may show an attempt as running after the event of its end.
-// The inspection of a container shows its true state, and why it was killed.
+// a tenth of a second old (20.10). So a listing may show an attempt as running after the event that reports
+// its end. The inspection of a container shows its true state, and why it was killed.
 void DockerEngine::look_again(std::vector<Observation>& observations, ListDetail detail,
                               const std::stop_token& stop) {
   std::vector<Observation*> unclear;

@@ -66,8 +66,8 @@ class DockerEngine : public Engine {
   void look_at_end(Observation& observation, const std::stop_token& stop);
   std::vector<std::string> ids_of(const Key& key, const std::stop_token& stop);
   ContainerFacts container_of(const Key& key, const std::stop_token& stop);
-  // The container of an attempt. This call created the container; or an earlier call, whose answer was lost,
-  // had created it.
+  // The container of an attempt. If `existed` is true, an earlier call created the container, and the answer
+  // to that call was lost.
   struct Claimed {
     std::string id;
     bool existed = false;
@@ -83,10 +83,10 @@ class DockerEngine : public Engine {
   ContainerFacts holder_of_name(const Run& run, const Trial& trial, int attempt, const std::stop_token& stop);
   std::shared_ptr<const SharedListing::Containers> list_claims(const std::stop_token& stop);
   std::optional<Observation> rival_of(const std::string& id, const Slots& slots, const std::stop_token& stop);
-  // Answers if other containers leave enough CPUs and memory for a container. If `is_contested` is false,
-  // there is enough. If `holder` is set, that container and others that were created earlier do not leave
-  // enough. If only `is_contested` is set, containers that were created later hold the rest; their starts
-  // will give up.
+  // Says whether other containers leave enough CPUs and memory for a container. If `is_contested` is false,
+  // they do. If `holder` is set, the running containers and those created earlier do not leave enough;
+  // `holder` is the newest of them. If only `is_contested` is set, containers that were created later and do
+  // not run claim the rest; their starts will give up.
   struct Room {
     bool is_contested = false;
     std::optional<ContainerSummary> holder = {};

@@ -139,10 +139,10 @@ std::shared_ptr<const SharedListing::Containers> DockerEngine::list_claims(const
   });
 }
 
-// Returns an attempt that holds slots that the container `id` claims, or that claimed such slots earlier.
-// Returns nullopt if no other container holds or claims them. If two starts check at the same time, each sees
-// the other's container, so at most one of the containers starts. The start of the container that was created
-// later gives up. The other start checks again until that container is gone.
+// Returns another attempt that holds slots claimed by the container `id`, or whose claim on these slots is
+// older. Returns nullopt if no other container holds or claims them. If two starts check at the same time,
+// each sees the other's container, so at most one of the containers starts. The start of the container that
+// was created later gives up. The other start checks again until that container is gone.
 std::optional<Observation> DockerEngine::rival_of(const std::string& id, const Slots& slots,
                                                   const std::stop_token& stop) {
   const auto seen = [](ContainerSummary&& rival) {

@@ -34,7 +34,7 @@ class TimedMessage {
 
   OnLogPiece on_piece_;
   std::optional<Instant> at_;
-  // The bytes of the message's time until the time is complete, afterwards text that was not passed on yet.
+  // At first the bytes of the message's time. Once the time is complete, the text that was not passed on yet.
   std::string held_;
   bool has_delivered_ = false;
 };

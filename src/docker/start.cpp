@@ -161,7 +161,7 @@ std::string DockerEngine::digest_of(const std::string& id, const std::string& im
     const std::optional<ImageFacts> named = inspect_image(connections_, image, stop);
     return named && named->id == container->image_id ? named->digest : container->image_id;
   } catch (const Error&) {
-    return "";  // the start has succeeded, also without a digest
+    return "";  // the start has succeeded even without a digest
   }
 }
 

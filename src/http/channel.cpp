@@ -112,7 +112,7 @@ class Meter {
     return excess_ == Excess::none;
   }
   // The class Stream calls read() when cpp-httplib reads bytes. Returns false if too many bytes have come
-  // without any byte of the body.
+  // since the last byte of the body.
   bool read(std::size_t bytes) {
     unseen_ += bytes;
     if (unseen_ > k_framing_max) excess_ = Excess::framing;
@@ -373,8 +373,7 @@ struct Channel::Impl {
   std::unique_ptr<Client> client;
   std::mutex
       mutex;  // guards `socket`, which is used by the thread in send() and by the thread that requests a stop
-  Descriptor socket;  // a duplicate of cpp-httplib's descriptor, which stays valid if cpp-httplib closes its
-                      // descriptor
+  Descriptor socket;  // a duplicate of cpp-httplib's descriptor; stays valid when cpp-httplib closes its own
   std::stop_token stop;
   std::atomic<bool> over = true;
   bool answered = false;  // true after the first response: the other side speaks HTTP

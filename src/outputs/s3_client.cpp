@@ -91,7 +91,7 @@ struct S3Client::Request {
 struct S3Client::Answer {
   CURLcode result = CURLE_OK;
   std::string fault;   // why the connection failed; empty if there is an answer
-  std::string excess;  // the limit that the answer exceeds; empty if there is no such limit
+  std::string excess;  // the limit that the answer exceeds; empty if it exceeds none
   long status = 0;
   std::string code;  // S3's error code
   std::string body;

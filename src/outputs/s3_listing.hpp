@@ -44,8 +44,8 @@ struct BucketOutputs {
 // links, returns an empty path, which means all outputs, because a link may lead to any output.
 [[nodiscard]] std::string wanted_of(const BucketOutputs& left, const std::string& path);
 
-// True if a name from a bucket is not a path below the trial's folder, or does not have the form that combu
-// writes (as "a//b"). Other users may write to the bucket, so names are not trusted.
+// True if a name from a bucket is not a path below the trial's folder, or is not written as combu writes
+// paths ("a//b", for example). Other users may write to the bucket, so names are not trusted.
 [[nodiscard]] bool leads_out(const std::string& name);
 
 }  // namespace combu::outputs
