@@ -325,7 +325,7 @@ class S3Parcel final : public OutputWriter {
   std::map<std::string, std::string> begun_;
   std::size_t under_way_ = 0;
   std::exception_ptr fault_;
-  // The last member, because its callback may run during construction.
+  // This member must be last: its callback may already run during construction, and uses the other members.
   std::stop_callback<std::function<void()>> passes_on_;
 };
 

@@ -70,7 +70,7 @@ class Uploads {
   std::size_t size_ = 0;
   std::size_t under_way_ = 0;
   bool ended_ = false;
-  // The last member, because the threads must end before the other members are destroyed.
+  // This member must be last, because the threads must end before the other members are destroyed.
   std::vector<std::jthread> threads_;
 };
 

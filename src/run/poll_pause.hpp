@@ -11,7 +11,7 @@ namespace combu {
 inline constexpr Seconds k_poll_first{1};
 inline constexpr double k_poll_factor = 1.5;
 inline constexpr Seconds k_poll_pause_max{60};
-// combu polls a log that grows fast more often, because the engine may rotate the log and keep only its end.
+// combu polls a fast-growing log more often, because the engine may rotate the log and keep only its end.
 inline constexpr Bytes k_poll_brings_max{std::int64_t{256} << 10};
 inline constexpr Seconds k_poll_pause_min{0.25};
 // Share of one worker's time that polls of one attempt may take.

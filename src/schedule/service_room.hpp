@@ -51,8 +51,8 @@ class ServiceRoom {
   // Returns a number that rises whenever more slots may have become available.
   [[nodiscard]] std::size_t changes() const { return changes_; }
 
-  // A trial that can never run. In every order of starts, other trials still need the services in `beside`,
-  // which leave too few slots for this trial.
+  // A trial that can never run. The services in `beside` leave too few slots for this trial, and in every
+  // order of starts, other trials still need these services.
   struct Stuck {
     TrialIndex trial;
     std::vector<TrialIndex> beside;

@@ -31,8 +31,8 @@ std::string unknown_part(const std::string& part) {
                             fmt::join(k_parts, ", "));
 }
 
-// Reads one element of the field `key`, for example "cmd" or "params.lr". Only after `params` and `env`, a
-// dot and the name of a part may follow.
+// Reads one element of the field `key`, for example "cmd" or "params.lr". Only `params` and `env` may be
+// followed by a dot and a name.
 void read_part(const Json& value, const Place& place, Report& report, Cache& cache) {
   const auto text = read_string(value, place, report);
   if (!text) return;

@@ -37,7 +37,7 @@ void read_path(const Json& value, const Place& place, Report& report, Output& ou
     report.add(
         place,
         fmt::format(
-            "\"{}\": must be only the path in the container; `collect.to` names where outputs are collected",
+            "\"{}\": must be only the path in the container; `collect.to` sets where combu stores outputs",
             shortened(*text)));
   } else if (expect_no_pattern(path, place, report)) {
     output.path = std::move(path);
