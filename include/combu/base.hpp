@@ -178,9 +178,9 @@ struct Character {
 [[nodiscard]] bool is_control(char32_t code);
 // Returns the length of `text` in bytes, not counting an incomplete UTF-8 character at the end of `text`.
 [[nodiscard]] std::size_t whole_characters(std::string_view text);
-// Returns `text` with each control character, except newline and tab, written as `\u001b`. Each byte that is
-// not UTF-8 is written as `\x9b`. JSON text keeps its meaning, because control characters occur in JSON only
-// within strings.
+// Escapes control characters, except newline and tab, by their code, such as `\u001b`, and bytes that are not
+// UTF-8 by their value, such as `\x9b`. JSON text keeps its meaning, because control characters occur in JSON
+// only within strings.
 [[nodiscard]] std::string escape_controls(std::string_view text);
 // Appends `more` to `text`. If the result is longer than twice `size`, append_to_tail() keeps only the last
 // `size` bytes.

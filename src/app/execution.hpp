@@ -1,6 +1,7 @@
 #pragma once
-// Drives a run whose beginning is on record: starts, observes and records the trials until the run has ended
-// or is interrupted. The commands `run`, `run --resume`, `retry` and `apply` call execute().
+// Drives a run: starts, observes and records the trials until the run has ended or is interrupted. The caller
+// has already added the run to the record. The commands `run`, `run --resume`, `retry` and `apply` call
+// execute().
 
 #include <optional>
 

@@ -135,9 +135,9 @@ std::string escaped(const std::string& path) {
 }
 
 // Opens a database for reading only. The WAL file holds commits that are not yet in the database file. SQLite
-// reads the WAL file only with an index file (-shm), which SQLite may have to create. Throws `why` if the WAL
-// file holds commits and the index file cannot be created. Also throws `why` if the database does not have
-// the newest schema version.
+// reads the WAL file only through the file PATH-shm, which SQLite creates if it is missing. Throws the error
+// `why` if the WAL file holds commits, but SQLite cannot create PATH-shm. Also throws `why` if the database
+// does not have the newest schema version.
 SQLite::Database open_as_it_is(const std::string& path, const Schema& schema, const Error& why) {
   const auto open_as = [&](const std::string& name, int flags) {
     SQLite::Database database(

@@ -119,8 +119,8 @@ class S3Markers final : public SharedCacheIndex {
   [[nodiscard]] std::string address_of(const std::string& key) const {
     return fmt::format("s3://{}/{}", root_.bucket, key);
   }
-  // The key includes the version of the mark, because equal trials may have different telemetry. So a mark is
-  // never combined with the telemetry of another writer.
+  // Two processes may publish equal trials with different telemetry. The mark and the telemetry that one
+  // process writes have the same version in their keys, so that no reader combines those of two processes.
   [[nodiscard]] std::string telemetry_key(const Mark& mark) const {
     return key_of(k_telemetry, fmt::format("{}-{}", mark.key, mark.version));
   }

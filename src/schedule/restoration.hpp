@@ -39,7 +39,7 @@ class Restoration {
     departs,   // the trial's attempt is being stopped after an edit of the file
     lives,     // the trial's attempt is starting or running
     retries,   // the trial's last attempt failed, and another attempt follows
-    fails,     // the trial's last attempt was stopped, but not by an engine that shut down
+    fails,     // the last attempt was stopped as by a restart of the engine, but the engine did not restart
     collects,  // the trial's attempt has ended, and its outputs are being collected
     is_over,
   };

@@ -67,7 +67,8 @@ Metrics read_metrics(const Json& value, const Place& place, Report& report) {
     return metrics;
   }
   if (!value.is_object()) {
-    report.add(place, fmt::format("must be {{stdout, file, step}}, not {}", shown(value)));
+    report.add(place, fmt::format("must be an object with the fields `stdout`, `file` or `step`, not {}",
+                                  shown(value)));
     return metrics;
   }
   const Section section(value, k_metrics_fields, place, report);

@@ -4,7 +4,8 @@
 As a program, it draws sentences at random, for a reader who judges them:
   tests/architecture/sentences.py [COMMIT [NUMBER]]
 The seed is the first eight hexadecimal digits of COMMIT (HEAD), so the same commit gives the same sentences (fifty).
-A comment behind code is printed after this code, a table cell after the first cell of its row.
+Each sentence is printed in the text that a reader sees with it: its paragraph, table row, comment or message, and the line
+of code that a comment describes.
 """
 
 import random
@@ -20,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 class Sentence(NamedTuple):
     place: str  # FILE:LINE
     text: str
+    paragraph: str = ""  # the paragraph, table cell, comment or message that contains the sentence
 
 
 def split(text):
@@ -80,7 +82,7 @@ def of_file(root, name, extract):
     text = (root / name).read_text(encoding="utf-8")
     for line, paragraph in extract(text):
         for _, sentence in split(paragraph):
-            yield Sentence(f"{name}:{line}", sentence)
+            yield Sentence(f"{name}:{line}", sentence, paragraph)
 
 
 def of_files(root, patterns, extract):
@@ -107,15 +109,19 @@ def drawn(root, seed, number):
     return random.Random(seed).sample(sentences, number)
 
 
-def context(root, sentence):
-    """The code in front of a comment behind code, or the first cell of a table cell's row; empty for other sentences."""
+def surroundings(root, sentence):
+    """The table's head and row of a cell, or the line of code in front of a comment or after it; empty for other sentences."""
     name, number = sentence.place.rsplit(":", 1)
-    line = (root / name).read_text(encoding="utf-8").splitlines()[int(number) - 1]
+    lines = (root / name).read_text(encoding="utf-8").splitlines()
+    at = int(number) - 1
     if name.endswith(".md"):
-        first = line.split("|")[1].strip() + " |" if line.startswith("|") else ""
-    else:
-        first = line.split("//")[0].strip() if "//" in line else ""
-    return "" if sentence.text in first else first
+        head = at
+        while head > 0 and lines[head - 1].startswith("|"):
+            head -= 1
+        return f"{lines[head]}\n{lines[at]}" if lines[at].startswith("|") else ""
+    if not lines[at].lstrip().startswith("//"):
+        return lines[at].strip()
+    return next((line.strip() for line in lines[at:] if line.strip() and not line.lstrip().startswith(("//", "#"))), "")
 
 
 if __name__ == "__main__":
@@ -125,5 +131,9 @@ if __name__ == "__main__":
         ["git", "rev-parse", "--short=8", commit], cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout.strip()
     print(f"seed {digits}")
-    for drawn_sentence in drawn(ROOT, int(digits[:8], 16), number):
-        print(f"{drawn_sentence.place}: {context(ROOT, drawn_sentence)} {drawn_sentence.text}".replace(":  ", ": "))
+    for index, sentence in enumerate(drawn(ROOT, int(digits[:8], 16), number), 1):
+        print(f"\n{index}. {sentence.place}\n   SENTENCE: {sentence.text}")
+        if sentence.paragraph != sentence.text:
+            print(f"   in: {sentence.paragraph}")
+        if around := surroundings(ROOT, sentence):
+            print("   at: " + around.replace("\n", "\n       "))
