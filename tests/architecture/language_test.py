@@ -26,7 +26,7 @@ RULES = [
 def faults_of(found):
     return [
         f"{place}: {text!r}: write {instead}"
-        for place, text in found
+        for place, text, *_ in found
         for pattern, instead in RULES
         if re.search(pattern, re.sub(r"`[^`]*`", "_", text))
     ]
