@@ -1,7 +1,7 @@
 #pragma once
 // Rows for tables of runs and trials, all details of a single trial, and the results of runs. Results have
-// one row for each trial and columns that are found by name. Results can be compared with statistics, and
-// drawn as charts.
+// one row for each trial and columns that are found by name. The results of several runs can be compared,
+// with means and confidence intervals. Results can also be drawn as charts.
 
 #include <algorithm>
 #include <array>
@@ -31,19 +31,20 @@ struct RunRow {
   TrialCounts counts{};
 };
 
-// A trial as the record describes it, completed by live data from the engine where that is available.
+// The record's data about a trial, and the data that the engine currently reports about the trial, if any.
 struct TrialRow {
-  TrialEntry entry;  // if entry.attempt is 0, this row describes several trials
+  // if entry.attempt is 0, this row describes a group of trials with equal failures (FailureGroup)
+  TrialEntry entry;
   Health health = Health::none;
-  Instant created_at{};             // time of creation; the epoch if unknown
+  Instant created_at{};             // when the container was created; the epoch if unknown
   std::optional<Usage> usage = {};  // live usage of a running trial; nullopt: unknown
 };
 
 // A trial of a run, with all its data from the record and the telemetry database.
 struct ShownTrial {
   const RunEntry& run;
-  // The run that executed the trial, which is `run` or the run whose cached trial was reused. nullopt: the
-  // record does not contain the executing run.
+  // The run that executed the trial: `run`, or the earlier run from which a cached trial was reused. nullopt:
+  // the record does not contain this earlier run.
   std::optional<RunEntry> ran_in;
   const Trial& trial;
   TrialEntry entry;
@@ -68,9 +69,11 @@ struct ShownTrial {
   }
 };
 
-// Returns the value of the field `name` ("state", "exit_code", "memory_peak", …) that a filter condition
-// compares with `wanted`. Returns nullopt if there is no such field, or if the trial has no value for the
-// field. Throws Error(invalid) if `name` is "state" and `wanted` is neither a state nor a pattern.
+// Returns the trial's field `name`, such as "state" or "memory_peak", for a filter condition that compares
+// the field with `wanted`. For "state", returns the state of the trial's container if `wanted` is such a
+// state (Phase). For "gpus", returns `wanted` if `wanted` is one of the trial's GPUs. Returns nullopt if
+// there is no such field, or if the trial has no value for the field. Throws Error(invalid) if `name` is
+// "state" and `wanted` is neither a state nor a pattern.
 [[nodiscard]] std::optional<std::string> trial_value(const TrialEntry& entry, std::string_view name,
                                                      std::string_view wanted = {});
 
@@ -110,8 +113,8 @@ struct Results {
 // similar name.
 [[nodiscard]] std::optional<std::string> nearest_column(const Results& results, std::string_view name);
 
-// Removes the rows that do not match `where`. Returns the names in the condition for which no trial has a
-// value.
+// Removes the rows that do not match `where`. Returns the names that occur in `where`, but have no value in
+// any trial.
 std::set<std::string> choose_results(Results& results, const Filter& where);
 
 // Formats a value: short_text() rounds numbers for display, whole_text() prints numbers in full. Both
@@ -147,17 +150,17 @@ struct Column {
 // `subject`.
 [[nodiscard]] Column expect_column(const Results& results, std::string_view name, std::string_view subject);
 
-// Splits lists of column or param names, each of the form "a,b" or "'a,b',c", which were given as values of
-// `option`. Throws Error(invalid) if a name is empty or repeated, or if a quoted name does not end with its
-// quote.
+// Splits lists such as "a,b" or "'a,b',c" into names of columns or params. The lists are the values of the
+// command line option `option`. Throws Error(invalid) if a name is empty or repeated, or if a quoted name
+// does not end with its quote.
 [[nodiscard]] std::vector<std::string> names_in(const std::vector<std::string>& lists,
                                                 std::string_view option);
 
 // True if `name` is a field of a trial.
 [[nodiscard]] bool is_field(std::string_view name);
 
-// Return the column of the field `name` (is_field()), or of a param or metric by its index in
-// Results::params or Results::metrics.
+// field_column() returns the column of the field `name`; is_field(name) must be true. The other two functions
+// return the column of a param or metric. `index` is its index in Results::params or Results::metrics.
 [[nodiscard]] Column field_column(std::string_view name);
 [[nodiscard]] Column param_column(const Results& results, std::size_t index);
 [[nodiscard]] Column metric_column(const Results& results, std::size_t index);
@@ -166,7 +169,7 @@ struct Column {
 [[nodiscard]] Value value_in(const ResultRow& row, const Column& column);
 
 // Returns how long the trial's last attempt ran or, if it still runs, has run until `now`. Returns nullopt if
-// the attempt did not run or if the time is unknown.
+// the attempt did not run or if the duration is unknown.
 [[nodiscard]] std::optional<Seconds> time_of(const TrialEntry& entry, Instant now);
 
 // Returns for each param whether all trials have the same value of the param. Returns false for each param if
@@ -175,13 +178,15 @@ struct Column {
 
 // ---- Times: how an attempt's time divides into parts
 
-// The parts of an attempt's time, in the order in which they occur. An attempt has `needs` or `retry`, never
-// both.
+// The parts into which the time of an attempt divides, in chronological order. The time begins when the trial
+// waits for the attempt, and ends when the outputs are collected. An attempt has at most one of `needs` and
+// `retry`.
 enum class AttemptPart {
   needs,  // the trial waits for its dependencies
   retry,  // the trial waits for a retry
   place,  // the trial is ready and waits for slots
-  // combu's own time: from the start request until the attempt runs, without `creating` and `starting`
+  // the time that combu itself takes for the start: from the start command to the begin of `running`, minus
+  // `creating` and `starting`
   combu,
   creating,  // the engine creates the container
   starting,
@@ -200,7 +205,7 @@ struct TimedAttempt {
 // attempts of one trial, in the order of Record::attempts().
 [[nodiscard]] std::vector<TimedAttempt> times_of(std::vector<AttemptEntry> attempts, const RunEntry& run);
 
-// Statistics of one part over several attempts.
+// Statistics of the durations that one part has in several attempts.
 struct PartTimes {
   Seconds median{0};
   Seconds most_of_90_percent{0};  // 90th percentile
@@ -216,8 +221,8 @@ using TimesByPart = std::array<std::optional<PartTimes>, k_attempt_part_count>;
 // The formulas are in the NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.5.2 (interval of a mean) and
 // 1.3.5.3 (difference of two means).
 
-// The confidence interval is mean ± half. `deviation` is the sample standard deviation (divisor n - 1). If
-// there are fewer than two values, `half` and `deviation` are NaN.
+// Statistics of some values. The confidence interval of the mean is mean ± half. `deviation` is the sample
+// standard deviation (divisor n - 1). If there are fewer than two values, `half` and `deviation` are NaN.
 struct Sample {
   std::size_t count = 0;
   double mean = 0;
@@ -230,7 +235,7 @@ struct Sample {
 enum class Pairing {
   none,    // no interval, because one of the samples has fewer than two values
   paired,  // the interval was computed from the differences of matching values
-  welch,   // the interval is Welch's t interval of two samples, which may differ in variance
+  welch,   // Welch's t interval for the difference of two means; the samples may differ in variance
 };
 [[nodiscard]] std::string_view to_string(Pairing pairing);
 
@@ -239,8 +244,8 @@ struct Difference {
   double half = 0;  // half of the confidence interval; NaN if there is no interval
   Pairing pairing = Pairing::none;
 };
-// Both functions return the mean of `other` - `one` with its confidence interval. paired_difference() matches
-// values by index, so both spans must have the same size.
+// Both functions return the mean of `other` minus the mean of `one`, with the confidence interval of this
+// difference. paired_difference() matches values by index, so both spans must have the same size.
 [[nodiscard]] Difference paired_difference(std::span<const double> one, std::span<const double> other);
 [[nodiscard]] Difference welch_difference(const Sample& one, const Sample& other);
 
@@ -254,29 +259,29 @@ struct CompareForm {
   std::vector<std::string> metrics;  // columns to compare; empty: the last values of all metrics
   std::vector<std::string> over;     // params by which repetitions of a trial differ, such as a seed
 };
-// Trials of several runs that are compared with one another. The trials of a pair have equal params, except
-// for the params in `over`.
+// Matching trials of several runs, which compare() compares with one another. The trials of a pair have equal
+// params, except for the params in `over`.
 struct Pair {
   std::vector<Value> params;              // same order as PairTable::params
   std::string trial;                      // name of a trial without params; empty for trials with params
-  std::vector<Sample> samples;            // one sample for each run; count 0 if the run has no such trial
-  std::vector<Difference> differences{};  // for each other run: its difference from the first run
+  std::vector<Sample> samples;            // one for each run; Sample::count is 0 if the run has no value
+  std::vector<Difference> differences{};  // for each run after the first: its difference from the first run
 };
 
 struct PairTable {
   std::string metric;                                 // name of the column
-  std::vector<std::string> params;                    // params in which the pairs differ
-  bool by_name = false;                               // true if some pairs are trials without params
+  std::vector<std::string> params;                    // names of params whose values differ between pairs
+  bool by_name = false;                               // true if at least one pair has trials without params
   std::vector<std::pair<std::string, Value>> shared;  // params with the same value in all pairs
   // the pairs with values from at least two runs; all pairs if only one run is given
   std::vector<Pair> pairs;
-  // for each other run: its difference from the first run, computed from the means of all pairs
+  // for each run after the first: its difference from the first run, computed from the means of all pairs
   std::vector<Difference> overall;
   std::vector<std::size_t> overall_count;  // number of pairs for each element of `overall`
-  std::vector<std::string> notes;          // explanations of values or trials that were left out
+  std::vector<std::string> notes;          // for the user, such as the number of values left out
 };
 
-// Returns one table for each metric. Throws Error(invalid) if no run has a column of `form.metrics`.
+// Returns one table for each metric. Throws Error(invalid) if a column of `form.metrics` exists in no run.
 [[nodiscard]] std::vector<PairTable> compare(std::span<const Results> runs, const CompareForm& form);
 
 // ---- Charts
@@ -312,7 +317,7 @@ struct Chart {
   std::vector<std::string> x_words;
   bool joined = true;  // true: lines connect the points; false: a scatter plot
   std::vector<Series> series;
-  std::vector<std::string> notes;  // explanations of values or trials that were left out
+  std::vector<std::string> notes;  // for the user, such as the number of values left out
 };
 // Throws Error(not_found) if there is nothing to draw. Throws Error(invalid) if a column of `form` does not
 // exist or has values that the chart cannot show.

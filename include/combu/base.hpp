@@ -26,7 +26,7 @@ enum class ErrorKind {
   invalid,      // the file or the arguments are wrong; the user must correct them
   not_found,    // the named object does not exist
   conflict,     // the name, the port or the path is already in use
-  refused,      // the engine or the system understood the request and refused it; a repeat is refused again
+  refused,      // the engine or the system understood and refused the request; a repeat would be refused, too
   unavailable,  // the answer is missing or incomplete; a repeat may succeed
   timeout,      // the operation took longer than its limit
   cancelled,    // the caller stopped the operation by its stop token
@@ -64,19 +64,19 @@ struct Bytes {
   auto operator<=>(const Bytes&) const = default;
 };
 
-// CPU time in billionths of a CPU, the unit of Docker.
+// A number of CPUs, in billionths of a CPU (Docker's unit NanoCpus).
 struct Cpus {
   std::int64_t nano = 0;
   auto operator<=>(const Cpus&) const = default;
 };
 
-// Parses RFC 3339: "2026-01-31T12:00:00Z", "2026-01-31T13:00:00.5+01:00". A date without a time means
-// midnight UTC. Returns nullopt if `text` is not a timestamp, or if Instant cannot hold its year. For
-// example, Docker writes the year 1 for a time that is not set.
+// Parses a timestamp of RFC 3339, such as "2026-01-31T12:00:00Z" or "2026-01-31T13:00:00.5+01:00". A date
+// without a time means midnight UTC. Returns nullopt if `text` is not a timestamp, or if Instant cannot hold
+// its year. For example, returns nullopt for the year 1, which Docker writes for a time that is not set.
 [[nodiscard]] std::optional<Instant> parse_timestamp(std::string_view text);
 
-// Converts a file's time, given since 1970, to an Instant. Instant holds the years 1677 to 2262. A time
-// outside of the years 1677 to 2262 becomes the first or the last second that Instant can hold.
+// Converts a file's time, in seconds and nanoseconds since 1970, to an Instant. Instant holds the years 1677
+// to 2262. An earlier or later time becomes the first or the last second that Instant can hold.
 [[nodiscard]] Instant file_time(std::int64_t seconds, std::int64_t nanoseconds = 0);
 
 // Parses "90s", "1h30m", "500ms", "1.5h", or a plain number of seconds. Throws Error(invalid) with an empty
@@ -144,7 +144,8 @@ template <class Number>
   const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
   return fault == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
-// Returns the enumerator with the values 0 to `count` - 1 whose to_string() is `word`, or nullopt.
+// Returns the enumerator whose to_string() is `word`, or nullopt. `count` is the number of enumerators, whose
+// values must be 0 to `count` - 1.
 template <class Enum>
 [[nodiscard]] std::optional<Enum> parse_enum(std::string_view word, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i)
@@ -165,7 +166,7 @@ struct Character {
 [[nodiscard]] std::optional<Character> first_character(std::string_view text);
 // Returns true if `byte` is a continuation byte of UTF-8.
 [[nodiscard]] bool is_inside_character(char byte);
-// Returns the width of a text in columns of a terminal. `text` must not contain control characters.
+// Returns the number of columns that `text` takes on a terminal. `text` must not contain control characters.
 //
 // Each character from U+1100 (Hangul Jamo) on counts as two columns, except punctuation, arrows and box
 // drawing. An invalid UTF-8 byte counts as one column. The result is an estimate, which is too large for some
@@ -178,16 +179,16 @@ struct Character {
 [[nodiscard]] bool is_control(char32_t code);
 // Returns the length of `text` in bytes, not counting an incomplete UTF-8 character at the end of `text`.
 [[nodiscard]] std::size_t whole_characters(std::string_view text);
-// Escapes control characters, except newline and tab, by their code, such as `\u001b`, and bytes that are not
-// UTF-8 by their value, such as `\x9b`. JSON text keeps its meaning, because control characters occur in JSON
-// only within strings.
+// Replaces each control character, except newline and tab, by an escape sequence with its code, such as
+// `\u001b`. Replaces each byte that is not UTF-8 by an escape sequence with its value, such as `\x9b`. JSON
+// text keeps its meaning, because control characters occur in JSON only within strings.
 [[nodiscard]] std::string escape_controls(std::string_view text);
 // Appends `more` to `text`. If the result is longer than twice `size`, append_to_tail() keeps only the last
 // `size` bytes.
 void append_to_tail(std::string& text, std::string_view more, std::size_t size);
 
-// Shortens a text from outside combu for a message: one line of at most 60 characters, with control
-// characters escaped. The text is cut only between characters.
+// Shortens a text from outside combu, so that a message can contain it. Returns one line of at most 60
+// characters, with control characters escaped. The text is cut only between characters.
 [[nodiscard]] std::string shortened(std::string_view text);
 
 // ---- Hashes and Base64
@@ -211,7 +212,8 @@ class Sha256 {
 // Returns the SHA-256 of `bytes` as 64 hexadecimal digits.
 [[nodiscard]] std::string sha256_of(std::string_view bytes);
 
-// Returns Base64 (RFC 4648) in the URL-safe alphabet, with padding. `bytes` must be smaller than 1 GiB.
+// Encodes `bytes` as Base64 (RFC 4648) in the URL-safe alphabet, with padding. `bytes` must be smaller than 1
+// GiB.
 [[nodiscard]] std::string encode_base64url(std::string_view bytes);
 // Decodes Base64 in the standard or the URL-safe alphabet, with or without padding. Skips all characters
 // outside of the Base64 alphabets. `text` must be smaller than 1 GiB.
@@ -257,11 +259,12 @@ struct OpenedFolder {
 };
 // Opens a folder by its absolute path without following symbolic links. If a folder of the path does not
 // exist, calls `make` with the descriptor of the parent folder and the name of the missing folder. `make`
-// must create the folder and return 0, or return an errno.
+// must create the folder and return 0, or return the errno of its failure.
 [[nodiscard]] OpenedFolder open_without_links(
     const std::string& path, const std::function<int(int above, const std::string& name)>& make = {});
 
-// An entry of a folder. `kind` holds the S_IFMT bits, or 0 if the file system does not report them.
+// An entry of a folder. `kind` holds the S_IFMT bits of the entry's mode, or 0 if the file system does not
+// report them.
 struct FolderEntry {
   std::string name;
   mode_t kind = 0;
@@ -312,8 +315,7 @@ class FolderPath {
 
 // ---- Time and threads
 
-// Source of the current time. The clock of the system is real_clock(); the simulated engine has a virtual
-// clock.
+// Source of the current time. real_clock() is the system's clock; tests have clocks of their own.
 class Clock {
  public:
   virtual ~Clock() = default;

@@ -21,16 +21,17 @@ struct CacheKey {
 //
 // The key always contains the image's digest and the list of outputs. With an empty Cache::key, the cache key
 // also contains these fields: entrypoint, cmd, env, workdir, user, params, platform, volumes, networks, gpus,
-// inputs, metrics and `docker`. The contents of volumes do not count. The key never contains labels, ports,
-// dependencies, the priority or time limits. Name, cpus and memory count only if Cache::key names them.
+// inputs, metrics and `docker`. The key does not depend on the contents of volumes. The key never contains
+// labels, ports, dependencies, the priority or time limits. The key contains name, cpus and memory only if
+// Cache::key names them.
 //
-// If the run's id has at least 12 characters, a fixed placeholder replaces the id wherever it occurs. A
-// shorter id is not replaced, because it may be part of an unrelated text.
+// If the run's id has at least 12 characters, a fixed placeholder replaces the id wherever it occurs in the
+// key. A shorter id is not replaced, because it may be part of an unrelated text.
 [[nodiscard]] CacheKey cache_key(const Trial& trial, const RunId& run, std::string_view digest,
                                  const std::vector<std::string>& inputs);
 
-// Returns the differences between two cache keys for users, such as "params.lr is 0.2, but was 0.1"; empty if
-// the keys are equal. Both arguments are CacheKey::parts.
+// Describes each difference between two cache keys for the user, such as "params.lr is 0.2, but was 0.1".
+// Returns no text if the keys are equal. Both arguments are CacheKey::parts.
 [[nodiscard]] std::vector<std::string> differences(std::string_view now, std::string_view before);
 
 }  // namespace combu

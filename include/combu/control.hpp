@@ -19,8 +19,8 @@
 namespace combu {
 
 // The server of the channel, in the process that owns the run. One thread of the server serves all clients.
-// All methods may be called from any thread. Only hand_over() waits for a client: the server disconnects a
-// client that reads too slowly.
+// All methods may be called from any thread. Only hand_over() and the destructor wait for clients. If a
+// client reads too slowly, the server disconnects the client.
 class ControlServer {
  public:
   // A function that changes the settings of the run. Returns false if the run has ended or is about to end.
@@ -30,7 +30,8 @@ class ControlServer {
   using Departure = std::function<bool()>;
 
   ControlServer();  // starts no thread
-  // Removes the socket's file. Waits up to a second for clients to read the lines that have not been sent.
+  // Removes the socket's file. Waits up to a second until the server has sent all remaining lines to the
+  // clients.
   ~ControlServer();
   ControlServer(const ControlServer&) = delete;
   ControlServer& operator=(const ControlServer&) = delete;
@@ -40,8 +41,8 @@ class ControlServer {
   // owner must call open() only once. Throws Error(refused) if the socket cannot be created.
   void open(const std::string& path, Adjusting adjusting, Departure departure);
 
-  // Sends a whole line to all clients that follow the run. The server also keeps the lines of "phase",
-  // "begin", "failure" (a fact), "snapshot" and "done" for clients that connect later.
+  // Sends a whole line to all clients that follow the run. For clients that connect later, the server also
+  // keeps the lines of the events "phase", "begin", "failure", "snapshot" and "done".
   void publish(std::string_view event, std::string_view line);
   // True if any client follows the run.
   [[nodiscard]] bool is_followed() const;
@@ -105,13 +106,15 @@ class ControlClient {
   // returns the new settings.
   //
   // Throws Error(invalid) if a number is out of range. Throws Error(refused) with the owner's message if the
-  // owner refuses, or if the owner has not answered within ten seconds. Throws Error(not_found) if the owner
-  // ends before it answers. Throws Error(cancelled) if `stop` requests a stop.
+  // owner refuses the change. Also throws Error(refused) if the owner has not answered within ten seconds.
+  // Throws Error(not_found) if the owner ends before it answers. Throws Error(cancelled) if `stop` requests a
+  // stop.
   [[nodiscard]] Settings adjust(const Adjust& adjust, const std::stop_token& stop);
 
   // Blocks until the owner has no start under way and no longer writes to the run's record. The caller may
   // then change the run until the ControlClient is destroyed. Throws Error(not_found) if the owner ends,
-  // Error(refused) with the message of an owner that refuses, and Error(cancelled) if `stop` requests a stop.
+  // Error(refused) with the owner's message if the owner refuses, and Error(cancelled) if `stop` requests a
+  // stop.
   void take_over(const std::stop_token& stop);
 
   // Throws Error(conflict) if the owner has ended, or has taken back the run after take_over().

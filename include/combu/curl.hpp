@@ -60,8 +60,8 @@ struct BufferedAnswer {
   std::size_t body_max;  // bytes
   std::string body = {};
   std::size_t header_bytes = 0;
-  std::string excess = {};  // the limit that the response exceeds, as text that continues "the answer …";
-                            // empty: no limit is exceeded
+  // the excess, as a text such as "is larger than 16 MiB"; empty: the response exceeds no limit
+  std::string excess = {};
 
   // add_header() counts a header of `bytes` bytes; add() keeps a piece of the body. Both functions return
   // false if the response exceeds a limit.
@@ -72,15 +72,15 @@ struct BufferedAnswer {
 // The paths of trusted certificates. `file` and `folder` are both empty if combu found no certificates, or if
 // libcurl has its own default.
 struct Authorities {
-  std::string file;    // all certificates in one PEM file (CURLOPT_CAINFO)
-  std::string folder;  // folder with one file for each certificate, named by the hash of the subject, as by
-                       // c_rehash (CURLOPT_CAPATH)
+  std::string file;  // all certificates in one PEM file (CURLOPT_CAINFO)
+  // folder with one file for each certificate, in the form that c_rehash creates (CURLOPT_CAPATH)
+  std::string folder;
 };
 
 // Returns the path of the certificates. `place` is a file or a folder. If `place` is empty, authorities_of()
-// uses the environment variables SSL_CERT_FILE and SSL_CERT_DIR, each independently as in curl(1). If neither
-// variable is set, authorities_of() uses libcurl's default, or if libcurl has none, the certificates of this
-// machine.
+// uses the environment variables SSL_CERT_FILE and SSL_CERT_DIR, as curl(1) does; one of them may be unset.
+// If neither variable is set, authorities_of() uses libcurl's default, or if libcurl has none, the result of
+// find_authorities().
 [[nodiscard]] Authorities authorities_of(const std::string& place);
 
 // Makes the transfers of `easy` trust the certificates of authorities_of(place).

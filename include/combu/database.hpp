@@ -24,7 +24,7 @@ inline constexpr std::chrono::milliseconds k_patience{20000};  // maximum wait f
 
 struct Schema {
   int application_id = 0;  // SQLite's application id, which identifies the kind of database
-  // Step N upgrades a database from version N to version N + 1. Version 0 is an empty database.
+  // The SQL in steps[N] upgrades a database from version N to version N + 1. Version 0 is an empty database.
   std::span<const std::string_view> steps;
 };
 
@@ -161,7 +161,8 @@ class Sql {
   }
 
  private:
-  // A key of several columns has a member function columns(), which returns them as a tuple.
+  // A value for several parameters, such as a key of two columns, has a member function columns(), which
+  // returns a tuple.
   template <class Value>
   void add(int& place, const Value& value) {
     if constexpr (requires { value.columns(); }) {
@@ -173,7 +174,7 @@ class Sql {
   void bind(int place, std::int64_t value) { statement_.bind(place, value); }
   void bind(int place, int value) { statement_.bind(place, value); }
   void bind(int place, double value) { statement_.bind(place, value); }
-  // SQLite does not copy the value, because the value outlives the call.
+  // SQLite need not copy the value, because the value lives until the statement has been executed.
   void bind(int place, const std::string& value) { statement_.bindNoCopy(place, value); }
   void bind(int place, std::string_view value) { statement_.bind(place, std::string(value)); }
   template <class Value>

@@ -34,7 +34,8 @@ using DockerEnvironment = std::function<std::optional<std::string>(const std::st
 [[nodiscard]] DockerEndpoint find_docker(const DockerEnvironment& env, const std::string& explicit_address);
 
 struct DockerOptions {
-  // The longest time that the engine may stay silent during a call that is not a stream.
+  // Maximum time without a byte from the engine during a call. Streams have no such limit, and image pulls
+  // have a longer limit.
   Seconds silence_max{120};
   // Returns the GPUs that the user has configured for the host. If the engine or NVIDIA's driver reports
   // GPUs, Engine::gpus() adds missing data from the configured GPUs. If neither reports GPUs, Engine::gpus()
@@ -48,8 +49,8 @@ struct DockerOptions {
                                                   const DockerOptions& options = {});
 
 // Returns the errors in the trials' `docker` sections, each with its path in the evaluated file: fields that
-// the Docker API does not have, values of a wrong type, and fields that combu needs for itself. If many
-// trials share a section, for example the defaults' section, each of its errors is returned only once. Pure
+// the Docker API does not have, values of a wrong type, and fields that combu itself sets. If many trials
+// share a section, for example the defaults' section, each of its errors is returned only once. Pure
 // function.
 [[nodiscard]] std::vector<Error> check_docker_sections(const Experiment& experiment);
 

@@ -39,8 +39,8 @@ struct Gpu {
   Bytes memory;      // 0 if unknown
   bool operator==(const Gpu&) const = default;
 };
-// True if `name` means this GPU: its id or its UUID, with or without the CDI device class ("0" means
-// "nvidia.com/gpu=0").
+// True if `name` is the id or the UUID of this GPU. `name` may lack the CDI device class: for example, "0"
+// means "nvidia.com/gpu=0".
 [[nodiscard]] bool is_called(const Gpu& gpu, const std::string& name);
 
 struct Facts {
@@ -86,11 +86,12 @@ struct Observation {
   bool oom_likely = false;
   // True if the attempt has ended after a signal that was sent through the engine or by the engine.
   bool stopped = false;
-  // When the attempt began and ended, by the engine's clock. With ListDetail::full, both times are always
-  // set.
+  // When the attempt began and ended, by the engine's clock. With ListDetail::full, ran_at is set if the
+  // attempt has begun, and ended_at is set if it has ended.
   std::optional<Instant> ran_at;
   std::optional<Instant> ended_at;
-  // Set by start(): how long the engine took to create the container, and then until the container ran.
+  // Set by start(): how long the engine took to create the container, and how long it then took to start the
+  // container.
   std::optional<Seconds> created_in;
   std::optional<Seconds> started_in;
   // content_digest() of each element of Trial::inputs, as start() staged the input.
@@ -102,8 +103,8 @@ struct Observation {
 
 // Resources that an attempt has used until some moment.
 struct Usage {
-  // Memory that the attempt uses, or the largest of several such values. Memory that the kernel can drop (the
-  // inactive part of the page cache) does not count.
+  // Memory that the attempt uses at one moment. In TrialEntry::usage, the largest value that combu has
+  // observed. Memory that the kernel can drop (the inactive part of the page cache) does not count.
   Bytes memory;
   Seconds cpu{0};  // CPU time since the attempt began
 };
@@ -156,8 +157,8 @@ struct ReleaseCallbacks {
   // Called once with the selected attempts, before release() removes any of them. Returns the attempts to
   // keep. release() changes neither these attempts nor their networks.
   std::function<std::set<Key>(const std::vector<Observation>&)> found = {};
-  // Called after each removal with the number of removed attempts and the number of attempts to remove. The
-  // calls come from several threads, but one at a time.
+  // Called after each removal with the number of attempts removed so far, and the total number of attempts to
+  // remove. The calls come from several threads, but one at a time.
   std::function<void(std::size_t, std::size_t)> removed = {};
 };
 
@@ -165,7 +166,7 @@ struct LogOptions {
   bool follow = false;
   std::optional<std::int64_t> tail;  // number of last lines; nullopt: all lines
   std::optional<Instant> since;      // only pieces that were written at this time or later
-  // True: each piece has a time, and every call of logs() returns the same pieces.
+  // True: each piece has its time, and repeated calls of logs() split the log into the same pieces.
   bool timed = false;
 };
 enum class LogStream { out, err };
@@ -250,11 +251,12 @@ class Engine {
   virtual void logs(const Key& key, const LogOptions& options, const OnLogPiece& on_piece,
                     std::stop_token stop) = 0;
 
-  // Passes the file or folder at `path` to `on_bytes` as a tar archive, piece by piece. `path` must be
-  // absolute in the attempt. The entries of a folder begin with the folder's name. If `path` is a symbolic
-  // link, the archive contains the target of the link. Returns false if the attempt has no such path. Throws
-  // Error(not_found) if there is no such attempt, and Error(invalid) if the attempt itself made the path
-  // unreadable (a loop of links). Throws Error(unavailable) if the archive was cut off.
+  // Passes the file or folder at `path` to `on_bytes` as a tar archive, piece by piece. `path` must be an
+  // absolute path in the attempt's container. The entries of a folder begin with the folder's name. If `path`
+  // is a symbolic link, the archive contains the target of the link. Returns false if the attempt has no such
+  // path. Throws Error(not_found) if there is no such attempt, and Error(invalid) if the attempt itself made
+  // the path unreadable, for example by a loop of links. Throws Error(unavailable) if the archive was cut
+  // off.
   [[nodiscard]] virtual bool copy_out(const Key& key, const std::string& path,
                                       const std::function<void(std::string_view)>& on_bytes,
                                       std::stop_token stop) = 0;

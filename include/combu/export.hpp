@@ -20,8 +20,9 @@ void write_file(const std::string& path, const std::function<void(std::ostream&)
 
 // Writes a row for each trial: run, trial, fields, params, metrics. In CSV (RFC 4180), NaN and infinite
 // numbers are nan, inf and -inf, which pandas and DuckDB read. In JSON, NaN and infinite numbers are null. No
-// two CSV columns have names that differ only in case. If the name of a param or metric is already used, its
-// column is "params.NAME" or "metrics.NAME", or with a number "params.NAME_2".
+// two CSV columns have names that differ only in case. If an earlier column has the name of a param or
+// metric, the column of the param or metric is named "params.NAME" or "metrics.NAME". If this name is also
+// used, a number follows, for example "params.NAME_2".
 void export_csv(std::ostream& out, std::span<const Results> runs);
 void export_json(std::ostream& out, std::span<const Results> runs);
 // Writes a row for each metric point: run, trial, metric, step, time, value.
@@ -45,12 +46,13 @@ struct MlflowForm {
   std::function<void(const std::string& line)> note;
 };
 
-// Exports the run's trials as runs of an MLflow experiment of the same name, with params, tags, all points,
-// times and states. The export may be repeated, also after a failed export. In this case the exporter finds
-// the MLflow runs of the earlier export by the tags combu.run, combu.trial and combu.attempt, and updates
-// these runs. Each attempt has its own MLflow run, because points cannot be removed from an MLflow run. The
-// exporter closes the MLflow runs of earlier attempts. Sends several requests at the same time. Blocks until
-// the server has answered all requests, or until `stop` is requested. Throws Error.
+// Exports the run's trials as runs of the MLflow experiment with the name RunEntry::experiment. Exports
+// params, tags, all points, times and states. The export may be repeated, also after a failed export. In this
+// case the exporter finds the MLflow runs of the earlier export by the tags combu.run, combu.trial and
+// combu.attempt, and updates these runs. Each attempt has its own MLflow run, because points cannot be
+// removed from an MLflow run. The exporter closes the MLflow runs of earlier attempts. Sends several requests
+// at the same time. Blocks until the server has answered all requests, or until `stop` is requested. Throws
+// Error.
 void export_to_mlflow(const Results& results, const MlflowForm& form, const std::stop_token& stop);
 
 }  // namespace combu

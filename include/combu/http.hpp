@@ -25,7 +25,7 @@ struct Address {
 };
 
 // Parses "unix:///path", "tcp://host:port" or "http://host:port". Throws Error(invalid) for any other text.
-// The message says so if the text has a known scheme that combu does not support.
+// If the text has a known scheme that combu does not support, the error's message says so.
 [[nodiscard]] Address parse_address(std::string_view text);
 
 struct HttpRequest {

@@ -57,9 +57,9 @@ struct InputOwner {
 std::optional<std::vector<std::string>> pack_inputs(const std::vector<Input>& inputs, const InputOwner& owner,
                                                     const std::function<bool(std::string_view)>& sink);
 
-// Returns the content of each file of an input, by the file's path in the container. Reads only the first
-// `most` bytes of a larger file. Omits symbolic links. Also throws Error(cancelled) if `stop` requests a
-// stop.
+// Returns the content of each file of an input, by the file's path in the container. If a file is larger than
+// `most` bytes, reads only its first `most` bytes. Omits symbolic links. Also throws Error(cancelled) if
+// `stop` requests a stop.
 [[nodiscard]] std::map<std::string, std::string> read_input(const Input& input, Bytes most,
                                                             const std::stop_token& stop = {});
 
@@ -81,8 +81,8 @@ struct ByParts {
   using is_transparent = void;
   bool operator()(std::string_view one, std::string_view other) const;
 };
-// Outputs of a trial that are not on this machine. Maps the path below the trial's folder ("out/a") of each
-// file, folder and link to its properties.
+// The outputs of a trial that are not on this machine: the properties of each file, folder and link. Each key
+// is a path below the trial's folder, such as "out/a".
 using FolderContent = std::map<std::string, ContentEntry, ByParts>;
 // Returns the digest that content_digest(input) would return for the output `path` after a download. Throws
 // Error(refused) if the output does not exist.

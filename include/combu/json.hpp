@@ -1,8 +1,8 @@
 #pragma once
-// JSON values of the nlohmann library. The slowest templates are compiled once for all files, in
-// src/json/json.cpp: the parser, the writer and two constructors. Compiling dump() alone takes 1.5 seconds
-// for each file that calls dump(). A .cpp file must include combu/json.hpp instead of <nlohmann/json.hpp>,
-// which would add seconds to its compilation. A header must include <nlohmann/json_fwd.hpp>.
+// JSON values of the nlohmann library. Some templates take long to compile: the parser, the writer and two
+// constructors. Only src/json/json.cpp compiles these templates. Compiling dump() alone takes 1.5 seconds for
+// each file that calls dump(). A .cpp file must include combu/json.hpp instead of <nlohmann/json.hpp>, which
+// would add seconds to its compilation. A header must include <nlohmann/json_fwd.hpp>.
 
 #include <cstddef>
 #include <cstdint>
@@ -33,15 +33,15 @@ inline constexpr std::size_t k_json_depth_max = 512;
 [[nodiscard]] nlohmann::json parse_json_with_comments(std::string_view text);
 // Like parse_json(), but objects keep the order of their members in the text.
 [[nodiscard]] nlohmann::ordered_json parse_ordered_json(std::string_view text);
-// Like parse_json(), but instead of throwing, returns a value for which is_discarded() is true.
+// Like parse_json(), but if parse_json() would throw, returns a value for which is_discarded() is true.
 [[nodiscard]] nlohmann::json parse_json_or_discard(std::string_view text);
 
 // Returns the member `name`, or null if the member is absent or `object` is null. Throws
 // nlohmann::json::exception if `object` is neither an object nor null.
 [[nodiscard]] const nlohmann::json& json_at(const nlohmann::json& object, const char* name);
 // Returns the number in `value` if it is an integer within [least, most]. Throws nlohmann::json::exception
-// for any other value. Use integer_of() instead of get(), which wraps numbers that are out of range and is
-// undefined for fractions.
+// for any other value. Use integer_of() instead of get(), which wraps numbers that are out of range and has
+// undefined behaviour for fractions.
 [[nodiscard]] std::int64_t integer_of(const nlohmann::json& value, std::int64_t least, std::int64_t most);
 // Returns integer_of() of the member `name`, or 0 if the member is absent or null.
 [[nodiscard]] std::int64_t integer_at(const nlohmann::json& object, const char* name, std::int64_t least,

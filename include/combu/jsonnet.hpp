@@ -15,7 +15,7 @@ struct Evaluation {
   // relative to the current folder.
   std::string file;
   bool must_be_regular = false;  // true: evaluate() refuses a pipe or device without opening it
-  // the run's id, which replaces "UUID" and is the value of std.extVar("combu.run")
+  // the run's id: the value of std.extVar("combu.run"), and the id that put_identifier() inserts
   RunId run;
 
   using Pairs = std::vector<std::pair<std::string, std::string>>;

@@ -96,8 +96,8 @@ class OutputStore {
 
 inline constexpr std::string_view k_manifest_name = "manifest.sha256";
 // In a bucket, the object of this name is next to the manifest. JSON lines in the object describe folders,
-// links, names that are not UTF-8, and executable files. A line about the object itself means that the lines
-// name all executable files.
+// links, names that are not UTF-8, and executable files. If one of the lines describes the object itself, the
+// lines describe all executable files; otherwise some may be missing.
 inline constexpr std::string_view k_entries_name = "manifest.entries";
 
 // Owner of the files. Only a process of root can give files to another user.
@@ -150,11 +150,12 @@ class SharedCacheIndex {
   // Looks up `key`. Returns nullopt if there is no entry, or if the trial's outputs were removed or replaced.
   // Throws Error(corrupt) if the entry has content that combu never writes.
   [[nodiscard]] virtual std::optional<Mark> find(const std::string& key, const std::stop_token& stop) = 0;
-  // Returns the size of the telemetry that was stored with the mark; nullopt if the telemetry is missing.
+  // Returns the size of the telemetry that was stored with the cache entry `mark`; nullopt if the telemetry
+  // is missing.
   [[nodiscard]] virtual std::optional<Bytes> telemetry_size(const Mark& mark,
                                                             const std::stop_token& stop) = 0;
-  // Returns the telemetry that was stored with the mark; nullopt if the telemetry is missing. Throws
-  // Error(corrupt) if the telemetry is larger than `size_max`.
+  // Returns the telemetry that was stored with the cache entry `mark`; nullopt if the telemetry is missing.
+  // Throws Error(corrupt) if the telemetry is larger than `size_max`.
   [[nodiscard]] virtual std::optional<std::string> telemetry(const Mark& mark, Bytes size_max,
                                                              const std::stop_token& stop) = 0;
   // Records that the outputs at `place` are complete. Does nothing if a valid entry exists, so the first

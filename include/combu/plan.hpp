@@ -21,7 +21,8 @@ struct Plan {
   struct Node {
     std::vector<Edge> needs;      // dependencies that must be met before the trial starts
     std::vector<Edge> needed_by;  // the reverse edges: trials that depend on this trial
-    std::uint32_t wave = 0;       // length of the longest path from a trial without dependencies
+    // number of edges of the longest path from a trial without dependencies to this trial
+    std::uint32_t wave = 0;
   };
   std::vector<Node> nodes;  // one node for each trial, in the order of Experiment::trials
   std::uint32_t wave_count = 0;
@@ -35,8 +36,8 @@ struct Planning {
 };
 
 // Returns the graph of the experiment and every error in its dependencies. Takes time linear in the numbers
-// of trials and edges. Uses no recursion, so that the length of a chain is not limited. Skips trials without
-// a name, because the reader of the experiment file reports these trials.
+// of trials and edges. Uses no recursion, so that a chain of dependencies may have any length. Skips trials
+// without a name, because the reader of the experiment file reports these trials.
 [[nodiscard]] Planning make_plan(const Experiment& experiment);
 
 }  // namespace combu

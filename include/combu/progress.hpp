@@ -49,8 +49,8 @@ class Progress : public ProgressListener {
 [[nodiscard]] std::unique_ptr<Progress> make_progress(ProgressForm form, std::FILE* stream);
 
 // Returns a Progress that calls `write` with the name of each event and the event's line in the form json,
-// including the line end. Lines of facts have the additional member `end`, with the parts of the fact's
-// reason.
+// including the line end. The line of a fact also has the member `end`, with Fact::reason and Fact::details,
+// unless the details are empty.
 [[nodiscard]] std::unique_ptr<Progress> make_json_progress(
     std::function<void(std::string_view event, std::string_view line)> write);
 
@@ -72,7 +72,7 @@ struct FailureGroup {
 // Groups failures that are equal apart from the number of attempts, and blocked trials with the same root.
 // Groups are in the order of their first failures; groups of blocked trials come last.
 [[nodiscard]] std::vector<FailureGroup> group_failures(std::span<const Failure> failures);
-// Returns "5 trials (forest-s[0-4])", or the name of a single trial.
+// Returns for example "5 trials (forest-s[0-4])". For a single trial, returns its name.
 [[nodiscard]] std::string trials_text(std::span<const std::string_view> trials);
 // Returns for example "failed: 5 trials (forest-s[0-4]): exit code 1".
 [[nodiscard]] std::string group_line(const FailureGroup& group);
@@ -108,9 +108,9 @@ struct OutcomeForm {
 // failures. Then come the number of trials in each state, and commands that the user may need next.
 void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, const OutcomeForm& form);
 
-// Returns the shell command that applies `command` ("kill") to this experiment: "combu -f FILE kill", or
-// "combu kill --experiment NAME" if the experiment was read from standard input. `engine` is the address
-// given by --engine, or empty if the option is not given.
+// Returns the shell command that applies `command`, for example "kill", to this experiment: "combu -f FILE
+// kill", or "combu kill --experiment NAME" if the experiment was read from standard input. `engine` is the
+// address given by --engine, or empty if the option is not given.
 [[nodiscard]] std::string command_line(const Experiment& experiment, std::string_view command,
                                        std::string_view engine);
 

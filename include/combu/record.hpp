@@ -58,8 +58,8 @@ struct RunEntry {
   std::string user;
   std::string machine;
   std::string program;                  // "combu 0.1.0 (libjsonnet 0.18.0)"
-  std::optional<Seconds> evaluated_in;  // time to evaluate the file; nullopt: not known
-  // Time before the run began for inspecting and pulling images, and for creating networks and folders;
+  std::optional<Seconds> evaluated_in;  // duration of the file's evaluation; nullopt: not known
+  // How long combu inspected and pulled images, and created networks and folders, before the run began;
   // nullopt: not known.
   std::optional<Seconds> prepared_in;
   Digests digests;       // digests of the images when the run began; empty in an entry read from the record
@@ -67,11 +67,11 @@ struct RunEntry {
   std::string results;   // folder or bucket path that contains all outputs of the run; empty: not known
   HostPaths host_paths;  // empty in a list of runs
   Instant began_at{};
-  // The time from which the deadline counts: when the run was last reopened, else began_at.
+  // The moment from which the deadline counts: when the run was last reopened, or began_at if it never was.
   Instant working_since{};
   std::size_t failures_forgiven =
       0;  // number of trials that failed before the run was reopened and are not retried
-  // nullopt: the run is not over, its trials were left running, or its process died.
+  // nullopt: the run has not ended, its trials were left running, or its owner died.
   std::optional<Instant> ended_at;
 };
 
@@ -97,7 +97,7 @@ struct TrialEntry {
   std::optional<CollectionResult> collection;  // outputs collected from the attempt; nullopt: none
 };
 // With Detail::state, trials() reads only the members that a list of states shows. The members image, digest,
-// params, revision, container, gpus and taken keep their defaults.
+// params, revision, container, gpus and collection keep their defaults.
 enum class Detail { state, all };
 
 // A change of a trial's state. EventEntry::state is to_string() of a TrialState, or "healthy", or an
@@ -275,8 +275,9 @@ class Record {
   void set_options(const RunId& run, const std::string& options);
   // Adds entries to RunEntry::host_paths. A path that is already on record keeps its target.
   void add_host_paths(const RunId& run, const HostPaths& host_paths);
-  // Reopens a run, even if the run has ended. The earlier attempts of the reopened trials no longer count.
-  // `experiment` must contain the trials on record, as the newest version of the file describes them.
+  // Reopens a run, even if the run has ended. From then on, the state and the retries of a reopened trial
+  // depend only on its new attempts. `experiment` must contain the trials on record, as the newest version of
+  // the file describes them.
   void reopen(const RunId& run, const Reopening& reopening, const Experiment& experiment);
   // Applies a new version of the experiment file. `experiment` must contain the trials on record, in the same
   // order, followed by the new trials. Calls `may` after the transaction has locked the record against other
@@ -310,18 +311,20 @@ class Record {
   // have the same time, the event that causes the other event comes first. If `trial` is not empty, reads
   // only the events of the trial `trial`.
   void events(const RunId& run, const std::string& trial, const std::function<bool(const EventEntry&)>& sink);
-  // Returns the completed trials of all runs whose cache key is `hash`, newest first.
+  // Returns at most `count_max` completed trials with the cache key `hash`, from all runs, newest first.
   [[nodiscard]] std::vector<DoneEntry> done(const std::string& hash, std::size_t count_max);
   // Returns the number of attempts of the run that are running or have run.
   [[nodiscard]] std::size_t begun(const RunId& run);
-  // Returns the digest of each input of the trial, as its last attempt used the input or as the cache lookup
-  // found the input. Returns an empty list if no digest is on record.
+  // Returns the digest of each input of the trial. The digests were computed by the cache lookup, or when an
+  // attempt of the trial was started, whichever happened last. Returns an empty list if no digest is on
+  // record.
   [[nodiscard]] std::vector<std::string> inputs(const RunId& run, const std::string& trial);
   // Returns the cache key of a trial. Returns nullopt if the trial has no `cache`, or if combu has made no
   // cache lookup for the trial.
   [[nodiscard]] std::optional<KnownEntry> known(const RunId& run, const std::string& trial);
-  // Returns the cache keys of trials that were completed in runs before `run`. Sorts trials of the same
-  // experiment first, then trials named `trial`, then newer runs.
+  // Returns the cache keys of trials that were completed in runs before `run`. The order is: trials of the
+  // same experiment before others, then trials named `trial` before others, then newer runs before older
+  // runs.
   [[nodiscard]] std::vector<KnownEntry> known_before(const RunId& run, const std::string& trial,
                                                      std::size_t count_max);
   // Returns for each trial the state with which the Planner continues the run.

@@ -37,11 +37,12 @@ constexpr int k_write_seconds = 60;
 constexpr int k_send_buffer =
     1 << 20;  // requested size of a socket's send buffer in bytes; the kernel may set a smaller size
 // Maximum size of the pieces in which a request body is written. A writable socket accepts a piece of this
-// size without blocking. For a piece of twice this size, the memory allocator would make a separate memory
-// mapping.
+// size without blocking. For each piece of twice this size, the memory allocator would make a separate memory
+// mapping, which is slower.
 constexpr std::size_t k_piece_max = std::size_t{32} << 10U;
-// Maximum number of bytes of a response that do not belong to its body. For comparison: HTTP servers written
-// in Go refuse requests with more than 1 MiB of headers. An engine's response has less than 2 KiB of headers.
+// Maximum number of bytes of a response that may arrive before the next byte of its body, such as headers.
+// For comparison: HTTP servers written in Go refuse requests with more than 1 MiB of headers. An engine's
+// response has less than 2 KiB of headers.
 constexpr std::size_t k_framing_max = std::size_t{256} << 10U;
 constexpr std::time_t k_unlimited_seconds = std::time_t{10} * 365 * 24 * 3600;
 
@@ -94,8 +95,8 @@ auto uninterrupted(const Verb& verb) {
   return result;
 }
 
-// Enforces limits for the size and the time of one response. Necessary because cpp-httplib does not limit
-// headers, interim responses and the framing of chunks.
+// Enforces k_framing_max and HttpRequest::answer_max for one response. Necessary because cpp-httplib does not
+// limit headers, interim responses and the framing of chunks.
 class Meter {
  public:
   explicit Meter(const HttpRequest& request) : answer_max_(request.answer_max) {}
@@ -104,15 +105,15 @@ class Meter {
   [[nodiscard]] Excess excess() const { return excess_; }
 
   // The class Stream calls arrive() when bytes have arrived from the socket. Returns false if the response
-  // takes too long.
+  // takes longer than HttpRequest::answer_max.
   bool arrive() {
     const auto now = SteadyClock::now();
     if (!began_) began_ = now;
     if (answer_max_ && now - *began_ > *answer_max_) excess_ = Excess::time;
     return excess_ == Excess::none;
   }
-  // The class Stream calls read() when cpp-httplib reads bytes. Returns false if too many bytes have come
-  // since the last byte of the body.
+  // The class Stream calls read() when cpp-httplib reads bytes. Returns false if more than k_framing_max
+  // bytes have arrived since the last byte of the body.
   bool read(std::size_t bytes) {
     unseen_ += bytes;
     if (unseen_ > k_framing_max) excess_ = Excess::framing;
@@ -244,8 +245,8 @@ bool speaks_something_else(const Address& address) {
 }
 
 void ignore_broken_pipes() {
-  // If the other side has closed the connection, a write must fail with an error. Without this handler, the
-  // signal SIGPIPE would end the process instead.
+  // If the other side has closed the connection, a write must fail with an error. If SIGPIPE were not
+  // ignored, the signal would end the process instead.
   static std::once_flag once;
   std::call_once(once, [] {
     struct sigaction action {};

@@ -29,7 +29,8 @@ struct Found {
 bool walk(const Input& input, const std::function<bool(const Found&)>& visit);
 
 // Passes the file's content to `sink` in pieces, `found.status.st_size` bytes in total. Returns false if
-// `sink` has returned false. Throws Error(refused) if the file cannot be read or has become shorter.
+// `sink` has returned false. Throws Error(refused) if the file cannot be read or has become shorter than
+// `st_size`.
 bool read_file(const Found& found, const std::function<bool(std::string_view)>& sink);
 
 }  // namespace combu::inputs

@@ -63,8 +63,8 @@ void UnknownNames::add(const Trial& trial, const Depend& depend) {
 }
 
 void UnknownNames::report(std::vector<Error>& errors) const {
-  // Each search for a similar name compares all names. These limits keep the number of suggestions useful and
-  // the time linear.
+  // Each search for a similar name compares all names. These limits keep the number of suggestions small, and
+  // the time linear in the number of trials.
   constexpr std::size_t k_looks_max = 20;
   constexpr std::size_t k_names_compared_max = 100'000;
   std::size_t looks =

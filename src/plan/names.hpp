@@ -19,7 +19,7 @@ class Names {
  public:
   // Indexes the trials; adds one error for each name that several trials have.
   Names(const Experiment& experiment, std::vector<Error>& errors);
-  // Returns the first trial of that name.
+  // Returns the first trial named `name`; nullopt if there is none.
   [[nodiscard]] std::optional<TrialIndex> find(std::string_view name) const;
   [[nodiscard]] const std::vector<std::string_view>& all() const { return all_; }
 
@@ -28,8 +28,8 @@ class Names {
   std::vector<std::string_view> all_;
 };
 
-// Collects dependencies on names that no trial has. A thousand dependencies on the same unknown name are
-// reported as one error.
+// Collects dependencies on names that no trial has. All dependencies on the same unknown name are reported as
+// one error.
 class UnknownNames {
  public:
   explicit UnknownNames(const Names& names) : names_(names) {}

@@ -18,9 +18,9 @@ bool waits_for_ever(const Trial& needed, Condition condition) {
          (condition == Condition::succeeded || condition == Condition::finished);
 }
 
-// Adds the edges of all dependencies to `plan`: one edge for each pair of trials and condition, even if the
-// file repeats the dependency. Dependencies on unknown names are added to `unknown`; other faulty
-// dependencies add an error.
+// Adds an edge to `plan` for each dependency. If the file repeats a dependency with the same condition, adds
+// only one edge. Dependencies on unknown names are added to `unknown`; other faulty dependencies add an
+// error.
 void join(Plan& plan, const Experiment& experiment, const plan::Names& names, plan::UnknownNames& unknown,
           std::vector<Error>& errors) {
   constexpr TrialIndex k_nobody = ~TrialIndex{0};
@@ -60,8 +60,8 @@ void join(Plan& plan, const Experiment& experiment, const plan::Names& names, pl
   }
 }
 
-// Sets the waves in Kahn's topological order. Returns the number of trials that the order contains: all
-// except trials on a cycle and trials that depend on a cycle.
+// Sets Plan::Node::wave of each trial, in Kahn's topological order. Returns the number of trials that the
+// order contains: all except trials on a cycle and trials that depend on a cycle.
 std::size_t number_waves(Plan& plan) {
   std::vector<std::uint32_t> open(plan.nodes.size());
   std::vector<TrialIndex> ready;

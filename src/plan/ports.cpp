@@ -28,7 +28,7 @@ struct Claim {
 // claims, or a map of such indices.
 struct Holders {
   std::optional<std::size_t> any;     // the first claim, whatever its address
-  std::optional<std::size_t> any_v4;  // the first claim on an IPv4 address, or on all of them
+  std::optional<std::size_t> any_v4;  // the first claim on one or all IPv4 addresses
   std::optional<std::size_t> any_v6;
   std::optional<std::size_t> all;  // the first claim on all addresses of both families
   std::optional<std::size_t> all_v4;

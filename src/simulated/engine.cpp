@@ -21,7 +21,7 @@ Error cancelled() {
   return {ErrorKind::cancelled, "simulated", "cancelled"};
 }
 
-// An image has no content in the simulation: its digest consists of its name.
+// An image has no content in the simulation, so its digest is made from its name.
 std::string digest_of(const std::string& image) {
   return "simulated:" + image;
 }
@@ -189,7 +189,8 @@ class SimulatedEngine : public Engine {
   void await_change(std::unique_lock<std::mutex>& lock, const std::stop_token& stop) {
     const std::optional<Instant> due = world_.next_due();
     if (due && speed_ == 0) return;
-    // A wait with a stop token requires a predicate. Any wake-up ends the wait, and the caller checks again.
+    // A wait with a stop token requires a predicate. Any wake-up ends the wait, and the caller checks the
+    // state of the world again.
     bool woken = false;
     const auto once = [&woken] { return std::exchange(woken, true); };
     if (due) {

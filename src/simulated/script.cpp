@@ -9,8 +9,8 @@ namespace combu {
 
 namespace {
 
-// Splits the command line "a; b && c" into the commands a, b and c. Ignores quotes, because commands of the
-// simulation contain no quotes.
+// Splits a command line into commands, for example "a; b && c" into a, b and c. Ignores quotes, because
+// commands of the simulation contain no quotes.
 std::vector<std::string> commands_of(const std::vector<std::string>& words) {
   const bool in_shell = words.size() == 3 && words[0].ends_with("sh") && words[1] == "-c";
   std::string text;

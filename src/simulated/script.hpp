@@ -13,12 +13,13 @@ struct Script {
   Seconds takes{0};
   int exit_code = 0;
   std::vector<World::LogLine> output;
-  std::map<std::string, std::string> files;  // contents by path, including the files that the trial finds
+  std::map<std::string, std::string> files;  // contents by path, including the inputs of the trial
   bool cannot_start = false;
   Bytes eats{};  // the memory that the trial uses
 };
 
-// `files`: the files that the trial finds when it starts.
+// `files`: the contents of the trial's inputs, by path. `unknown_takes`: the duration of a command that the
+// simulation does not know.
 [[nodiscard]] Script read_script(const Trial& trial, Seconds unknown_takes,
                                  std::map<std::string, std::string> files);
 

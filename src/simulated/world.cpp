@@ -198,7 +198,8 @@ StartResult World::start(const Run& run, const Trial& trial, int attempt, Instan
 }
 
 const World::Container* World::holder_of(const std::vector<std::string>& gpus) const {
-  if (gpus.empty()) return nullptr;  // most trials need no GPU, and the engine may have 100,000 containers
+  // most trials need no GPU, and a loop over 100,000 containers would be slow
+  if (gpus.empty()) return nullptr;
   for (const auto& [name, container] : containers_) {
     if (container.seen.phase != Phase::running) continue;
     for (const std::string& held : container.seen.slots.gpus)
@@ -207,7 +208,7 @@ const World::Container* World::holder_of(const std::vector<std::string>& gpus) c
   return nullptr;
 }
 
-// Adds an attempt of another run that holds `slots`.
+// Adds an attempt that belongs to another run and holds `slots`.
 const World::Container& World::add_rival(const Slots& slots, Instant now) {
   const std::string name = fmt::format("rival-{}", ++counter_);
   Container& container = containers_[name];
