@@ -41,8 +41,9 @@ class ControlServer {
   // owner must call open() only once. Throws Error(refused) if the socket cannot be created.
   void open(const std::string& path, Adjusting adjusting, Departure departure);
 
-  // Sends a whole line to all clients that follow the run. For clients that connect later, the server also
-  // keeps the lines of the events "phase", "begin", "failure", "snapshot" and "done".
+  // Sends `line`, which must include its line end, to all clients that follow the run. For clients that
+  // connect later, the server also keeps the lines of the events "phase", "begin", "failure", "snapshot" and
+  // "done".
   void publish(std::string_view event, std::string_view line);
   // True if any client follows the run.
   [[nodiscard]] bool is_followed() const;
@@ -64,7 +65,7 @@ class SharedProgress final : public Progress {
   // `server` must outlive the SharedProgress object.
   SharedProgress(std::unique_ptr<Progress> progress, ControlServer& server);
 
-  // Shows all later progress on `progress`.
+  // From now on, shows the progress on `progress` instead of the previous Progress.
   void show_on(std::unique_ptr<Progress> progress);
 
   void phase(std::string_view text) override;
@@ -79,9 +80,9 @@ class SharedProgress final : public Progress {
   void end() override;
 
  private:
-  // If a client follows the run, calls `line` to send the line of a fact. For a failure, always calls `line`,
-  // because the server keeps lines of failures for later clients. If no client follows the run, makes no
-  // lines for other facts, because a run with many trials has many facts.
+  // Calls `line`, which sends the line of `fact`, if a client follows the run or if `fact` is a failure. The
+  // server keeps the lines of failures for later clients. Lines of other facts that no client reads would
+  // waste time, because a run with many trials has many facts.
   void publish(const Fact& fact, const std::function<void()>& line);
   [[nodiscard]] Progress& shown() const { return *shown_.load(); }
 

@@ -60,7 +60,7 @@ struct BufferedAnswer {
   std::size_t body_max;  // bytes
   std::string body = {};
   std::size_t header_bytes = 0;
-  // the excess, as a text such as "is larger than 16 MiB"; empty: the response exceeds no limit
+  // text about the exceeded limit, such as "is larger than 16 MiB"; empty: no limit is exceeded
   std::string excess = {};
 
   // add_header() counts a header of `bytes` bytes; add() keeps a piece of the body. Both functions return

@@ -20,7 +20,7 @@
 
 namespace combu::database {
 
-inline constexpr std::chrono::milliseconds k_patience{20000};  // maximum wait for another process that writes
+inline constexpr std::chrono::milliseconds k_patience{20000};  // maximum wait while another process writes
 
 struct Schema {
   int application_id = 0;  // SQLite's application id, which identifies the kind of database
@@ -30,8 +30,8 @@ struct Schema {
 
 // Opens the database at `path`, or creates it as a private file (combu/system.hpp), and upgrades it to the
 // newest version. Throws Error(refused) if the file cannot be read or written, or if the disk is full. Throws
-// Error(invalid) if the file is damaged, has a newer version, belongs to another program, or is not private.
-// An invalid file stays unchanged.
+// Error(invalid) if the file is damaged, has a newer version than `schema`, belongs to another program, or is
+// not private. An invalid file stays unchanged.
 [[nodiscard]] SQLite::Database open(const std::string& path, const Schema& schema);
 
 // Returns an empty in-memory database with the newest schema version.

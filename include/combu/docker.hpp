@@ -27,10 +27,10 @@ using DockerEnvironment = std::function<std::optional<std::string>(const std::st
 
 // Returns the endpoint that Docker's own client would use. combu uses the first of these that is set: the
 // argument `explicit_address`, $DOCKER_HOST, $DOCKER_CONTEXT, currentContext of config.json. The default is
-// unix:///var/run/docker.sock. Settings are read from $DOCKER_CONFIG, or from $HOME/.docker if DOCKER_CONFIG
-// is not set. Reads files, but sends nothing to an engine.
-// Throws Error(invalid) if the address cannot be parsed, has an unsupported kind, or names another machine.
-// Also throws Error(invalid) if the context is unknown or a file is broken.
+// unix:///var/run/docker.sock. combu reads the settings from the folder $DOCKER_CONFIG, or from $HOME/.docker
+// if DOCKER_CONFIG is not set. Reads files, but sends nothing to an engine. Throws Error(invalid) if the
+// address cannot be parsed, has an unsupported kind, or names another machine. Also throws Error(invalid) if
+// the context is unknown or if a settings file is malformed.
 [[nodiscard]] DockerEndpoint find_docker(const DockerEnvironment& env, const std::string& explicit_address);
 
 struct DockerOptions {

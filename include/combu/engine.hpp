@@ -1,8 +1,8 @@
 #pragma once
-// The interface Engine. An engine is where containers run. The functions of Engine work on trials, so that an
-// engine can be a Docker Engine, a swarm, a cluster or a simulation. Every function of Engine blocks and may
-// be called from many threads at once. If the stop token of a call is set, the call throws Error(cancelled);
-// watch() returns instead.
+// The interface Engine. An engine is where containers run. The functions of Engine deal with trials rather
+// than containers, so that an engine can be a Docker Engine, a swarm, a cluster or a simulation. Every
+// function of Engine blocks and may be called from many threads at once. If the stop token of a call is set,
+// the call throws Error(cancelled); watch() returns instead.
 
 #include <functional>
 #include <iosfwd>
@@ -125,8 +125,8 @@ enum class ListDetail {
   full,        // inspects each attempt
 };
 
-// Progress of prepare(). `image`: an image is pulled. `network`: a network was created. `found`: the image
-// `name` was found, and has the digest `digest`.
+// Progress of prepare(). `image`: an image is being pulled. `network`: a network was created. `found`: the
+// image `name` was found, and has the digest `digest`.
 struct Preparation {
   enum class Kind { image, network, found };
   Kind kind = Kind::image;
@@ -148,7 +148,7 @@ struct Released {
   std::size_t networks = 0;
   std::set<std::string> experiments;  // the experiments of the selected attempts
   std::vector<Error> left;            // one error for each attempt or network that could not be removed
-  // Networks that the engine keeps because containers use them; such networks are no failures.
+  // Networks that the engine keeps because containers use them; these networks are not errors.
   std::vector<Error> in_use;
 };
 
@@ -179,8 +179,7 @@ struct LogPiece {
 };
 using OnLogPiece = std::function<void(const LogPiece&)>;
 
-// The subscription of watch() is active: watch() reports all later changes. Earlier changes may have been
-// missed.
+// The subscription of watch() begins. watch() may have missed changes before this moment.
 struct Watching {};
 using Change = std::variant<Watching, Observation>;
 
@@ -205,9 +204,10 @@ class Engine {
   // Returns the GPUs that can be assigned to attempts, in the host's order; empty if the engine knows none.
   [[nodiscard]] virtual std::vector<Gpu> gpus(std::stop_token stop) = 0;
 
-  // Returns everything in `run` that the engine would refuse. Examples are a name or a port that is used
-  // outside this experiment, and a field that the engine does not support. The subject of each error is the
-  // trial or the path of the field. Uses one listing instead of one request for each trial. Changes nothing.
+  // Returns an error for each part of `run` that the engine would refuse. Examples are a name or port that a
+  // container outside of this experiment uses, and a field that the engine does not support. The subject of
+  // each error is the trial or the path of the field. Uses one listing instead of one request for each trial.
+  // Changes nothing.
   [[nodiscard]] virtual std::vector<Error> check(const Run& run, std::stop_token stop) = 0;
 
   // Looks up each distinct image reference once, and pulls the images that are needed, several at a time.
@@ -237,7 +237,7 @@ class Engine {
 
   // Reports changes as they happen. Returns if `stop` is set; throws Error(unavailable) if the stream breaks.
   // Changes are hints: they may be lost, repeated or reordered. After each Watching, the caller should call
-  // list() and compare. `on_change` is only called from the calling thread.
+  // list() to find the changes that watch() missed. `on_change` is only called from the calling thread.
   virtual void watch(const Selector& selector, const std::function<void(const Change&)>& on_change,
                      std::stop_token stop) = 0;
 
@@ -252,11 +252,11 @@ class Engine {
                     std::stop_token stop) = 0;
 
   // Passes the file or folder at `path` to `on_bytes` as a tar archive, piece by piece. `path` must be an
-  // absolute path in the attempt's container. The entries of a folder begin with the folder's name. If `path`
-  // is a symbolic link, the archive contains the target of the link. Returns false if the attempt has no such
-  // path. Throws Error(not_found) if there is no such attempt, and Error(invalid) if the attempt itself made
-  // the path unreadable, for example by a loop of links. Throws Error(unavailable) if the archive was cut
-  // off.
+  // absolute path in the attempt's container. In the archive of a folder, each path begins with the folder's
+  // name. If `path` is a symbolic link, the archive contains the target of the link. Returns false if the
+  // attempt has no such path. Throws Error(not_found) if there is no such attempt, and Error(invalid) if the
+  // attempt itself made the path unreadable, for example by a loop of links. Throws Error(unavailable) if the
+  // archive was cut off.
   [[nodiscard]] virtual bool copy_out(const Key& key, const std::string& path,
                                       const std::function<void(std::string_view)>& on_bytes,
                                       std::stop_token stop) = 0;
@@ -287,7 +287,7 @@ struct RetryPolicy {
                                                  std::function<void(const Error&, Seconds)> on_retry = {});
 
 // Writes one line to `out` when a call ends: seconds since the decorator was created, name of the function,
-// subject, duration in seconds, result.
+// subject of the call (such as the trial), duration in seconds, result.
 [[nodiscard]] std::unique_ptr<Engine> with_trace(Engine& engine, Clock& clock, std::ostream& out);
 
 // ---- Archives

@@ -28,8 +28,8 @@ void export_json(std::ostream& out, std::span<const Results> runs);
 // Writes a row for each metric point: run, trial, metric, step, time, value.
 void export_points_csv(std::ostream& out, std::span<const Results> runs);
 void export_points_json(std::ostream& out, std::span<const Results> runs);
-// Writes a new SQLite file with the tables runs, trials, params, metrics and points, which replaces any file
-// at `path`. Throws Error(refused) if the file cannot be written, or if `path` is a pipe or a device.
+// Writes the tables runs, trials, params, metrics and points to a new SQLite file, which replaces any file at
+// `path`. Throws Error(refused) if the file cannot be written, or if `path` is a pipe or a device.
 void export_sqlite(const std::string& path, std::span<const Results> runs);
 
 struct MlflowForm {
@@ -37,12 +37,12 @@ struct MlflowForm {
   // Returns the folder or bucket of a trial's outputs, or "" if the trial has no outputs. Called from several
   // threads.
   std::function<std::string(const TrialEntry& trial)> outputs_of;
-  // Returns the time at which an earlier attempt of a trial ended, if known. The exporter never makes two
+  // Returns the moment at which an earlier attempt of a trial ended, if known. The exporter never makes two
   // calls at the same time.
   std::function<std::optional<Instant>(const std::string& trial, int attempt)> ended_at_of;
   std::function<void(std::size_t count, std::size_t total)> on_progress;
-  // Reports a value or name that MLflow stores in a different form. Called from several threads, but never by
-  // two threads at the same time.
+  // Reports a value or name that MLflow cannot store unchanged. Called from several threads, but never by two
+  // threads at the same time.
   std::function<void(const std::string& line)> note;
 };
 

@@ -21,7 +21,8 @@ namespace combu {
 [[nodiscard]] std::string resolved_results_folder(const Experiment& experiment, const RunId& run,
                                                   const HostPaths& host_paths);
 
-// Returns a folder on this machine that holds output `path` of `trial` at the same relative path.
+// Returns a folder on this machine that contains the output `path` of `trial`, for example "/out/a" as
+// FOLDER/out/a.
 using LocateOutput = std::function<std::string(const std::string& trial, const std::string& path)>;
 // Replaces Input::from of each input by a path on this machine without symbolic links. For an input from the
 // user's files, the path comes from `host_paths`. Symbolic links in outputs of another trial are resolved as

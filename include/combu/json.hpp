@@ -21,8 +21,8 @@ extern template nlohmann::basic_json<nlohmann::ordered_map>::basic_json(
 namespace combu {
 
 // Maximum nesting depth of arrays and objects in a JSON text. The limit exists because the nlohmann library
-// copies, compares and writes values recursively. An experiment file may nest values half as deep; the record
-// nests these values a few levels deeper.
+// copies, compares and writes values recursively. Values in an experiment file may be nested half as deep as
+// this limit; the record nests these values a few levels deeper.
 inline constexpr std::size_t k_json_depth_max = 512;
 
 // The parse functions return the value of a JSON text. The parse functions throw nlohmann::json::exception if

@@ -47,7 +47,7 @@ struct Evaluated {
   std::vector<Import> imports;  // the imported files, sorted by path
 };
 
-// Evaluates the file in a child process. If the evaluator crashes, uses too much memory or does not end,
+// Evaluates the file in a child process. If the evaluator crashes or exceeds a limit of `evaluation`,
 // evaluate() throws an Error. Blocks. Calls `slow` (may be empty) once, after one second, so that the caller
 // can inform the user. Call evaluate() before the process starts its own threads. Can be called repeatedly.
 // Throws Error(not_found) if the file does not exist, Error(unavailable) if no child process can be created,

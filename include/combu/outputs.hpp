@@ -68,9 +68,9 @@ class OutputStore {
   // after OutputWriter::close(). If sharing failed, the text says why, for example that the outputs differ
   // from their manifest.
   [[nodiscard]] virtual std::vector<std::string> share(std::span<const Sharing> wanted) = 0;
-  // Returns a folder on this machine that holds the trial's output `path` at the same relative path.
-  // Downloads the output if necessary. Downloaded files stay until the store is destroyed or the trial's
-  // outputs are replaced. Throws Error(refused) or Error(cancelled).
+  // Returns a folder on this machine that contains the trial's output `path`, for example "/out/a" as
+  // FOLDER/out/a. Downloads the output if necessary. Downloaded files stay until the store is destroyed or
+  // the trial's outputs are replaced. Throws Error(refused) or Error(cancelled).
   [[nodiscard]] virtual std::string fetch(const std::string& trial, const std::string& path,
                                           const std::stop_token& stop) = 0;
   // Returns content_digest() of the trial's output `path`; nullopt if computing the digest needs a download.
@@ -158,10 +158,11 @@ class SharedCacheIndex {
   // Throws Error(corrupt) if the telemetry is larger than `size_max`.
   [[nodiscard]] virtual std::optional<std::string> telemetry(const Mark& mark, Bytes size_max,
                                                              const std::stop_token& stop) = 0;
-  // Records that the outputs at `place` are complete. Does nothing if a valid entry exists, so the first
-  // writer wins. If `needs_telemetry` is set, put() also replaces an entry without telemetry. put() also
-  // replaces an entry with content that combu never writes. `telemetry` returns the telemetry to store, or an
-  // empty string if there is none. put() calls `telemetry` only if an entry must be written.
+  // Writes a cache entry for `key`, which says that the complete outputs are at `place`. Does nothing if a
+  // valid entry exists, so the first writer wins. If `needs_telemetry` is set, put() also replaces an entry
+  // without telemetry. put() also replaces an entry with content that combu never writes. `telemetry` returns
+  // the telemetry to store, or an empty string if there is none. put() calls `telemetry` only if an entry
+  // must be written.
   virtual void put(const std::string& key, const std::string& place,
                    const std::function<std::string()>& telemetry, bool needs_telemetry,
                    const std::stop_token& stop) = 0;

@@ -59,7 +59,7 @@ struct Failure {
   std::string_view trial;
   TrialState state = TrialState::failed;
   std::string reason;     // result of reason_text_beside(), followed by the last line of the log
-  std::string kind = {};  // the reason without numbers of attempts; empty: same as `reason`
+  std::string kind = {};  // `reason` without the numbers of attempts; empty: same as `reason`
   Stopper stopper = Stopper::none;
   std::string_view root = {};  // set for a blocked trial: the trial whose failure first caused the block
 };
@@ -84,7 +84,7 @@ template <class End>
 [[nodiscard]] Failure failure_of(std::string_view trial, const End& end, std::string_view last_line) {
   return failure_of(trial, end.state, end.reason, end.details, end.attempt, end.exit_code, last_line);
 }
-// Returns the reason of a group, for places where the state is not printed before the reason.
+// Returns the reason of a group, for output that does not print the state beside the reason.
 [[nodiscard]] std::string reason_of(const FailureGroup& group);
 // Returns the reason followed by the last line of the log, such as "exit code 127: command not found:
 // pyhton".

@@ -31,7 +31,8 @@ struct FileText {
   std::string evaluated;  // the evaluated file as JSON
   std::string
       imports;  // a JSON object that maps the absolute path of each import to its SHA-256; empty: not known
-  std::string values;  // a JSON object: the values given to the evaluation; empty: not known
+  // a JSON object: the variables, arguments and import folders of the evaluation; empty: not known
+  std::string values;
 };
 
 struct RunEngine {
@@ -265,8 +266,8 @@ class Record {
   // `stamp`.
   [[nodiscard]] bool append_unwatched(const RunId& run, std::span<const Fact> facts, const Stamp& stamp,
                                       RunEnds ends);
-  // Like append_unwatched(), but for facts that follow from a user's command. If the record has later times
-  // for the run, append_if_unchanged() gives the facts even later times.
+  // Like append_unwatched(), but for facts that follow from a user's command. If the record has a later time
+  // for the run than the first fact, append_if_unchanged() delays the times of all facts accordingly.
   [[nodiscard]] bool append_if_unchanged(const RunId& run, std::span<const Fact> facts, const Stamp& stamp,
                                          RunEnds ends);
   [[nodiscard]] Stamp stamp(const RunId& run);
