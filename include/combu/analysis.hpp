@@ -37,7 +37,7 @@ struct TrialRow {
   TrialEntry entry;
   Health health = Health::none;
   Instant created_at{};             // when the container was created; the epoch if unknown
-  std::optional<Usage> usage = {};  // live usage of a running trial; nullopt: unknown
+  std::optional<Usage> usage = {};  // current usage of a running trial; nullopt: unknown
 };
 
 // A trial of a run, with all its data from the record and the telemetry database.
@@ -141,10 +141,10 @@ struct Column {
 [[nodiscard]] std::optional<std::size_t> index_of(const std::vector<std::string>& names,
                                                   std::string_view name);
 
-// Finds a column by name. If a field, a param and a metric have the same name, the field is found first, then
-// the param. "params.NAME" and "metrics.NAME" name a param or a metric explicitly. "NAME.least",
-// "NAME.greatest", "NAME.points" and "NAME.last" name a part of a metric's summary; NAME alone means the last
-// value. Returns nullopt if there is no such column.
+// Finds a column by name. If a field, a param and a metric have the same name, the name means the field. If
+// only a param and a metric have the same name, the name means the param. "params.NAME" and "metrics.NAME"
+// name a param or a metric explicitly. "NAME.least", "NAME.greatest", "NAME.points" and "NAME.last" name a
+// part of a metric's summary; NAME alone means the last value. Returns nullopt if there is no such column.
 [[nodiscard]] std::optional<Column> find_column(const Results& results, std::string_view name);
 // Like find_column(), but throws Error(invalid) if there is no such column. The error message begins with
 // `subject`.
@@ -185,8 +185,8 @@ enum class AttemptPart {
   needs,  // the trial waits for its dependencies
   retry,  // the trial waits for a retry
   place,  // the trial is ready and waits for slots
-  // the time that combu itself takes for the start: from the start command to the begin of `running`, minus
-  // `creating` and `starting`
+  // the time that combu itself takes for the start: from the start command to the beginning of `running`,
+  // minus `creating` and `starting`
   combu,
   creating,  // the engine creates the container
   starting,
@@ -245,7 +245,8 @@ struct Difference {
   Pairing pairing = Pairing::none;
 };
 // Both functions return the mean of `other` minus the mean of `one`, with the confidence interval of this
-// difference. paired_difference() matches values by index, so both spans must have the same size.
+// difference. The function paired_difference() matches values by index, so both spans must have the same
+// size.
 [[nodiscard]] Difference paired_difference(std::span<const double> one, std::span<const double> other);
 [[nodiscard]] Difference welch_difference(const Sample& one, const Sample& other);
 
@@ -278,7 +279,7 @@ struct PairTable {
   // for each run after the first: its difference from the first run, computed from the means of all pairs
   std::vector<Difference> overall;
   std::vector<std::size_t> overall_count;  // number of pairs for each element of `overall`
-  std::vector<std::string> notes;          // for the user, such as the number of values left out
+  std::vector<std::string> notes;          // notes for the user, such as the number of values left out
 };
 
 // Returns one table for each metric. Throws Error(invalid) if a column of `form.metrics` exists in no run.
@@ -317,7 +318,7 @@ struct Chart {
   std::vector<std::string> x_words;
   bool joined = true;  // true: lines connect the points; false: a scatter plot
   std::vector<Series> series;
-  std::vector<std::string> notes;  // for the user, such as the number of values left out
+  std::vector<std::string> notes;  // notes for the user, such as the number of values left out
 };
 // Throws Error(not_found) if there is nothing to draw. Throws Error(invalid) if a column of `form` does not
 // exist or has values that the chart cannot show.

@@ -79,11 +79,12 @@ struct Cpus {
 // to 2262. An earlier or later time becomes the first or the last second that Instant can hold.
 [[nodiscard]] Instant file_time(std::int64_t seconds, std::int64_t nanoseconds = 0);
 
-// Parses "90s", "1h30m", "500ms", "1.5h", or a plain number of seconds. Throws Error(invalid) with an empty
-// subject if `text` is malformed, negative or longer than 100 years.
+// Parses a duration such as "90s", "1h30m", "500ms" or "1.5h", or a plain number of seconds. Throws
+// Error(invalid) with an empty subject if `text` is malformed, negative or longer than 100 years.
 [[nodiscard]] Seconds parse_duration(std::string_view text);
-// Parses "512m", "2GiB", "2gb", "100k", or a plain number of bytes. Units are powers of two, as in Docker.
-// Throws Error(invalid) with an empty subject if `text` is malformed, negative, or 2^63 or more.
+// Parses a size such as "512m", "2GiB", "2gb" or "100k", or a plain number of bytes. Units are powers of two,
+// as in Docker. Throws Error(invalid) with an empty subject if `text` is malformed, negative, or 2^63 or
+// more.
 [[nodiscard]] Bytes parse_bytes(std::string_view text);
 // Parses a number of CPUs, such as "1.5" or "0.25". Throws Error(invalid) with an empty subject if `text` is
 // malformed, negative or more than a million.
@@ -255,7 +256,8 @@ class Descriptor {
 struct OpenedFolder {
   Descriptor folder;        // opened with O_PATH
   std::string failed = {};  // path of the first folder that could not be opened; empty: no failure
-  int code = 0;             // errno of the failure; ENOTDIR also if the folder is a symbolic link
+  // errno of the failure; ENOTDIR if the path contains a file or symbolic link instead of a folder
+  int code = 0;
 };
 // Opens a folder by its absolute path without following symbolic links. If a folder of the path does not
 // exist, calls `make` with the descriptor of the parent folder and the name of the missing folder. `make`
@@ -315,7 +317,7 @@ class FolderPath {
 
 // ---- Time and threads
 
-// Source of the current time. real_clock() is the system's clock; tests have clocks of their own.
+// Source of the current time: combu uses real_clock(), and tests use clocks of their own.
 class Clock {
  public:
   virtual ~Clock() = default;

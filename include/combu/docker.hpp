@@ -25,12 +25,12 @@ struct DockerEndpoint {
 
 using DockerEnvironment = std::function<std::optional<std::string>(const std::string&)>;
 
-// Returns the endpoint that Docker's own client would use. combu uses the first of these that is set: the
+// Returns the endpoint that Docker's own client would use. The address is the first of these that is set: the
 // argument `explicit_address`, $DOCKER_HOST, $DOCKER_CONTEXT, currentContext of config.json. The default is
-// unix:///var/run/docker.sock. combu reads the settings from the folder $DOCKER_CONFIG, or from $HOME/.docker
-// if DOCKER_CONFIG is not set. Reads files, but sends nothing to an engine. Throws Error(invalid) if the
-// address cannot be parsed, has an unsupported kind, or names another machine. Also throws Error(invalid) if
-// the context is unknown or if a settings file is malformed.
+// unix:///var/run/docker.sock. The settings are in the folder $DOCKER_CONFIG, or in $HOME/.docker if
+// DOCKER_CONFIG is not set. Reads files, but sends nothing to an engine. Throws Error(invalid) if the address
+// cannot be parsed, has an unsupported kind, or names another machine. Also throws Error(invalid) if the
+// context is unknown or if a settings file is malformed.
 [[nodiscard]] DockerEndpoint find_docker(const DockerEnvironment& env, const std::string& explicit_address);
 
 struct DockerOptions {
@@ -48,10 +48,10 @@ struct DockerOptions {
 [[nodiscard]] std::unique_ptr<Engine> open_docker(const DockerEndpoint& place,
                                                   const DockerOptions& options = {});
 
-// Returns the errors in the trials' `docker` sections, each with its path in the evaluated file: fields that
-// the Docker API does not have, values of a wrong type, and fields that combu itself sets. If many trials
-// share a section, for example the defaults' section, each of its errors is returned only once. Pure
-// function.
+// Returns the errors in the trials' `docker` sections, each with its path in the evaluated file. Errors are
+// fields that the Docker API does not have, fields that combu itself sets, and values of a wrong type. If
+// many trials share a section, for example the defaults' section, each of its errors is returned only once.
+// Pure function.
 [[nodiscard]] std::vector<Error> check_docker_sections(const Experiment& experiment);
 
 }  // namespace combu

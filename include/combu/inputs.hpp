@@ -24,10 +24,10 @@ namespace combu {
 // Returns a folder on this machine that contains the output `path` of `trial`, for example "/out/a" as
 // FOLDER/out/a.
 using LocateOutput = std::function<std::string(const std::string& trial, const std::string& path)>;
-// Replaces Input::from of each input by a path on this machine without symbolic links. For an input from the
-// user's files, the path comes from `host_paths`. Symbolic links in outputs of another trial are resolved as
-// in that trial's container, and are never followed out of these outputs. Throws Error(refused) if an output
-// is missing, and passes on the exceptions of `where`.
+// Replaces Input::from of each input by a path on this machine that contains no symbolic links. For an input
+// from the user's files, the path comes from `host_paths`. Symbolic links in outputs of another trial are
+// resolved as in that trial's container, and are never followed out of these outputs. Throws Error(refused)
+// if an output is missing, and passes on the exceptions of `where`.
 void find_inputs(Trial& trial, const HostPaths& host_paths, const LocateOutput& where);
 
 // Resolves the symbolic links in the absolute path `path`. Parts of the path that do not exist stay
@@ -36,7 +36,7 @@ void find_inputs(Trial& trial, const HostPaths& host_paths, const LocateOutput& 
 // Maps the path of each input from the user's files, and Collect::to if it is a folder, to resolved(path).
 [[nodiscard]] HostPaths resolved_host_paths(const Experiment& experiment);
 
-// The owner of an input in its container: the trial's `user` if it is a number ("1000", "1000:1000"),
+// The owner of an input in its container: the trial's `user` if it is numeric, such as "1000" or "1000:1000",
 // otherwise root.
 struct InputOwner {
   std::int64_t uid = 0;

@@ -20,13 +20,13 @@ struct Evaluation {
 
   using Pairs = std::vector<std::pair<std::string, std::string>>;
   Pairs ext_str;   // string values of std.extVar(name)
-  Pairs ext_code;  // values of std.extVar(name) as Jsonnet code
+  Pairs ext_code;  // values of std.extVar(name), given as Jsonnet code
   Pairs tla_str;   // string arguments of a file that is a function; tla_code holds arguments as Jsonnet code
   Pairs tla_code;
-  // Folders that combu searches for imports after the importing file's own folder. combu begins with the last
-  // of these folders, as jsonnet -J does. combu then searches the folders of $JSONNET_PATH, beginning with
-  // the first. If no folder has a file `combu.libsonnet`, `import "combu.libsonnet"` finds the library that
-  // is embedded in combu.
+  // Folders that combu searches for imports after the importing file's own folder. The search begins with the
+  // last of these folders, as that of jsonnet -J. The search continues with the folders of $JSONNET_PATH,
+  // beginning with the first. If no folder has a file `combu.libsonnet`, `import "combu.libsonnet"` finds the
+  // library that is embedded in combu.
   std::vector<std::string> import_dirs;
 
   // Maximum address space of the evaluator's process, in addition to the address space that the calling

@@ -121,9 +121,9 @@ struct Owner {
 // writes the new manifest last. Permissions and times are metadata of the objects (`mode`, `mtime`). The
 // object k_entries_name describes folders and links. Each time a writer is opened, combu looks up the server
 // and the access keys as the AWS tools do. So access keys that expire after an hour can be replaced during a
-// run. fetch() downloads to a new folder in $TMPDIR, or /var/tmp if TMPDIR is not set. Large files are
-// downloaded one at a time, and interrupted downloads are resumed. If the server is unavailable, fetch()
-// retries for some minutes.
+// run. The function fetch() downloads to a new folder in $TMPDIR, or /var/tmp if TMPDIR is not set. Large
+// files are downloaded one at a time, and interrupted downloads are resumed. If the server is unavailable,
+// fetch() retries for some minutes.
 [[nodiscard]] std::unique_ptr<OutputStore> open_s3(const std::string& place, const Caller& caller,
                                                    Clock& clock = real_clock());
 // Throws Error(refused or unavailable) unless combu can write to the bucket. Causes of Error(refused) are

@@ -29,8 +29,8 @@ using Digests = std::map<std::pair<std::string, std::string>, std::string>;
 struct FileText {
   std::string source;     // the text of the file
   std::string evaluated;  // the evaluated file as JSON
-  std::string
-      imports;  // a JSON object that maps the absolute path of each import to its SHA-256; empty: not known
+  // a JSON object that maps the absolute path of each import to its SHA-256; empty: not known
+  std::string imports;
   // a JSON object: the variables, arguments and import folders of the evaluation; empty: not known
   std::string values;
 };
@@ -70,8 +70,9 @@ struct RunEntry {
   Instant began_at{};
   // The moment from which the deadline counts: when the run was last reopened, or began_at if it never was.
   Instant working_since{};
-  std::size_t failures_forgiven =
-      0;  // number of trials that failed before the run was reopened and are not retried
+  // Number of failed trials that were not retried when the run was reopened; they do not count towards
+  // `max_failures`.
+  std::size_t failures_forgiven = 0;
   // nullopt: the run has not ended, its trials were left running, or its owner died.
   std::optional<Instant> ended_at;
 };
@@ -267,7 +268,8 @@ class Record {
   [[nodiscard]] bool append_unwatched(const RunId& run, std::span<const Fact> facts, const Stamp& stamp,
                                       RunEnds ends);
   // Like append_unwatched(), but for facts that follow from a user's command. If the record has a later time
-  // for the run than the first fact, append_if_unchanged() delays the times of all facts accordingly.
+  // for the run than the first fact, append_if_unchanged() delays all facts, so that none is earlier than
+  // this time.
   [[nodiscard]] bool append_if_unchanged(const RunId& run, std::span<const Fact> facts, const Stamp& stamp,
                                          RunEnds ends);
   [[nodiscard]] Stamp stamp(const RunId& run);
