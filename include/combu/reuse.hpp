@@ -34,8 +34,9 @@ struct ReuseContext {
   std::stop_token stop = {};
 };
 
-// Returns an object that does the cache lookups of a run (see CacheLookup in run.hpp). `digests`: the digests
-// of images that the record does not contain. The object opens the record itself.
+// Returns an object that does the cache lookups of a run (see CacheLookup in run.hpp). `digests`: digests of
+// images; for an image without an entry in `digests`, the object uses the digest in the record. The object
+// opens the record itself.
 [[nodiscard]] std::unique_ptr<CacheLookup> open_cache_lookup(ReuseContext context, Digests digests,
                                                              CacheUse look_up);
 

@@ -68,9 +68,10 @@ class Journal {
  public:
   virtual ~Journal() = default;
   virtual void fact(const Fact& fact) = 0;  // called for every fact, in order
-  // Called with the result of Engine::start(). Facts of the started attempt may have been reported earlier.
+  // Called when Engine::start() has returned a running attempt. fact() may have been called for this attempt
+  // earlier.
   virtual void started(TrialIndex /*trial*/, const Observation& /*seen*/) {}
-  // Called when outputs of an ended attempt are collected, before the fact that reports the end of the
+  // Called after outputs of an ended attempt have been collected, and before fact() reports the end of the
   // collection.
   virtual void outputs_collected(TrialIndex /*trial*/, int /*attempt*/,
                                  const CollectionResult& /*collection*/) {}
@@ -138,7 +139,7 @@ struct Outcome {
   // reported.
   std::vector<Fact> unsuccessful;
   std::vector<TrialIndex> running;  // trials that were still running when drive() returned
-  bool interrupted = false;         // true if `stop` was set before the run ended
+  bool interrupted = false;         // true if DriveContext::stop requested a stop before the run ended
   bool left = false;                // true if Steering::leave() was called before the run ended
   std::string undelivered;          // Planner::undelivered()
 };
@@ -158,10 +159,10 @@ struct DriveContext {
   CacheLookup* cache_lookup = nullptr;  // used if PlannerOptions::looks_up_cache is set
 };
 
-// Starts the trials of `run` in the order of `plan`. Returns when options.until is reached, or after `stop`
-// was set and all starts in flight are answered. A trial that cannot be started blocks only the trials that
-// depend on it. Throws Error(unavailable) if the engine stays unavailable although context.engine has
-// repeated its calls; trials that were started keep running.
+// Starts the trials of `run` in the order of `plan`. Returns when the condition options.until is met, or
+// after context.stop requested a stop and all starts in flight are answered. A trial that cannot be started
+// blocks only the trials that depend on it. Throws Error(unavailable) if the engine stays unavailable
+// although context.engine has repeated its calls; trials that were started keep running.
 //
 // Calls the engine from these threads:
 // - options.starts_in_flight_max threads that start attempts; if `steering` raises this limit, more threads
@@ -195,11 +196,11 @@ struct OutputsResult {
 [[nodiscard]] std::vector<std::string> notes_of(const std::string& trial, const CollectionResult& collection);
 
 // Blocks until every attempt that `selector` selects at the time of the call has ended or is removed. Waits
-// for services only if the selector names trials. Calls `on_end` when an attempt has ended; first for the
-// attempts that have already ended. Attempts that are created but were never started are reported last, with
-// Phase::created. Returns the last observation of each attempt. Watches the engine's changes, and lists the
-// attempts again each time the watch reconnects. Throws Error(cancelled) if `stop` is set before the attempts
-// have ended.
+// for services only if the selector names trials. Calls `on_end` for each attempt that has ended; first for
+// the attempts that had ended before the call. Attempts that are created but were never started are reported
+// last, with Phase::created. Returns the last observation of each attempt. Watches the engine's changes, and
+// lists the attempts again each time the watch reconnects. Throws Error(cancelled) if `stop` is set before
+// the attempts have ended.
 [[nodiscard]] std::vector<Observation> await_end(Engine& engine, const Selector& selector,
                                                  const std::function<void(const Observation&)>& on_end,
                                                  std::stop_token stop);

@@ -32,7 +32,7 @@ enum class TrialState : std::uint8_t {
   failed,      // the last attempt failed; for example, its exit code was not 0, or it could not be started
   blocked,     // a dependency of the trial can never be met
   // With Cause::stopped, a person or the run's deadline stopped the trial. With Cause::none, the trial was
-  // removed from the file, or is a service whose work was done.
+  // removed from the file, or is a service that no trial needs any more.
   stopped,
 };
 inline constexpr std::size_t k_trial_state_count = 11;
@@ -40,6 +40,7 @@ using TrialCounts = std::array<std::size_t, k_trial_state_count>;  // index: Tri
 [[nodiscard]] std::string_view to_string(TrialState state);
 // Returns the number of trials in each state as text, for example "3 waiting, 12 succeeded".
 [[nodiscard]] std::string counts_text(const TrialCounts& counts);
+// True if the trial has succeeded, was skipped, failed, is blocked or was stopped.
 [[nodiscard]] constexpr bool is_over(TrialState state) {
   return state >= TrialState::succeeded;
 }
@@ -51,7 +52,7 @@ using TrialCounts = std::array<std::size_t, k_trial_state_count>;  // index: Tri
 [[nodiscard]] constexpr bool was_stopped(TrialState state, Cause cause) {
   return state == TrialState::stopped && cause == Cause::stopped;
 }
-// True if the trial is over but did not do its work: it failed, is blocked, or was stopped.
+// True if the trial failed, is blocked, or was stopped by a person or by the run's deadline.
 [[nodiscard]] constexpr bool is_unsuccessful(TrialState state, Cause cause) {
   return state == TrialState::failed || state == TrialState::blocked || was_stopped(state, cause);
 }
@@ -79,8 +80,8 @@ struct StartAnswered {
   TrialIndex trial;
   StartResult result;
 };
-// The engine could not start the trial. After an Interrupt, ErrorKind::cancelled means that the engine began
-// nothing. The planner then ignores the failure, and a later process starts the attempt again.
+// The engine could not start the trial. After an Interrupt, ErrorKind::cancelled means that the engine has
+// not begun this start. The planner then ignores the failure, and a later process starts the attempt again.
 struct StartFailed {
   TrialIndex trial;
   Error error;
@@ -117,10 +118,10 @@ struct CacheLookupAnswered {
   TrialIndex trial;
   std::string done = {};  // name and run of the equal trial as text for users; empty: cache miss
 };
-// Records whether the engine was unreachable around the end of an attempt. If the engine was unreachable, the
-// attempt counts as lost with the engine.
+// Was the engine unreachable around the moment when an attempt ended? If it was, the attempt counts as lost
+// with the engine.
 enum class Break {
-  unknown,  // the engine was reachable, but may become unreachable soon
+  unknown,  // not yet unreachable, but the engine may be about to restart
   was,
   was_not,
 };
@@ -148,13 +149,13 @@ struct Listed {
 struct Interrupt {
   bool for_good = false;
 };
-struct Tick {};  // the time in Step::wake has come
+struct Tick {};  // the moment Step::wake has come
 // Replaces settings of the experiment file or the command line; nullopt: no change. If a limit is lowered,
 // attempts beyond the new limit keep running.
 struct Adjust {
   std::optional<std::size_t> parallel_max;  // 0: no limit
   std::optional<std::size_t> starts_in_flight_max;
-  std::optional<bool> paused;  // if true, nothing starts
+  std::optional<bool> paused;  // if true, no attempt starts
   // Name of the command that is about to interrupt the run's process, such as "combu kill". The interrupted
   // process uses this name in its messages; the planner ignores the name.
   std::string interrupter = {};
@@ -163,9 +164,9 @@ struct Adjust {
   std::vector<std::string> stopping = {};
   std::string stopper = {};
 };
-// Replaces a listing. Attempts that are alive in the record count as alive, and other runs hold the slots
-// `held_by_others`. This event is for a caller that only calls explain(), about a run that another process
-// drives. Such a caller ignores the planner's commands.
+// Replaces a listing: the planner assumes that the attempts that are alive in the record are alive, and that
+// other runs hold the slots `held_by_others`. This event is for a caller that only calls explain(), about a
+// run that another process drives. Such a caller ignores the planner's commands.
 struct Assumed {
   Slots held_by_others;
 };
@@ -178,8 +179,8 @@ struct Killed {
 struct Removed {
   std::vector<TrialIndex> trials;
 };
-// These trials wait for a new attempt; their earlier attempts do not count. None of these trials has a
-// starting or running attempt.
+// These trials wait for a new attempt, as if they had never been started. None of these trials has a starting
+// or running attempt.
 struct Reopened {
   std::vector<TrialIndex> trials;
 };
@@ -212,7 +213,7 @@ struct CollectCommand {
   int attempt = 1;
   bool tail = false;     // if true, also collect the end of the log, to show it to the user
   bool outputs = false;  // collect the outputs
-  bool failed = false;   // true if the attempt failed, so that required outputs may be missing
+  bool failed = false;   // true if the attempt failed: a missing required output is then no error
 };
 // Looks up whether an equal trial has succeeded. In case of a hit, `trial` shares the outputs of the equal
 // trial.
@@ -243,12 +244,12 @@ inline constexpr std::size_t k_stopper_count = 4;
 // The consequence of an attempt's end.
 enum class Next : std::uint8_t {
   none,      // nothing to report
-  attempt,   // another attempt follows after the pause
+  attempt,   // another attempt follows after EndDetails::pause
   due,       // another attempt waits to be started
-  verdict,   // another attempt follows if the engine is restarting
+  verdict,   // another attempt follows if a restart of the engine turns out to have ended this attempt
   collect,   // collecting the outputs failed, for the reason in `next_why`, and is retried
   spent,     // all retries of the trial are used up
-  given_up,  // retries are left, but none follows, for the reason in `next_why`
+  given_up,  // retries are left, but the trial is not retried, for the reason in `next_why`
   lost,      // the container was removed before its outputs were collected
 };
 inline constexpr std::size_t k_next_count = 8;
@@ -267,7 +268,7 @@ struct EndDetails {
 // the number of the ended attempt.
 [[nodiscard]] std::string reason_text(const std::string& reason, const EndDetails& details, int attempt);
 // Returns the text of reason_text(), but without the word "stopped" if the trial is `stopped`. Use this
-// function where the text is shown beside the state.
+// function where the text is shown beside the trial's state.
 [[nodiscard]] std::string reason_text_beside(TrialState state, const std::string& reason,
                                              const EndDetails& details, int attempt);
 // Overloads for a type that has the members `state`, `reason`, `details` and `attempt`, such as Fact.
@@ -285,22 +286,26 @@ template <class End>
 // - A running trial became healthy (`healthy`).
 // - A starting or running attempt is being stopped, for `cause`.
 //
-// `ready` is also reported when a start is rolled back, and for a retry that has to wait.
+// A fact also reports the state `ready` when a start is taken back, and when a retry has to wait for its
+// start.
 struct Fact {
   TrialIndex trial = 0;
   TrialState state = TrialState::waiting;
-  int attempt = 1;               // number of the attempt that the fact is about
-  Cause cause = Cause::none;     // set if failed, stopped, retrying, or collecting after a failure
-  bool healthy = false;          // true if the state is running and the health check passes
-  bool ran = false;              // true if an attempt has run; meaningful only if the trial is over
-  bool is_reset = false;         // if retrying or waiting: the trial's attempts up to this fact do not count
+  int attempt = 1;            // number of the attempt that the fact is about
+  Cause cause = Cause::none;  // set if failed, stopped, retrying, or collecting after a failure
+  bool healthy = false;       // true if the state is running and the health check passes
+  bool ran = false;           // true if an attempt has run; meaningful only if the trial is over
+  // If retrying or waiting: true if the trial continues as if it had never been started.
+  bool is_reset = false;
   std::optional<int> exit_code;  // exit code of an attempt that ran and ended
   std::string reason;            // text for users; set if failed, stopped, retrying, blocked or skipped
   EndDetails details = {};       // set if `reason` is set, and if the state is collecting
-  std::optional<TrialIndex> root;  // if blocked: the trial that started the chain of blocked trials
-  Instant at{};                    // time of the change, given to step() or by the engine's clock
-  std::string id;                  // the engine's id of a running attempt, if known
-  Slots slots;                     // set, like `ready_at`, if the state is starting or ready
+  // If blocked: the trial that caused the block, directly or through other blocked trials.
+  std::optional<TrialIndex> root;
+  // Moment of the change: the argument `now` of step(), or a time by the engine's clock.
+  Instant at{};
+  std::string id;      // the engine's id of a running attempt, if known
+  Slots slots;         // set, like `ready_at`, if the state is starting or ready
   Instant ready_at{};  // when the last dependency was met; the epoch if all were met when the run began
   // Set if the trial is over. drive() adds the usage, because the planner does not observe usage.
   std::optional<Usage> usage;
@@ -355,10 +360,11 @@ struct RestoredTrial {
   bool was_healthy = false;
   std::optional<Instant> ran_at;                  // when the trial's last attempt began to run
   std::optional<Instant> over_at = std::nullopt;  // when the trial ended
-  Cause stop_cause = Cause::none;                 // why combu was stopping the trial's attempt
-  std::vector<Cause> earlier;                     // why each earlier attempt failed
-  Bytes memory{};                                 // memory of the next attempt of a `ready` trial
-  bool anew = false;  // true: a person asked to run the trial again, without a cache lookup
+  // Why combu was stopping the trial's attempt; Cause::none if combu was not.
+  Cause stop_cause = Cause::none;
+  std::vector<Cause> earlier;  // why each earlier attempt failed
+  Bytes memory{};              // memory of the next attempt of a `ready` trial
+  bool anew = false;           // true: a person asked to run the trial again, without a cache lookup
   // Why combu is stopping the last attempt after an edit of the file, if that attempt is starting or running.
   Departure departure = Departure::no;
   Slots slots;  // slots of the trial's living attempt; empty: the slots in the file
@@ -377,7 +383,7 @@ struct PlannerOptions {
   // listing shows the state of the run's attempts. Attempts that ended while no process drove the run may
   // count as lost with their host.
   std::vector<RestoredTrial> restored;
-  std::optional<Instant> began_at;         // when a continued run began; its deadline counts from this time
+  std::optional<Instant> began_at;         // when a continued run began; its deadline counts from this moment
   std::optional<Instant> engine_began_at;  // Facts::began_at
 };
 
@@ -437,8 +443,8 @@ struct Ending {
 // run's deadline.
 [[nodiscard]] bool is_monitored(const Experiment& experiment, const Trial& trial);
 
-// Returns an error for each trial that can never start. Such a trial needs more slots than `capacity` has
-// left beside the services that run at the same time. With Until::started, all services run at the same time.
+// Returns an error for each trial that can never start. Such a trial needs more slots than the services that
+// run at the same time leave free in `capacity`. With Until::started, all services run at the same time.
 // `gpus` are the known GPUs in `capacity`. Trials that need equal slots share one error.
 [[nodiscard]] std::vector<Error> check_slots(const Experiment& experiment, const Slots& capacity,
                                              std::span<const Gpu> gpus, Until until = Until::ended);
@@ -509,15 +515,15 @@ struct RunSituation {
 //
 // Overtaking: while a trial A waits for slots, a later trial B starts if its slots are free, even if A needs
 // some of these slots. After k_overtakes_max such starts, no later trial may take slots that A needs until A
-// has started. Exception: services and other runs may hold slots for ever. If services or other runs hold
-// slots that A needs, later trials do not wait for A. The driver also sends observations of other runs'
-// attempts (its selector includes them), so the planner counts the slots of other runs.
+// has started. Exception: if services or other runs hold slots that A needs, later trials do not wait for A,
+// because such slots may never become free. The driver also sends the planner observations of other runs'
+// attempts, so the planner counts the slots of other runs.
 //
 // GPUs: each attempt gets GPUs by id. If another process has just claimed a GPU that the planner chose, that
 // process keeps the GPU, and the trial waits again.
 //
-// Outputs: when an attempt has ended, combu collects its outputs before the trial counts as over. Collecting
-// outputs is retried after a failure as long as the run has other work.
+// Outputs: when an attempt has ended, combu collects its outputs before the trial counts as over. If the
+// collection fails, combu repeats it as long as the run has other work.
 //
 // Retries and stops: Trial::retries determines whether another attempt follows a failed attempt. The planner
 // stops an attempt that exceeds its timeout, and an attempt whose trial was removed or replaced in the file.
@@ -552,7 +558,7 @@ class Planner {
   [[nodiscard]] TrialState state(TrialIndex trial) const;
   [[nodiscard]] const std::array<std::size_t, k_trial_state_count>& counts() const;
   [[nodiscard]] std::size_t starts_in_flight() const;
-  // Returns why the trial did not start in the last step(). The code that decides is the same as in step().
+  // Returns why the trial did not start in the last step(). explain() decides with the same code as step().
   [[nodiscard]] Explanation explain(TrialIndex trial) const;
   // Returns the number of awaited trials (see is_waited_for()) that are not over.
   [[nodiscard]] std::size_t unfinished() const;

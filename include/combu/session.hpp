@@ -69,8 +69,8 @@ struct Invocation {
   std::function<std::vector<Error>(const Experiment&)> check_sections;
 };
 
-// These functions parse the value of an option. If the value is malformed, the functions throw Error(invalid)
-// with the option as subject.
+// These functions parse the value of an option. If the value is malformed, the functions throw
+// Error(invalid), which names the option.
 [[nodiscard]] Seconds duration_option(std::string_view option, const std::string& text);
 [[nodiscard]] Cpus cpus_option(std::string_view option, const std::string& text);
 [[nodiscard]] Bytes bytes_option(std::string_view option, const std::string& text);
@@ -78,8 +78,8 @@ struct Invocation {
 // If `invocation` names no file, sets its file to experiment.jsonnet, or else to docker/experiment.jsonnet,
 // in the current folder. If neither of these two files exists, the file stays empty. Returns the invocation.
 [[nodiscard]] Invocation with_default_file(Invocation invocation);
-// Returns `invocation` with `file`, the argument of a command. If `file` is empty, returns `invocation`
-// unchanged. Throws Error(invalid) if the invocation already has a file.
+// Returns `invocation` with its file set to `file`, the argument of a command. If `file` is empty, returns
+// `invocation` unchanged. Throws Error(invalid) if the invocation already has a file.
 [[nodiscard]] Invocation with_file(Invocation invocation, const std::string& file);
 
 // ---- The session with an engine
@@ -125,7 +125,7 @@ using OpenSession = std::function<std::shared_ptr<Session>(const Invocation& inv
 // ---- Calls that may get no answer
 
 // Makes a stop token for calls to an engine that may not answer. The token requests a stop when `stop` does,
-// or when the time `patience` has passed.
+// or when the duration `patience` has passed since the construction.
 class Patience {
  public:
   Patience(const std::stop_token& stop, Seconds patience)
@@ -160,8 +160,9 @@ void note_waits(Record& record, Progress& progress);
 // Like find_run(), but if `id` is empty, prefers the file's newest run that has an owner.
 [[nodiscard]] RunEntry find_owned_run(Record& record, const Invocation& given, const std::string& id);
 
-// Returns Error(not_found) for a command that needs an owner of the run. The error's message says that the
-// run has ended, or how to resume the run. `engine`: the address given by --engine; empty if not given.
+// Returns Error(not_found), the error of a command that needs an owner of the run when the run has none. The
+// error's message says that the run has ended, or how to resume the run. `engine`: the address given by
+// --engine; empty if not given.
 [[nodiscard]] Error no_owner(const RunEntry& entry, std::string_view engine);
 
 // The message of a command that finds only runs on the simulated engine.
@@ -267,8 +268,8 @@ void expect_run(const Invocation& invocation, const SelectionOptions& options);
 // Returns the ids of the runs to which the attempts belong.
 [[nodiscard]] std::set<RunId> runs_of(const std::vector<Observation>& attempts);
 
-// Returns one line that names other runs or experiments on the engine, as a hint that -f or --run may be
-// wrong. Returns an empty text if the engine has none.
+// Returns one line that names the runs or experiments on the engine that the options do not select: a hint
+// that -f or --run may be wrong. Returns an empty text if the engine has no other runs or experiments.
 [[nodiscard]] std::string others_text(Session& session, const Invocation& invocation,
                                       const SelectionOptions& options);
 
@@ -300,9 +301,10 @@ struct Chosen {
 // In a pattern of trial names, combu replaces this word with the run's id, as in an experiment file.
 inline constexpr std::string_view k_run_id_word = "UUID";
 
-// Returns the trials that `wanted`, an argument of a command, chooses. `wanted` is a pattern of names
-// (`solver-a-*`, `solver-UUID`) or a condition on params (`lr<0.01 && mode=fast`). If `wanted` matches no
-// trial, throws Error(invalid), whose subject begins with `subject`: the option or the command.
+// Returns the trials that `wanted`, an argument of a command, chooses. `wanted` is a pattern of names, such
+// as `solver-a-*` or `solver-UUID`, or a condition on params, such as `lr<0.01 && mode=fast`. If `wanted`
+// matches no trial, throws Error(invalid), whose text begins with `subject` (the option or command) and
+// `wanted`.
 [[nodiscard]] std::vector<TrialIndex> trials_meant(const Experiment& experiment, const RunId& run,
                                                    const std::string& wanted, std::string_view subject);
 

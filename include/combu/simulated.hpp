@@ -53,7 +53,8 @@ struct SimulationOptions {
 };
 
 // Parses "simulated:" or "simulated:?seed=3&speed=0&start=0.01&trial=2&refused=0.1&…". Most options have the
-// names of members of SimulationOptions or Faults. Throws Error(invalid) that names the option.
+// names of members of SimulationOptions or Faults. Throws Error(invalid), which names the option, if an
+// option is unknown or its value is malformed.
 [[nodiscard]] SimulationOptions parse_simulation(std::string_view address);
 
 struct Script;  // the effects of a trial's command
@@ -123,9 +124,9 @@ class World {
                 std::function<void()> broken, Instant now);
   void unwatch(WatchId watch);
 
-  // Processes everything that is due at `now`.
+  // Processes every event that is due at `now` or earlier.
   void advance(Instant now);
-  // Returns the time of the next event; nullopt if nothing is scheduled.
+  // Returns the moment of the next event; nullopt if no event is scheduled.
   [[nodiscard]] std::optional<Instant> next_due() const;
 
   // Faults on request.

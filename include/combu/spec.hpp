@@ -63,8 +63,8 @@ struct Healthcheck {
 
 enum class Pull { missing, always, never };
 
-// CPUs, memory and GPUs that an attempt reserves while it runs. An amount of 0 is neither reserved nor
-// limited.
+// CPUs, memory and GPUs that an attempt reserves while it runs. An amount of 0 reserves nothing and sets no
+// limit.
 struct Slots {
   Cpus cpus;
   Bytes memory;
@@ -88,7 +88,8 @@ struct GpuRequest {
   bool all = false;              // true: the trial requests all GPUs that match, and `count` is not used
   std::vector<std::string> ids;  // names, numbers or UUIDs of the only GPUs that match; empty: all GPUs match
   Bytes memory;                  // only GPUs with at least this much memory match
-  std::string kind;              // only GPUs whose model name contains this text match, ignoring case: "a100"
+  // Only GPUs with this text in their model name match, such as "a100"; case is ignored.
+  std::string kind;
   auto operator<=>(const GpuRequest&) const = default;
   [[nodiscard]] bool empty() const { return count == 0 && !all; }
 };
@@ -147,7 +148,8 @@ struct Metrics {
   // absolute path of a file of metrics in the container; its format is CSV if the name ends with ".csv", else
   // JSON lines
   std::string file;
-  std::string step = "step";  // name of the value that is the step of all metrics
+  // Name of the metric that is the step of the other metrics in the same line.
+  std::string step = "step";
   bool operator==(const Metrics&) const = default;
   [[nodiscard]] bool empty() const { return *this == Metrics{}; }
 };
@@ -259,7 +261,7 @@ struct Trial {
   bool params_file = false;  // combu puts /combu/params.json into the container
   // why `process.env` is incomplete (see Caller::may_lack_env_files); empty: complete
   std::string env_fault = {};
-  std::string path = {};  // location of this trial in the evaluated file ("[17]", "trials[17]"), for messages
+  std::string path = {};  // location of this trial in the evaluated file, such as "trials[17]", for messages
   bool operator==(const Trial&) const = default;
 };
 // True if both trials are equal apart from their locations in the evaluated file and their `env_fault`.
@@ -276,8 +278,9 @@ struct Experiment {
   std::uint64_t seed = 0;        // for Order::random
   std::size_t failures_max = 0;  // once this many trials have failed, no further trial starts; 0: no limit
   Seconds deadline{0};           // maximum time of the run, after which combu stops all trials; 0: no limit
-  Collect collect;               // where combu copies outputs to, and from which attempts
-  bool canary = false;  // one trial of each shape must succeed before the others start; see canary_shape()
+  Collect collect;               // where combu stores outputs, and from which attempts
+  // One trial of each shape (see canary_shape()) must succeed before other trials of the shape start.
+  bool canary = false;
   std::string defaults_docker;  // the `docker` section of `defaults` as JSON text, or empty; each trial's
                                 // section includes it
 };
@@ -289,9 +292,11 @@ struct Caller {
   std::string home;
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
-  std::function<std::optional<std::string>(const std::string&)> env;  // reads the caller's environment
-  // If true, an `env_file` that cannot be read sets Trial::env_fault instead of an error. Commands that start
-  // no trial set this member.
+  std::function<std::optional<std::string>(const std::string&)>
+      // Returns the value of a variable of the caller's environment.
+      env;
+  // If true, the reader does not report an unreadable `env_file` as an error, but sets Trial::env_fault.
+  // Commands that start no trial set this member.
   bool may_lack_env_files = false;
 };
 
@@ -301,8 +306,8 @@ struct Caller {
 struct Reading {
   Experiment experiment;
   std::vector<Error> errors;
-  // Warnings about legal values that are probably mistakes, at most one for each kind. The form is "solver-1
-  // and 9 more: cmd: …".
+  // Warnings about legal values that are probably mistakes, at most one for each kind. Each begins with the
+  // trials and the field, for example "solver-1 and 9 more: cmd: …".
   std::vector<std::string> warnings;
 };
 
@@ -345,8 +350,8 @@ struct HostFolders {
 // A condition on named values, for example "lr<0.01 && mode=fast". Each term has the form NAME OPERATOR
 // VALUE. The operators are = == != < <= > >=. A name or value must be in single or double quotes if it
 // contains blanks, quotes or any of = < > & |. A name must also be in quotes if it contains !. If both sides
-// are numbers, they are compared as numbers, otherwise as text. For text, = and != accept shell patterns
-// ("trial=solver-*"). If a name has no value, its term holds only for the operator !=.
+// are numbers, they are compared as numbers, otherwise as text. For text, = and != accept shell patterns, for
+// example "trial=solver-*". If a name has no value, its term holds only for the operator !=.
 class Filter {
  public:
   enum class Relation { equal, not_equal, less, at_most, greater, at_least };

@@ -81,8 +81,8 @@ void make_private_folder(const std::string& path);
 
 // Creates or checks the state folder, whose path the user may have chosen, like make_private_folder(). If
 // other users can write to the state folder, combu corrects the mode only if the folder contains the record
-// and no foreign files. Throws Error(invalid) if other users can write to a folder with foreign files or
-// without a record.
+// and no files other than combu's. Throws Error(invalid) if other users can write to a folder without a
+// record or with other files.
 void make_state_folder(const std::string& path);
 
 // Opens a regular file with the flags of open(2). A symbolic link is never followed. If the file is missing

@@ -61,8 +61,8 @@ struct StoredLog {
   bool complete = false;        // the attempt has ended, and its whole log was ingested
   Bytes size;                   // size of all ingested pieces of the log, including dropped ones
   Bytes dropped;                // size of the dropped beginning of the log
-  Instant until{};              // time of the latest ingested piece; the epoch if no piece was ingested
-  std::size_t at_until = 0;     // number of ingested pieces with exactly the time `until`
+  Instant until{};              // timestamp of the latest ingested piece; the epoch if there is none
+  std::size_t at_until = 0;     // number of ingested pieces with exactly the timestamp `until`
   std::size_t passed_over = 0;  // number of ignored points of metrics beyond k_metrics_max
   // Number of times that the engine's log rotation removed a part of the log between two readings. A loss
   // before the first reading is not counted, because combu cannot detect such a loss.
@@ -73,12 +73,12 @@ struct StoredLog {
 // Maximum number of different metrics of an attempt. Metrics beyond this maximum are ignored.
 inline constexpr std::size_t k_metrics_max = 1000;
 
-// Maximum number of points that are kept of all metrics of an attempt, counted from the first point. Points
-// beyond k_kept_points_max only contribute to the summaries.
+// Maximum number of points that combu keeps for all metrics of an attempt together: the first points of the
+// attempt. Points beyond k_kept_points_max only contribute to the summaries.
 inline constexpr std::size_t k_kept_points_max = 1'000'000;
 
-// If an attempt writes to standard output and standard error within this time, the engine may store the
-// pieces in reverse order.
+// If an attempt writes to standard output and to standard error within this duration, the engine may store
+// the two pieces in reverse order.
 inline constexpr std::chrono::milliseconds k_log_disorder_max{100};
 
 // Number of the pseudo-attempt that holds logs and metrics reused from a cached trial. A pseudo-attempt
@@ -130,9 +130,9 @@ class Telemetry {
 
   // Returns the state of the attempt's stored log, or nullopt if combu has ingested nothing of the attempt.
   [[nodiscard]] std::optional<StoredLog> log(const std::string& trial, int attempt);
-  // Remembers that this process has read the attempt's log up to the time `until`. Returns the `until` of the
-  // previous call if that call was at least k_log_disorder_max ago, else the epoch. All pieces of the log up
-  // to the returned time can be read by now.
+  // Remembers that this process has read the attempt's log up to the moment `until`. Returns the `until` of
+  // the previous call if that call was at least k_log_disorder_max ago, else the epoch. All pieces of the log
+  // up to the returned moment can be read by now.
   [[nodiscard]] Instant read_up_to(const std::string& trial, int attempt, Instant until);
   // Returns the number of complete logs; logs reused from cached trials are not counted.
   [[nodiscard]] std::size_t complete();
@@ -152,13 +152,13 @@ class Telemetry {
   // attempts with a complete log. Returns the names of the trials for which an attempt was copied.
   std::set<std::string> adopt(const Telemetry& other, std::span<const Adoption> wanted);
   // Returns the telemetry of an attempt in compressed form: some hundreds of bytes, plus the compressed log
-  // and metrics. Returns an empty string if the log is incomplete or too large to be shared. Also returns an
-  // empty string if the telemetry is larger than k_packed_max.
+  // and metrics. Returns an empty string if the log is incomplete, or if the log or one of its lines is too
+  // large to share. Also returns an empty string if the telemetry is larger than k_packed_max.
   [[nodiscard]] std::string packed(const std::string& trial, int attempt);
-  // Stores the telemetry `packed`, which another combu has made with packed(), as the telemetry of `trial`.
-  // `packed` may be hostile, so adopt() checks all of its content first. The time and memory of this check
-  // are in proportion to the size of `packed`. Throws Error(corrupt) with the reason if `packed` cannot be a
-  // result of packed(). Throws Error(cancelled) once `stop` requests a stop.
+  // Stores the telemetry `packed`, which another combu process has made with packed(), as the telemetry of
+  // `trial`. `packed` may come from an untrusted user, so adopt() checks all of its content first. The time
+  // and memory of this check are in proportion to the size of `packed`. Throws Error(corrupt) with the reason
+  // if `packed` cannot be a result of packed(). Throws Error(cancelled) once `stop` requests a stop.
   void adopt(std::string_view packed, const std::string& trial, const std::stop_token& stop = {});
 
   // Returns why the last call of append() failed, or an empty string if append() succeeded.
@@ -194,7 +194,7 @@ enum class LogEnd { open, complete };
 // Returns a text that tells the user how many parts of a log are missing.
 [[nodiscard]] std::string gaps_text(const StoredLog& log);
 
-// Returns a text for the user that lists where combu searched for metrics without finding any.
+// Returns a text that tells the user where combu has searched for metrics and found none.
 [[nodiscard]] std::string words_of_none(const Metrics& metrics);
 
 }  // namespace combu

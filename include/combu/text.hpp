@@ -21,11 +21,12 @@ namespace combu {
 // True if `text` is printable ASCII. Plain text does not need clean_line().
 [[nodiscard]] bool is_plain(std::string_view text);
 
-// Cuts a clean line between characters to at most `columns_max` columns. A line that was cut ends with "…".
+// Shortens a clean line to at most `columns_max` columns, without splitting a character. A shortened line
+// ends with "…".
 [[nodiscard]] std::string cut_line(std::string_view clean, std::size_t columns_max);
 
-// Like cut_line(), but replaces the middle of the line, as in "a-qu…-17". Hence names that differ only at
-// their ends stay different.
+// Like cut_line(), but puts "…" in place of the middle of the line, for example "a-qu…-17". Hence names that
+// differ only at their ends stay different.
 [[nodiscard]] std::string cut_middle(std::string_view clean, std::size_t columns_max);
 
 // Returns true if the name `left` sorts before the name `right`. Sequences of digits compare as whole
@@ -51,8 +52,8 @@ namespace combu {
 // Returns `text` as a quoted JSON string.
 [[nodiscard]] std::string json_string(std::string_view text);
 
-// local_time() returns "2026-01-31 12:00:00" in local time. rfc3339() returns "2026-01-31T12:00:00.250Z", for
-// programs.
+// For example, local_time() returns "2026-01-31 12:00:00" in local time, and rfc3339() returns
+// "2026-01-31T12:00:00.250Z" for programs.
 [[nodiscard]] std::string local_time(Instant instant);
 [[nodiscard]] std::string rfc3339(Instant instant);
 
@@ -60,8 +61,8 @@ namespace combu {
 // Applies clean_line() to each line and ends each line with a newline.
 [[nodiscard]] std::string clean_lines(std::string_view text);
 
-// Makes a text safe for a terminal, without the loss of its colours. ColouredText keeps the SGR sequences of
-// ECMA-48 (`ESC [ 31 m`), carriage returns, newlines and tabs. ColouredText escapes all other control
+// Makes a text safe for a terminal, but keeps its colours. ColouredText keeps the SGR sequences of ECMA-48,
+// such as `ESC [ 31 m`, carriage returns, newlines and tabs. ColouredText escapes all other control
 // characters and all bytes that are not UTF-8. ColouredText resets the colours before each newline and at the
 // end of the text.
 class ColouredText {

@@ -43,7 +43,7 @@ struct TableForm {
 // Returns the limits for standard output: a terminal's width and 100 rows, or no limits if it is not a
 // terminal.
 [[nodiscard]] TableForm standard_table();
-// Returns "… and 4,900 more; --limit 0 shows all"
+// Returns for example "… and 4,900 more; --limit 0 shows all".
 [[nodiscard]] std::string more_text(std::size_t count);
 // Prints an aligned table with the columns EXPERIMENT RUN TRIAL STATE IMAGE. Rows are sorted by experiment,
 // run and trial; numbers in trial names sort by value.
@@ -60,13 +60,13 @@ void print_observations_json(std::ostream& out, std::span<const Observation> obs
 void print_runs(std::ostream& out, std::span<const RunRow> runs, std::size_t columns_max = 0);
 // Prints one JSON object a line.
 void print_runs_json(std::ostream& out, std::span<const RunRow> runs);
-// Returns "12 files, 3.4 MiB"
+// Returns for example "12 files, 3.4 MiB".
 [[nodiscard]] std::string outputs_text(const CollectionResult& collection);
-// Prints the run's id, state and counts, and a table with the columns TRIAL STATE ATTEMPT RAN MEMORY CPU
-// REASON. For a running trial, MEMORY is the current memory, and CPU is the mean number of used cores. For
-// other trials, MEMORY is the peak memory and CPU is the CPU time of the last attempt. If the usage of all
-// trials is unknown, the columns MEMORY and CPU are left out. For a single trial, the collected outputs
-// follow the table. `now` is used to compute how long running trials have run.
+// Prints the run's id and state, the number of trials in each state, and a table with the columns TRIAL STATE
+// ATTEMPT RAN MEMORY CPU REASON. For a running trial, MEMORY is the current memory, and CPU is the mean
+// number of used cores. For other trials, MEMORY is the peak memory and CPU is the CPU time of the last
+// attempt. If the usage of all trials is unknown, the columns MEMORY and CPU are left out. For a single
+// trial, the collected outputs follow the table. `now` is used to compute how long running trials have run.
 void print_trials(std::ostream& out, const RunRow& run, std::span<const TrialRow> trials, Instant now,
                   const TableForm& form = {});
 // Prints one JSON object a line.
@@ -99,7 +99,7 @@ void print_attempt_times_json(std::ostream& out, std::span<const TimedAttempt> a
 // The form in which print_results() shows results. find_column() defines the names of columns.
 // print_results() throws Error(invalid) for an unknown name.
 struct ResultsForm {
-  // names of columns; empty: the trial, params that differ, state, time and metrics
+  // names of columns; empty: the trial, params that differ between trials, state, duration and metrics
   std::vector<std::string> columns;
   std::string sort;      // name of the column to sort by; empty: the order of the experiment file
   bool reverse = false;  // true: the order is reversed, but rows without a value stay last
@@ -112,11 +112,11 @@ void print_results(std::ostream& out, const Results& results, const ResultsForm&
 // Prints one JSON object a line. Numbers are printed in full, but NaN and infinite numbers are null.
 void print_results_json(std::ostream& out, const Results& results, const ResultsForm& form);
 
-// Compares the first run with each other run. If there is only one run, prints statistics of the run's
-// repetitions. Only trials that succeeded are compared. Trials are paired if their params are equal; trials
-// without params are paired by name. Params in `form.over`, and params that are constant within each run but
-// differ between runs, need not be equal. Below each table, notes explain which trials or params were left
-// out.
+// Compares the first run with every later run in `runs`. If there is only one run, prints statistics of the
+// run's repetitions. Only trials that succeeded are compared. Trials are paired if their params are equal;
+// trials without params are paired by name. Params in `form.over`, and params that are constant within each
+// run but differ between runs, need not be equal. Below each table, notes explain which trials or params were
+// left out.
 void print_comparison(std::ostream& out, std::span<const Results> runs, const CompareForm& form,
                       const TableForm& table = {});
 // Prints one JSON object a line for each metric and pair. Returns notes about trials or params that were left

@@ -40,8 +40,8 @@ namespace combu {
 
 // ---- Locks
 //
-// At most one process starts trials of an experiment on an engine, since two processes would interfere. At
-// most one process owns a run.
+// At most one process starts trials of an experiment on an engine, since two processes would interfere with
+// each other. At most one process owns a run.
 
 enum class LockScope { starts, run };
 
@@ -91,8 +91,8 @@ struct Interrupted {
 // $XDG_CONFIG_HOME/combu/config.json.
 
 // Returns the GPUs that `engines.ADDRESS.gpus` of the configuration lists for the engine at `address`; empty
-// if the configuration file does not exist. Throws Error(invalid) with the file's path as subject if the file
-// is invalid.
+// if the configuration file does not exist. Throws Error(invalid), which names the configuration file, if the
+// file is invalid.
 [[nodiscard]] std::vector<Gpu> configured_gpus(const std::string& address);
 
 // ---- Git
@@ -102,9 +102,9 @@ struct WorkingTree {
   std::string diff;                    // a patch that `git apply` accepts
   bool is_cut = false;                 // true if the diff was longer and is truncated
   std::vector<std::string> untracked;  // paths of untracked files, without their content
-  std::vector<std::string> left_out;   // paths of changed files that may hold secrets
-  // Paths of files with a git filter whose size or time differs from the index. For these files, `diff` shows
-  // the content in the index instead of the file's content.
+  std::vector<std::string> left_out;   // changed files that may hold secrets; not in `diff`
+  // Paths of files that have a git filter, and whose size or modification time differs from the index. For
+  // these files, `diff` shows the content in the index instead of the file's content.
   std::vector<std::string> by_index;
   std::string problem;  // why the commit or a part of WorkingTree is unknown; empty: everything is known
 };

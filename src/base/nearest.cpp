@@ -64,7 +64,7 @@ std::optional<std::string_view> nearest(std::string_view word, const std::vector
         std::max(word.size(), candidate.size()) - std::min(word.size(), candidate.size());
     if (difference >= best_distance) continue;
     const std::size_t distance = edit_distance(word, candidate);
-    // If the edit distance equals the length of the longer word, the two words have no letter in common.
+    // If the edit distance equals the length of the longer word, the two words are not similar.
     if (distance < best_distance && distance < std::max(word.size(), candidate.size())) {
       best = candidate;
       best_distance = distance;

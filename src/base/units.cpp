@@ -69,7 +69,8 @@ std::optional<int> shift_of(std::string_view suffix) {
   return static_cast<int>(place + 1) * 10;
 }
 
-// Returns at most three significant digits, without trailing zeros after the decimal point.
+// Returns `value` as text with at most three significant digits, without trailing zeros after the decimal
+// point.
 std::string short_number(double value) {
   const int places = value < 9.995 ? 2 : (value < 99.95 ? 1 : 0);
   std::string text = fmt::format("{:.{}f}", value, places);
@@ -167,7 +168,7 @@ std::string to_string(Bytes bytes) {
   constexpr std::array<std::string_view, 6> k_names{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   double size = std::fabs(static_cast<double>(bytes.count)) / 1024;
   std::size_t place = 0;
-  // A size from 1023.5 on uses the next larger unit, because the size would be rounded to 1024 of the current
+  // A size of 1023.5 or more is shown in the next larger unit, because it would be rounded to 1024 in this
   // unit.
   while (size >= 1023.5 && place + 1 < k_names.size()) {
     size /= 1024;

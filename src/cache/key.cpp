@@ -100,7 +100,7 @@ Json chosen_parts(Json all, const std::vector<std::string>& key) {
 
 Json default_parts(Json all) {
   for (const char* other : {"name", "cpus", "memory"}) all.erase(other);
-  // A field that is not given has no entry.
+  // A field that the trial does not set has no entry.
   for (auto part = all.begin(); part != all.end();)
     part = is_empty(*part) ? all.erase(part) : std::next(part);
   // `env` repeats each param as an entry COMBU_PARAM_NAME. These entries are redundant.
@@ -152,7 +152,7 @@ std::string shown(const Json& value) {
   return shortened(unquoted_text(value));
 }
 
-// Adds each difference to `found`. Compares objects member by member.
+// Adds each difference between `now` and `before` to `found`. Compares objects member by member.
 void compare(const std::string& path, const Json& now, const Json& before, std::vector<std::string>& found) {
   if (now == before) return;
   const bool goes_down = (now.is_object() || now.is_null()) && (before.is_object() || before.is_null());

@@ -51,8 +51,8 @@ SQLite::Database empty_in_memory() {
   return {":memory:", SQLite::OPEN_READWRITE | SQLite::OPEN_NOMUTEX};
 }
 
-// Maps the name of each object, as messages show the name ("table `attempts`"), to the object's declaration.
-// Each sequence of blanks becomes one space, so that the layout of the schema's source does not matter.
+// Maps the name of each object, for example "table `attempts`", to the object's declaration. Each sequence of
+// blanks becomes one space, so that the layout of the schema's source does not matter.
 std::map<std::string, std::string> objects_of(SQLite::Database& database) {
   std::map<std::string, std::string> objects;
   Rows rows(database, "SELECT type, name, tbl_name, sql FROM sqlite_schema");
