@@ -41,16 +41,16 @@ struct AttemptKey {
 // The prepared statements that write rows of the table `attempts`.
 struct AttemptStatements {
   SQLite::Database& database;
-  // Adds an attempt that combu starts. If combu starts an attempt again after the combu process died, the row
-  // keeps the time of the first start. `ready_at` is not earlier than the run's `began_at`. For a retry, or a
-  // trial that was added or changed, `ready_at` is not earlier than `working_since`, the time when the run
-  // was reopened.
+  // Adds an attempt that combu starts. If the combu process died and a later process starts the attempt
+  // again, the row keeps the moment of the first start. `ready_at` is not earlier than the run's `began_at`.
+  // For a retry, or a trial that was added or changed, `ready_at` is not earlier than `working_since`, the
+  // moment when the run was reopened.
   database::Sql add{
       database,
       "INSERT OR IGNORE INTO attempts (run, trial, attempt, nano_cpus, memory, gpus, ready_at, started_at) "
       "SELECT ?1, ?2, ?3, ?4, ?5, ?6, min(?8, max(?7, iif(?3 > 1 OR (SELECT revision FROM trials "
       "WHERE run = ?1 AND trial = ?2) > 1, working_since, began_at))), ?8 FROM runs WHERE number = ?1"};
-  // Removes an attempt whose start was rolled back, for example because the process died before the start
+  // Removes an attempt whose start was taken back, for example because the process died before the start
   // reached the engine.
   database::Sql take_back{
       database, "DELETE FROM attempts WHERE run = ? AND trial = ? AND attempt = ? AND ran_at IS NULL"};
@@ -109,7 +109,8 @@ struct TrialStatements {
                          "UPDATE trials SET revision = ?, image = ?, digest = ?, params = ?, anew = 0 "
                          "WHERE run = ? AND trial = ?"};
   database::Sql set_anew{database, "UPDATE trials SET anew = ? WHERE run = ? AND trial = ?"};
-  // Sets the trial's state back to waiting. The trial's earlier attempts no longer count.
+  // Sets the trial's state back to waiting. The trial continues as if its earlier attempts had never been
+  // started.
   database::Sql reset{
       database,
       "UPDATE trials SET over = NULL, over_at = NULL, reason = NULL, root = NULL, stopper = NULL, "
@@ -181,7 +182,7 @@ struct Record::Impl {
   void write(std::int64_t run, const WorkingTree& tree);
   void write(std::int64_t run, const Digests& references);
   void write(std::int64_t run, const Anew& anew);
-  // Reopens the run at the time `at`. If `only_if_ended` is true, a run that has not ended stays unchanged.
+  // Reopens the run at the moment `at`. If `only_if_ended` is true, a run that has not ended stays unchanged.
   void open(std::int64_t run, Instant at, bool only_if_ended);
   // Returns the number of the newest version of the run's file.
   int newest_text(std::int64_t run);

@@ -424,8 +424,8 @@ void Record::events(const RunId& run, const std::string& trial,
     const std::optional<std::int64_t> of = impl_->number_of_trial(number, trial);
     if (!trial.empty() && !of) return;
     if (of) sql += "AND events.trial = ?2 ";
-    // If events have the same microsecond, the end of an attempt comes before the starts that the end causes.
-    // If an attempt starts and ends in the same microsecond, its start comes first.
+    // If several events fall into the same microsecond, the end of an attempt comes before the starts that
+    // the end causes. If an attempt starts and ends in the same microsecond, its start comes first.
     sql +=
         "ORDER BY at, CASE state WHEN 'ready' THEN 2 WHEN 'starting' THEN 3 WHEN 'running' THEN 4 "
         "WHEN 'healthy' THEN 5 WHEN 'collected' THEN 1 ELSE (state <> 'ended') * 1.5 + 6 * EXISTS (SELECT 1 "

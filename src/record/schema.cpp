@@ -11,8 +11,9 @@ constexpr int k_application_id = 0x636d6275;  // "cmbu"
 // to_string() returns. The view `states` derives the states of unfinished trials from their attempts. The
 // view `events` derives all events from attempts and trials.
 //
-// Attempts before `first_attempt` no longer count, because `combu retry` or `combu apply` has reset the
-// trial. `failures_forgiven` counts the failed trials that were not retried when the run was reopened.
+// The state of a trial ignores attempts before `first_attempt`, because `combu retry` or `combu apply` has
+// reset the trial. `failures_forgiven` is the number of failed trials that do not count towards
+// `max_failures`, because they failed before the run was reopened.
 constexpr std::array<std::string_view, 8> k_steps{R"sql(
   CREATE TABLE experiments (
     number INTEGER PRIMARY KEY,
@@ -127,8 +128,8 @@ constexpr std::array<std::string_view, 8> k_steps{R"sql(
                                                   // `leaving` holds the Departure of the trial if combu stops
                                                   // its attempt because the file was edited. In the row of a
                                                   // failed attempt, `next_ready_at` holds when the next
-                                                  // attempt began to wait for slots, and `next_memory` its
-                                                  // memory.
+                                                  // attempt began to wait for slots, and `next_memory` holds
+                                                  // the memory of the next attempt.
                                                   R"sql(
   ALTER TABLE attempts ADD COLUMN collected_at INTEGER;
   ALTER TABLE attempts ADD COLUMN doom TEXT;
@@ -219,8 +220,9 @@ constexpr std::array<std::string_view, 8> k_steps{R"sql(
 )sql",
                                                   // The column `by_index` lists files with a git filter. The
                                                   // column `problem` says why combu could not record the
-                                                  // working tree. The table `host_paths` holds the targets of
-                                                  // host paths when the run began.
+                                                  // working tree. The table `host_paths` holds each host
+                                                  // path, and the path to which its symbolic links led when
+                                                  // the run began.
                                                   R"sql(
   ALTER TABLE working_trees ADD COLUMN by_index TEXT NOT NULL DEFAULT '';
   ALTER TABLE working_trees ADD COLUMN problem TEXT NOT NULL DEFAULT '';

@@ -21,11 +21,11 @@
 namespace combu {
 namespace {
 
-// Maximum number of equal trials that one lookup checks, because the outputs of some equal trials may have
-// been removed.
+// Maximum number of equal trials that one lookup tries. A lookup tries several, because the outputs of some
+// equal trials may have been removed.
 constexpr std::size_t k_looked_at_max = 8;
 
-// Maximum number of concurrent requests to a server.
+// Maximum number of concurrent requests to the bucket's server.
 constexpr std::size_t k_asked_at_once = 16;
 
 // Maximum size in bytes of telemetry that is read in parallel. Larger telemetry is read one trial at a time,
@@ -88,7 +88,7 @@ class RecordCacheLookup final : public CacheLookup {
   struct Equal {
     std::string place;  // the folder of the equal trial's outputs; empty: no outputs
     std::optional<RunId>
-        telemetry_run;  // the run whose telemetry has the logs, under the name telemetry_trial
+        telemetry_run;  // the run whose telemetry database has the logs of trial `telemetry_trial`
     std::string telemetry_trial;
     int attempt = 0;
     std::optional<SharedCacheIndex::Mark> mark;  // set if the equal trial was found in the bucket

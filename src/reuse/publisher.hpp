@@ -19,7 +19,7 @@ class Publisher {
   // `context` and `cache_index` must outlive the publisher.
   Publisher(const ReuseContext& context, SharedCacheIndex& cache_index)
       : context_(context), cache_index_(cache_index) {}
-  // Waits until all trials are published, the server does not answer, or the context's `stop` is set.
+  // Waits until all trials are published, the server does not answer, or ReuseContext::stop requests a stop.
   ~Publisher();
   Publisher(const Publisher&) = delete;
   Publisher& operator=(const Publisher&) = delete;

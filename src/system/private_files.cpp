@@ -20,8 +20,8 @@ constexpr mode_t k_folder_mode = S_IRWXU;
 constexpr mode_t k_file_mode = S_IRUSR | S_IWUSR;
 constexpr mode_t k_others_write = S_IWGRP | S_IWOTH;
 constexpr mode_t k_permissions = 07777;
-// Flags of open(2) that also open a folder without permission to read, and that open a file neither for
-// reading nor for writing.
+// Flags of open(2) that open a file or folder neither for reading nor for writing, and need no permission to
+// read it.
 constexpr int k_look = O_PATH | O_CLOEXEC;
 
 std::string why() {
@@ -56,8 +56,8 @@ struct stat status_of(const Descriptor& file, const std::string& path) {
   return status;
 }
 
-// Changes the mode of an open file, also of a descriptor opened with O_PATH, which fchmod() rejects
-// (open(2)).
+// Changes the mode of an open file. The descriptor may be opened with O_PATH; fchmod() rejects such a
+// descriptor (open(2)).
 bool set_mode(const Descriptor& file, mode_t mode) {
   return chmod(fmt::format("/proc/self/fd/{}", file.number()).c_str(), mode) == 0;
 }

@@ -1,6 +1,6 @@
 #pragma once
-// Untrusted telemetry of one attempt, packed by another combu. Packed telemetry is untrusted because combu
-// reads it from a bucket that other users can write to.
+// Untrusted telemetry of one attempt, packed by another combu process. Packed telemetry is untrusted because
+// combu reads it from a bucket that other users can write to.
 
 #include <cstdint>
 #include <stop_token>

@@ -22,9 +22,10 @@ using telemetry::MetricLines;
 constexpr std::size_t k_batch_size = 4U << 20U;
 // Maximum size in bytes of pieces that are read but not yet stored. Above k_held_max, LogIngester stores
 // pieces even if older pieces may follow. The limit is necessary because the pieces of a line all have the
-// same time, and a line may have any size.
+// same timestamp, and a line may have any size.
 constexpr std::size_t k_held_max = 2 * k_batch_size;
-// Size in bytes that is added for each piece, because a log may consist of many pieces of one byte.
+// Size in bytes that counts for each piece in addition to its text, because a log may consist of many pieces
+// of one byte.
 constexpr std::size_t k_piece_overhead = 64;
 // Exception: another process has stored a part of the log since this process read the state of the log. In
 // this case ingest_logs() begins again, so that no piece is stored twice.
@@ -108,9 +109,9 @@ class LogIngester {
     return texts_.size() - begin_of(index) + k_piece_overhead * (pieces_.size() - index);
   }
 
-  // Returns the number of leading pieces that are not newer than any later piece, including pieces that may
-  // still arrive. The order of stored pieces matters, because the next reading begins at the time of the last
-  // stored piece.
+  // Returns the number of leading pieces whose order is final: no later piece is older, and no older piece
+  // can still arrive. The order of stored pieces matters, because the next reading begins at the timestamp of
+  // the last stored piece.
   [[nodiscard]] std::size_t settled() const {
     Instant least = std::max<Instant>(latest_ - k_log_disorder_max, settled_until_);
     std::vector<Instant> behind(pieces_.size());

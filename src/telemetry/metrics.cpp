@@ -45,8 +45,8 @@ std::optional<double> odd_number(std::string_view word) {
   return number && !std::isfinite(*number) ? number : std::nullopt;
 }
 
-// Collects the numbers of a JSON object and of nested objects: {"val": {"acc": 1}} contains the number
-// "val.acc". Ignores the content of arrays.
+// Collects the numbers of a JSON object and of nested objects. For example, {"val": {"acc": 1}} contains the
+// number "val.acc". Ignores the content of arrays.
 class NumbersIn : public nlohmann::json::json_sax_t {
  public:
   explicit NumbersIn(Numbers& numbers) : numbers_(numbers) {}

@@ -16,9 +16,10 @@ namespace {
 using std::chrono::nanoseconds;
 
 constexpr std::int64_t k_pack_size = 256LL << 10U;
-constexpr std::size_t k_plain_max = 1U << 31U;  // larger than any piece of a log from an engine
+constexpr std::size_t k_plain_max =
+    1U << 31U;  // maximum size of a decompressed pack; no piece of an engine's log is larger
 constexpr int k_level = 3;
-constexpr int k_window_log_max = 24;  // frames compressed with k_level need a window log of at most 21
+constexpr int k_window_log_max = 24;  // maximum of zstd's windowLog; k_level needs at most 21
 constexpr std::size_t k_first_block = std::size_t{1} << 20U;
 
 // The header that precedes each text in a pack. A Head is stored in the byte order of this machine.
@@ -145,8 +146,8 @@ Pack without_first(std::string_view data, std::size_t count) {
 }
 
 Content checked(std::string_view data, std::int64_t nanos_max) {
-  // All texts of a pack except the last one are together smaller than k_pack_size. In the worst case, each
-  // byte of these texts has its own Head.
+  // Maximum size in bytes of all Heads of a pack. The texts of a pack, except the last one, are together
+  // smaller than k_pack_size. In the worst case, each byte of these texts has its own Head.
   constexpr std::size_t k_heads_max = sizeof(Head) * (k_pack_size + 1);
   const std::string plain = decompressed(data, k_foreign_pack_max + k_pack_size + k_heads_max);
   Content content{.plain = Bytes{static_cast<std::int64_t>(plain.size())}};

@@ -34,12 +34,12 @@ struct Pack {
 // larger than `size_max`.
 [[nodiscard]] std::string decompressed(std::string_view data, std::size_t size_max);
 
-// The sizes of a pack that another combu has made.
+// The sizes of a pack that another combu process has made.
 struct Content {
   Bytes text;   // total size of the texts
   Bytes plain;  // size of the whole uncompressed pack
 };
-// Decompresses a pack and checks the sizes, the streams and the times, which must be within `nanos_max`
+// Decompresses a pack and checks the sizes, the streams and the timestamps, which must be within `nanos_max`
 // nanoseconds of 1970. Throws Error(corrupt) with an empty subject if a check fails, or if the pack is larger
 // than any pack that pack() makes.
 [[nodiscard]] Content checked(std::string_view data, std::int64_t nanos_max);

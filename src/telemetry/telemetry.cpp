@@ -29,7 +29,7 @@ constexpr int k_application_id = 0x636d6274;  // "cmbt"
 
 // The column `until` is in nanoseconds since 1970, the resolution of the engines' log times. All other times
 // in the database are in microseconds since 1970. A pack is a part of a log (see pack.hpp). NaN is stored as
-// NULL. ForeignAttempt must be able to read databases of all versions.
+// NULL. ForeignAttempt must be able to read databases of all schema versions.
 constexpr std::array<std::string_view, 3> k_steps{R"sql(
   CREATE TABLE attempts (
     number INTEGER PRIMARY KEY,
@@ -274,8 +274,8 @@ struct Telemetry::Impl {
     }
   }
 
-  // Deletes the oldest packs until at most `size_max` of the attempt's log is kept. Removes only a part of a
-  // pack if the pack is much larger than necessary. Returns the size of the removed texts.
+  // Deletes the oldest packs until at most `size_max` bytes of the attempt's log are kept. Removes only a
+  // part of a pack if the pack is much larger than necessary. Returns the size of the removed texts.
   Bytes drop(std::int64_t attempt, Bytes kept, Bytes size_max) {
     Bytes dropped;
     if (kept <= size_max) return dropped;
@@ -343,7 +343,7 @@ struct Telemetry::Impl {
   std::mutex foreign_mutex;  // locked before `mutex`
   std::mutex mutex;
   std::string fault;
-  // Maps the trial and attempt of a growing log to the time up to which the log was read, and the time of
+  // Maps the trial and attempt of a growing log to the moment up to which the log was read, and the moment of
   // that reading.
   std::map<std::pair<std::string, int>, std::pair<Instant, std::chrono::steady_clock::time_point>> readings;
   SQLite::Database database;

@@ -12,8 +12,8 @@
 namespace combu {
 namespace {
 
-// Returns the length of the ECMA-48 escape sequence at `at`. Recognises `ESC [` … final byte and `ESC ]` …
-// BEL; otherwise the sequence is ESC alone.
+// Returns the length of the ECMA-48 escape sequence that begins at position `at`. Recognises `ESC [` … final
+// byte and `ESC ]` … BEL; otherwise the sequence is ESC alone.
 std::size_t escape_size(std::string_view text, std::size_t at) {
   if (at + 1 >= text.size()) return 1;
   if (text[at + 1] == '[') {

@@ -8,7 +8,7 @@ namespace combu {
 
 std::string short_number(double number) {
   constexpr double k_whole_from = 1e4;
-  constexpr double k_whole_until = 1e15;  // above this limit, a double cannot represent every integer
+  constexpr double k_whole_until = 1e15;  // below this limit, a double represents every integer exactly
   if (std::isnan(number)) return "nan";
   const double size = std::fabs(number);
   const bool is_whole = number == std::trunc(number);
