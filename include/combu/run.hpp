@@ -33,18 +33,18 @@ struct Snapshot {
   std::size_t trials = 0;
   TrialCounts counts{};
   std::vector<TrialIndex> starting;  // the first few of the trials that are being started
-  // Running trials that the run waits for, the oldest first. Empty if more than k_running_max such trials
-  // run.
+  // Running trials for whose end the run waits, the oldest first. Empty if more than k_running_max such
+  // trials run.
   std::vector<RunningTrial> running = {};
   std::size_t started = 0;      // trials that have been started successfully so far
-  Seconds elapsed{0};           // time since the run began, in this or an earlier process
+  Seconds elapsed{0};           // time since the run began, possibly in an earlier process
   std::optional<Seconds> left;  // estimated remaining time (see src/run/time_left.hpp); nullopt if unknown
   bool interrupted = false;
   std::string interrupter;  // the command that interrupted the run, such as "combu kill"; empty if none did
   bool may_start_more = true;  // Planner::may_start_more()
   Settings settings;
   Slots held;                     // slots that this run's attempts hold
-  Slots held_by_others;           // slots that other runs' attempts hold, as far as known
+  Slots held_by_others;           // slots that other runs' attempts hold, as far as combu knows
   std::optional<Slots> capacity;  // limit for the sum of all held slots; nullopt: no limit
   [[nodiscard]] std::size_t count(TrialState state) const { return counts[static_cast<std::size_t>(state)]; }
 };
@@ -199,8 +199,8 @@ struct OutputsResult {
 // for services only if the selector names trials. Calls `on_end` for each attempt that has ended; first for
 // the attempts that had ended before the call. Attempts that are created but were never started are reported
 // last, with Phase::created. Returns the last observation of each attempt. Watches the engine's changes, and
-// lists the attempts again each time the watch reconnects. Throws Error(cancelled) if `stop` is set before
-// the attempts have ended.
+// lists the attempts again each time the watch reconnects. Throws Error(cancelled) if `stop` requests a stop
+// before the attempts have ended.
 [[nodiscard]] std::vector<Observation> await_end(Engine& engine, const Selector& selector,
                                                  const std::function<void(const Observation&)>& on_end,
                                                  std::stop_token stop);

@@ -48,7 +48,7 @@ using TrialCounts = std::array<std::size_t, k_trial_state_count>;  // index: Tri
 [[nodiscard]] constexpr bool has_succeeded(TrialState state) {
   return state == TrialState::succeeded || state == TrialState::skipped;
 }
-// True if a person or the run's deadline stopped the trial before its work was done.
+// True if a person or the run's deadline stopped the trial.
 [[nodiscard]] constexpr bool was_stopped(TrialState state, Cause cause) {
   return state == TrialState::stopped && cause == Cause::stopped;
 }
@@ -107,7 +107,7 @@ struct Collected {
 struct CacheResult {
   TrialIndex trial = 0;
   std::string hash;   // cache key, the same for equal trials; empty if combu could not compute the key
-  std::string parts;  // a JSON object with the inputs of the hash
+  std::string parts;  // a JSON object with the values from which the hash is computed
   std::vector<std::string> inputs;  // content_digest() of each element of Trial::inputs
   std::string run;   // run of the equal trial, whose outputs this trial shares; empty: cache miss
   std::string name;  // name of the equal trial
@@ -141,7 +141,8 @@ struct ListingBegins {
 };
 struct Listed {
   std::vector<Observation> observations;  // all attempts of the run
-  // True if the engine was unreachable before this listing: ended attempts may be lost with the engine.
+  // True if the engine was unreachable before this listing, so that ended attempts may count as lost with the
+  // engine.
   bool after_break = false;
 };
 // The run is interrupted: no further attempt starts. A later process may retry failed trials, unless
@@ -230,8 +231,8 @@ struct InspectCommand {
 using Command = std::variant<StartCommand, StopCommand, GiveUpCommand, CollectCommand, CacheLookupCommand,
                              InspectCommand>;
 
-// The party that stopped an attempt. Texts for users put the word "stopped" before the reason of the end,
-// such as "by alice with `combu stop`" or "from outside".
+// The party that stopped an attempt. In texts for users, the word "stopped" precedes the reason of the end,
+// for example "stopped by alice with `combu stop`".
 enum class Stopper : std::uint8_t {
   none,
   person,
@@ -243,11 +244,12 @@ inline constexpr std::size_t k_stopper_count = 4;
 
 // The consequence of an attempt's end.
 enum class Next : std::uint8_t {
-  none,      // nothing to report
-  attempt,   // another attempt follows after EndDetails::pause
-  due,       // another attempt waits to be started
-  verdict,   // another attempt follows if a restart of the engine turns out to have ended this attempt
-  collect,   // collecting the outputs failed, for the reason in `next_why`, and is retried
+  none,     // nothing to report
+  attempt,  // another attempt follows after EndDetails::pause
+  due,      // another attempt waits to be started
+  verdict,  // another attempt follows if a restart of the engine turns out to have ended this attempt
+  // The collection of the outputs failed for the reason in `next_why`; combu tries it again.
+  collect,
   spent,     // all retries of the trial are used up
   given_up,  // retries are left, but the trial is not retried, for the reason in `next_why`
   lost,      // the container was removed before its outputs were collected
@@ -298,14 +300,15 @@ struct Fact {
   // If retrying or waiting: true if the trial continues as if it had never been started.
   bool is_reset = false;
   std::optional<int> exit_code;  // exit code of an attempt that ran and ended
-  std::string reason;            // text for users; set if failed, stopped, retrying, blocked or skipped
-  EndDetails details = {};       // set if `reason` is set, and if the state is collecting
+  // Reason of the state, as text for users; set if failed, stopped, retrying, blocked or skipped.
+  std::string reason;
+  EndDetails details = {};  // set if `reason` is set, and if the state is collecting
   // If blocked: the trial that caused the block, directly or through other blocked trials.
   std::optional<TrialIndex> root;
   // Moment of the change: the argument `now` of step(), or a time by the engine's clock.
   Instant at{};
   std::string id;      // the engine's id of a running attempt, if known
-  Slots slots;         // set, like `ready_at`, if the state is starting or ready
+  Slots slots;         // slots of the attempt; set, like `ready_at`, if starting or ready
   Instant ready_at{};  // when the last dependency was met; the epoch if all were met when the run began
   // Set if the trial is over. drive() adds the usage, because the planner does not observe usage.
   std::optional<Usage> usage;
@@ -373,8 +376,8 @@ struct RestoredTrial {
 struct PlannerOptions {
   std::size_t starts_in_flight_max = 8;
   Until until = Until::started;
-  // Time from an attempt's start_deadline until combu gives up an unanswered start. Even a slow engine
-  // answers within this time.
+  // Seconds from the moment when an attempt's start_deadline has passed until combu gives up an unanswered
+  // start. Even a slow engine answers within this time.
   Seconds answer_after{15};
   std::optional<Slots> capacity;  // slots that all runs on the engine share; nullopt: not limited
   std::vector<Gpu> gpus;          // known properties of the GPUs in `capacity`
@@ -519,8 +522,8 @@ struct RunSituation {
 // because such slots may never become free. The driver also sends the planner observations of other runs'
 // attempts, so the planner counts the slots of other runs.
 //
-// GPUs: each attempt gets GPUs by id. If another process has just claimed a GPU that the planner chose, that
-// process keeps the GPU, and the trial waits again.
+// GPUs: the planner assigns GPUs to each attempt by their ids. If another process has just claimed a GPU that
+// the planner chose, that process keeps the GPU, and the trial waits again.
 //
 // Outputs: when an attempt has ended, combu collects its outputs before the trial counts as over. If the
 // collection fails, combu repeats it as long as the run has other work.
@@ -549,7 +552,7 @@ class Planner {
 
   // Handles one event at time `now`, which must never decrease. Takes time linear in the number of trials
   // that change. Only the event Listed takes time linear in the listing and in all trials. Repeated, late and
-  // reordered observations have no effect: the state of an attempt only goes forward.
+  // reordered observations have no effect: the state of an attempt changes only forward.
   [[nodiscard]] Step step(const Event& event, Instant now);
 
   [[nodiscard]] bool done() const;

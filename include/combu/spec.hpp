@@ -356,7 +356,8 @@ class Filter {
  public:
   enum class Relation { equal, not_equal, less, at_most, greater, at_least };
   // Returns the value of `name`, or nullopt if the name has no value. The term compares this value with
-  // `wanted`. If `name` has several kinds of values, the function can choose the kind that fits `wanted`.
+  // `wanted`. If `name` has several values, such as the ids of several GPUs, the function can return the
+  // value that fits `wanted`.
   using Lookup = std::function<std::optional<std::string>(std::string_view name, std::string_view wanted)>;
 
   // Throws Error(invalid) if `text` is not a condition. The message quotes `text` from the first invalid term

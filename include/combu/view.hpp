@@ -119,8 +119,8 @@ void print_results_json(std::ostream& out, const Results& results, const Results
 // left out.
 void print_comparison(std::ostream& out, std::span<const Results> runs, const CompareForm& form,
                       const TableForm& table = {});
-// Prints one JSON object a line for each metric and pair. Returns notes about trials or params that were left
-// out.
+// Prints one JSON object a line for each metric and each Pair of trials. Returns notes about trials or params
+// that were left out.
 [[nodiscard]] std::vector<std::string> print_comparison_json(std::ostream& out, std::span<const Results> runs,
                                                              const CompareForm& form,
                                                              const TableForm& table = {});

@@ -21,7 +21,7 @@ namespace combu {
 // ---- The experiment's file and its caller
 
 // Returns the absolute path that identifies an experiment. `file` is the argument of -f and need not exist.
-// If `file` is standard input ("-"), the result is "FOLDER/-".
+// If `file` is standard input ("-"), the result is "FOLDER/-" with the path of the current folder.
 [[nodiscard]] std::string identity_of(const std::string& file);
 
 // Returns the user who called combu, the folder of `file` and the environment, for read_experiment().

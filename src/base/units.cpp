@@ -168,8 +168,8 @@ std::string to_string(Bytes bytes) {
   constexpr std::array<std::string_view, 6> k_names{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   double size = std::fabs(static_cast<double>(bytes.count)) / 1024;
   std::size_t place = 0;
-  // A size of 1023.5 or more is shown in the next larger unit, because it would be rounded to 1024 in this
-  // unit.
+  // A size of 1023.5 or more is shown in the next larger unit, because it would be rounded to 1024 of the
+  // smaller unit.
   while (size >= 1023.5 && place + 1 < k_names.size()) {
     size /= 1024;
     ++place;

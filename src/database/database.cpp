@@ -29,7 +29,7 @@ bool is_empty(SQLite::Database& database) {
 }
 
 // Returns the schema version of the database, or 0 if the database is empty. Throws Error(invalid) if the
-// database belongs to another program or was made by a newer combu.
+// database belongs to another program or was made by a newer version of combu.
 int version_of(SQLite::Database& database, const std::string& path, const Schema& schema) {
   const int version = pragma(database, "user_version");
   if (is_empty(database)) return 0;

@@ -101,8 +101,8 @@ EndDetails details_in(SQLite::Statement& query, int column) {
           .next_why = text(4)};
 }
 // Returns an SQL expression that joins the columns of EndDetails into one text for details_of(). The joined
-// text is NULL if a row has no EndDetails; most rows have none. SQLite would take a fifth longer to read a
-// row with five separate columns.
+// text is NULL if a row has no EndDetails; most rows have none. With five separate columns instead of one
+// text, SQLite would take a fifth longer to read a row.
 //
 // `condition`: an SQL expression that holds for each row with EndDetails, and is cheaper to evaluate than the
 // text.

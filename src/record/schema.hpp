@@ -1,5 +1,5 @@
 #pragma once
-// The tables of the record, and the steps that upgrade the tables of an older combu.
+// The tables of the record, and the steps that upgrade the tables that an older version of combu made.
 
 #include "combu/database.hpp"
 

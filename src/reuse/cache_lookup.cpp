@@ -275,8 +275,8 @@ class RecordCacheLookup final : public CacheLookup {
     return known->second.get();
   }
 
-  // Digests of outputs in a bucket are requested concurrently. Outputs are downloaded only if the lists in
-  // the bucket do not contain enough facts for a digest.
+  // Digests of outputs in a bucket are requested concurrently. Outputs are downloaded only if
+  // OutputStore::digest() cannot compute the digest without a download.
   std::vector<std::string> digests_of(const Trial& trial, const std::stop_token& stop) {
     std::vector<std::string> digests(trial.inputs.size());
     in_parallel(trial.inputs.size(), asked_at_once(), [&](std::size_t i) {
