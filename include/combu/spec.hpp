@@ -292,9 +292,8 @@ struct Caller {
   std::string home;
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
-  std::function<std::optional<std::string>(const std::string&)>
-      // Returns the value of a variable of the caller's environment.
-      env;
+  // Returns the value of a variable of the caller's environment.
+  std::function<std::optional<std::string>(const std::string&)> env;
   // If true, the reader does not report an unreadable `env_file` as an error, but sets Trial::env_fault.
   // Commands that start no trial set this member.
   bool may_lack_env_files = false;

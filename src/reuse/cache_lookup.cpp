@@ -87,8 +87,8 @@ class RecordCacheLookup final : public CacheLookup {
   // The stored results of an equal trial.
   struct Equal {
     std::string place;  // the folder of the equal trial's outputs; empty: no outputs
-    std::optional<RunId>
-        telemetry_run;  // the run whose telemetry database has the logs of trial `telemetry_trial`
+    // The run whose telemetry database has the logs of trial `telemetry_trial`.
+    std::optional<RunId> telemetry_run;
     std::string telemetry_trial;
     int attempt = 0;
     std::optional<SharedCacheIndex::Mark> mark;  // set if the equal trial was found in the bucket

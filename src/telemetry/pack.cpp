@@ -16,8 +16,8 @@ namespace {
 using std::chrono::nanoseconds;
 
 constexpr std::int64_t k_pack_size = 256LL << 10U;
-constexpr std::size_t k_plain_max =
-    1U << 31U;  // maximum size of a decompressed pack; no piece of an engine's log is larger
+// Maximum size of a decompressed pack; no piece of an engine's log is larger.
+constexpr std::size_t k_plain_max = 1U << 31U;
 constexpr int k_level = 3;
 constexpr int k_window_log_max = 24;  // maximum of zstd's windowLog; k_level needs at most 21
 constexpr std::size_t k_first_block = std::size_t{1} << 20U;
