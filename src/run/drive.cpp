@@ -136,10 +136,10 @@ class Drive {
   struct Ending {
     bool interrupted = false;
     std::string interrupter;             // Snapshot::interrupter
-    std::optional<Settings> again_with;  // settings at the time of Steering::leave()
-    std::optional<Error> lost;           // the last error of an engine that was lost
+    std::optional<Settings> again_with;  // settings at the moment of Steering::leave()
+    std::optional<Error> lost;           // the error with which the engine was lost
   };
-  // Times of the last shown snapshot and of the last message from the engine.
+  // The moments of the last shown snapshot and of the last message from the engine.
   struct Pace {
     Steady::time_point shown{};
     bool has_changed = false;  // true if messages arrived since the last snapshot
@@ -217,7 +217,7 @@ class Drive {
 
   void take(const Event& event) {
     if (const auto* collected = std::get_if<Collected>(&event)) {
-      report(failures_.add_tail(collected->trial, {}));  // the log may be empty
+      report(failures_.add_tail(collected->trial, {}));  // if the log is empty, no LogTail arrives
       if (!collected->fault.empty() && !collected->by_attempt)
         remarks_.add_undelivered(trial_of(collected->trial), collected->trial, collected->fault);
       if (logs_.holds(*collected)) return;

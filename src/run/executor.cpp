@@ -20,10 +20,11 @@ constexpr std::size_t k_log_workers = 2;
 // A disk is fast with only a few writers. With several workers, a large output blocks only one worker.
 constexpr std::size_t k_output_workers = 4;
 constexpr std::size_t k_poll_workers = 2;
-// Size of one batch of lookups. Trials of a batch can start while the next batch is looked up.
+// Maximum number of trials in one batch of cache lookups. Trials of a batch can start while combu looks up
+// the next batch.
 constexpr std::size_t k_lookups_at_once = 1000;
 
-// The tail of a failed attempt's log.
+// The tail of a failed attempt's log: its number of lines, and the maximum bytes of each line.
 constexpr std::int64_t k_tail_lines = 5;
 constexpr std::size_t k_tail_line_max = 500;
 // Limit for the total size of the tail's lines, because a line may have any size.
@@ -122,9 +123,9 @@ class Executor::Start {
   Start(const Start&) = delete;
   Start& operator=(const Start&) = delete;
   [[nodiscard]] std::stop_token token() const { return source_.get_token(); }
-  // Returns a token that cancels the transfer of inputs: fetching them, and the start that packs and sends
-  // them. Both may take hours, so an interrupted run does not wait for them. The attempt stays `starting` in
-  // the record, and the next process adopts the attempt's container.
+  // Returns a token that cancels the fetching of inputs, and the start, which packs and sends the inputs.
+  // Fetching and sending may take hours, so an interrupted run does not wait for them. The attempt stays
+  // `starting` in the record, and the next process adopts the attempt's container.
   [[nodiscard]] std::stop_token fetch_token() const { return fetch_.get_token(); }
 
  private:
@@ -166,8 +167,8 @@ void Executor::carry_out(const StartCommand& command, const std::stop_token& qui
   });
 }
 
-// Messages about a failed start do not show the error's subject, so fetch() makes the subject part of the
-// error's message.
+// A message about a failed start shows Error::message() without Error::subject(), so fetch() adds the subject
+// to the message.
 std::string Executor::fetch(const std::string& from, const std::string& path, const std::stop_token& stop) {
   try {
     return output_store_->fetch(from, path, stop);
@@ -279,7 +280,8 @@ void Executor::post_log_storage() {
   if (is_log_storage_failing_.exchange(fails) != fails) inbox_.post(std::move(changed));
 }
 
-// Inspects all attempts with one listing. Attempts that the listing lacks no longer exist on the engine.
+// Inspects all attempts of the order with one listing. Attempts that the listing lacks no longer exist on the
+// engine.
 void Executor::carry_out(const InspectMany& order, const std::stop_token& quit) {
   const auto look = [&] {
     Selector selector{.experiment = run_.experiment.name, .run = run_.id};

@@ -50,8 +50,8 @@ class Executor {
   void read_tail(const CollectCommand& command) { log_orders_.push(command); }
   void ingest_log(const IngestLog& order) { log_orders_.push(order); }
   void poll_usage(const PollUsage& order) { poll_orders_.push(order); }
-  // Queries when the attempts `ended` began and ended. Attempts that no longer exist are reported with
-  // Phase::gone.
+  // Asks the engine when the attempts in `ended` began and ended. Attempts that no longer exist are reported
+  // with Phase::gone.
   void inspect(std::vector<Observation> ended) { start_orders_.push(InspectMany{std::move(ended)}); }
   void list() { start_orders_.push(ListAttempts{}); }
   void look_up(TrialIndex trial) { lookups_.push(trial); }
@@ -99,7 +99,7 @@ class Executor {
   std::mutex starts_mutex_;
   std::unordered_map<TrialIndex, std::stop_source> starts_;  // starts under way
   std::stop_source fetches_;                                 // cancels the fetching of inputs
-  std::atomic<bool> is_log_storage_failing_ = false;         // state that the last LogStorageChanged reported
+  std::atomic<bool> is_log_storage_failing_ = false;  // true if the last LogStorageChanged reported a fault
   WorkQueue<Order> start_orders_;
   WorkQueue<Order> stop_orders_;
   WorkQueue<Order> log_orders_;

@@ -11,10 +11,11 @@ namespace combu {
 inline constexpr Seconds k_poll_first{1};
 inline constexpr double k_poll_factor = 1.5;
 inline constexpr Seconds k_poll_pause_max{60};
-// combu polls a fast-growing log more often, because the engine may rotate the log and keep only its end.
+// If a log grew by more than k_poll_brings_max between two polls, combu shortens the next pause. Otherwise
+// the engine might rotate the log and drop lines before combu reads them.
 inline constexpr Bytes k_poll_brings_max{std::int64_t{256} << 10};
 inline constexpr Seconds k_poll_pause_min{0.25};
-// Share of one worker's time that polls of one attempt may take.
+// Maximum share of one worker's time that the polls of one attempt take.
 inline constexpr double k_poll_share_max = 0.05;
 
 // Returns the pause before the next poll of an attempt. `pause`: the pause before the last poll. `brought`:

@@ -6,7 +6,7 @@
 
 namespace combu {
 
-// A clock for one run: begins at the time `began`, and continues with a steady clock, which is never set
+// A clock for one run: starts at the moment `began`, and advances with a steady clock, which is never set
 // back.
 class RunClock {
  public:

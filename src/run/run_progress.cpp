@@ -117,7 +117,7 @@ std::vector<RunningTrial> RunProgress::few_running(Instant now) const {
   return running;
 }
 
-// Returns the time since this process began to drive the run, without pauses.
+// Returns the seconds since this process began to drive the run, less the pauses.
 Seconds RunProgress::worked(Instant now) const {
   return paused_since_.value_or(now) - began_ - paused_for_;
 }

@@ -35,12 +35,12 @@ class RunProgress {
     Instant begun_at;               // when the planner commanded the start
     std::optional<Instant> ran_at;  // when the attempt began to run; set only while it runs
   };
-  // Sums over the trials that have run during this process and are over.
+  // Sums over the trials that have run during this process and have ended.
   struct Ended {
     std::size_t count = 0;
     Seconds took{0};    // sum of the trials' durations
     Instant last_at{};  // when the last of these trials ended
-    Seconds worked{0};  // worked() at the time last_at
+    Seconds worked{0};  // the value of worked() at the moment last_at
   };
   void observe_work(const Fact& fact, Instant now);
   [[nodiscard]] std::vector<RunningTrial> few_running(Instant now) const;
@@ -51,8 +51,8 @@ class RunProgress {
   Until until_;
   std::optional<Slots> capacity_;
   Instant began_{};
-  Seconds before_{0};  // from the beginning of the run until this process began
-  // Awaited trials that have begun and are not over.
+  Seconds before_{0};  // seconds from the beginning of the run to the start of this process
+  // Awaited trials that have been started and have not ended.
   std::unordered_map<TrialIndex, UnderWay> under_way_;
   Ended ended_;
   std::optional<Instant> paused_since_;

@@ -20,7 +20,7 @@ class UsagePoller {
   [[nodiscard]] std::optional<Usage> end(TrialIndex trial);
 
   // Returns the next poll that is due. While starts are in flight, returns at most one poll a second. On
-  // Engine 29, sending all due polls at once would slow the starts down by a tenth.
+  // Docker Engine 29, sending all due polls at once would slow the starts down by a tenth.
   [[nodiscard]] std::optional<PollUsage> next(Instant now, bool are_starts_in_flight);
   void answer(const UsagePolled& polled, Instant now);
   // True if a poll is due before `time`.
@@ -36,7 +36,7 @@ class UsagePoller {
 
   std::unordered_map<TrialIndex, Running> running_;
   std::multimap<Instant, PollUsage> due_;
-  Instant last_;  // time of the last poll
+  Instant last_;  // moment of the last poll
 };
 
 }  // namespace combu

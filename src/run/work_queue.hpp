@@ -54,7 +54,7 @@ class WorkQueue {
     return first;
   }
 
-  // Ends all present and future calls of pop(). The remaining items are not returned.
+  // Makes all present and future calls of pop() return nullopt. The remaining items are not returned.
   void close() {
     {
       const std::scoped_lock lock(mutex_);

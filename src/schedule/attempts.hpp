@@ -19,12 +19,12 @@ struct Attempt {
   std::optional<Instant> ran_at;  // when the attempt began to run, by the engine's clock
   std::uint64_t listings = 0;     // number of listings begun before the attempt was first seen running
   // Set while the engine has not answered an InspectCommand about the attempt's end. The value says if the
-  // engine was unreachable around that end.
+  // engine was unreachable when the attempt ended.
   std::optional<Break> inspected;
   bool is_start_in_flight = false;  // the engine has not answered a start of this or an earlier attempt
-  Cause stop_cause = Cause::none;   // why combu stops the attempt; also `none` if is_service_stop is true
+  Cause stop_cause = Cause::none;   // `none`: combu does not stop the attempt, or is_service_stop is true
   bool is_service_stop = false;     // combu is stopping a service whose work is done
-  bool is_due = false;              // the pause before this attempt is over
+  bool is_due = false;              // the pause before this attempt has ended
   Instant queued_at{};              // when the trial last became ready
   // The value of Fact::ready_at for the attempt's start; nullopt: the value is `queued_at`.
   std::optional<Instant> ready_since = {};

@@ -18,8 +18,8 @@ class CacheGate {
   // If `is_enabled` is false, no trial is looked up.
   CacheGate(const TrialTable& trials, const Plan& plan, bool is_enabled);
 
-  // True if the trial's lookup has not been sent. False for trials whose end the run does not wait for,
-  // because such trials are not looked up.
+  // True if the trial needs a lookup that has not been sent. False for trials whose end the run does not wait
+  // for, because such trials are not looked up.
   [[nodiscard]] bool needs_lookup(TrialIndex trial) const;
   // True if all trials from which the trial gets inputs have succeeded.
   [[nodiscard]] bool are_inputs_known(TrialIndex trial) const;

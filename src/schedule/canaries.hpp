@@ -1,7 +1,7 @@
 #pragma once
-// Canaries (Experiment::canary): trials have the same shape if canary_shape() returns equal texts. The first
-// trial of each shape starts alone, as the canary. The other trials of the shape wait until the canary has
-// succeeded.
+// Implements Experiment::canary. Two trials have the same shape if canary_shape() returns equal texts for
+// them. The first trial of each shape starts alone, as the canary. The other trials of the shape wait until
+// the canary has succeeded.
 
 #include <cstdint>
 #include <functional>
@@ -19,13 +19,13 @@ class Canaries {
   // no canary, because their success is never observed.
   Canaries(const Experiment& experiment, const std::function<bool(TrialIndex)>& ends);
 
-  // True if the ready trial may start: no trial of the same shape has been started, or one of them has
-  // succeeded. While the canary runs, other trials of its shape are kept until passed(), failed() or
+  // True if the ready trial may start: no trial of its shape has been started, or a trial of its shape has
+  // succeeded. While the canary runs, admit() keeps the other trials of its shape until passed(), failed() or
   // withdrawn() returns them.
   [[nodiscard]] bool admit(TrialIndex trial);
   // Call this when a trial is started. The first started trial of a shape becomes the canary, and the other
-  // trials of the shape are kept. Returns the trials that were admitted so far, including the canary. Returns
-  // no trials if the started trial is not the first one of its shape.
+  // trials of the shape are kept. If so, returns all trials of the shape that admit() has admitted, including
+  // the canary. Otherwise returns no trials.
   [[nodiscard]] std::vector<TrialIndex> started(TrialIndex trial);
   // Returns the canary whose success the trial waits for; nullopt if the trial does not wait.
   [[nodiscard]] std::optional<TrialIndex> awaited_by(TrialIndex trial) const;
@@ -36,8 +36,8 @@ class Canaries {
   // no canary. Returns the trials that waited for the canary.
   std::vector<TrialIndex> pass(TrialIndex trial);
 
-  // Call one of these functions when a trial has succeeded, or has failed for good. If the trial was a
-  // canary, returns the trials that waited for this canary.
+  // Call passed() when a trial has succeeded, and failed() when a trial has failed and is not retried. If the
+  // trial was a canary, returns the trials that waited for this canary.
   [[nodiscard]] std::vector<TrialIndex> passed(TrialIndex trial);
   [[nodiscard]] std::vector<TrialIndex> failed(TrialIndex trial);
   // Call this when a trial has ended for a reason unrelated to its shape. If the trial was a canary, returns
@@ -50,14 +50,16 @@ class Canaries {
   struct Shape {
     Verdict verdict = Verdict::unknown;
     TrialIndex canary = 0;
-    std::vector<TrialIndex> kept;  // waiting trials; if `verdict` is unknown: the admitted trials
+    // Trials that wait for the canary. While `verdict` is unknown: trials that admit() has admitted.
+    std::vector<TrialIndex> kept;
   };
   // Sets `verdict` of the trial's shape and returns the kept trials. Does nothing if the trial is not the
   // canary of its shape.
   [[nodiscard]] std::vector<TrialIndex> settle(TrialIndex trial, Verdict verdict);
 
   std::vector<Shape> shapes_;
-  std::vector<std::uint32_t> shape_of_;  // index into shapes_ by trial; empty: the run has no canaries
+  // By trial: index of the trial's shape in shapes_. Empty if the run has no canaries.
+  std::vector<std::uint32_t> shape_of_;
 };
 
 }  // namespace combu::schedule

@@ -21,7 +21,7 @@ class DependencyTracker {
 
   // Records that an attempt of the trial has begun to run. Returns true on the first call for the trial.
   bool set_started(TrialIndex trial);
-  // Records that the trial was healthy. Returns true on the first call for the trial.
+  // Records that the trial's health check has passed. Returns true on the first call for the trial.
   bool set_healthy(TrialIndex trial);
   // Records that the trial's health check failed and has never passed.
   void set_unhealthy(TrialIndex trial) { rows_[trial].is_unhealthy = true; }
@@ -36,7 +36,7 @@ class DependencyTracker {
   [[nodiscard]] std::vector<TrialIndex> meet(TrialIndex trial, Condition condition);
   // Returns the waiting trials that depend on this condition of `trial`.
   [[nodiscard]] std::vector<TrialIndex> waiting_for(TrialIndex trial, Condition condition) const;
-  // True if every trial that depends on `trial` is over, or if no trial depends on `trial`.
+  // True if every trial that depends on `trial` has ended, or if no trial depends on `trial`.
   [[nodiscard]] bool is_unused(TrialIndex trial) const { return rows_[trial].users == 0; }
 
   // ---- Its dependencies
@@ -46,7 +46,8 @@ class DependencyTracker {
   [[nodiscard]] std::vector<Edge> unmet(TrialIndex trial) const;
   // Returns the first dependency that can never be met; nullopt if there is none.
   [[nodiscard]] std::optional<Edge> unreachable(TrialIndex trial) const;
-  // Call this when the trial is over. Returns the dependencies of the trial that no other trial still needs.
+  // Call this when the trial has ended. Returns the dependencies of the trial that no other trial still
+  // needs.
   [[nodiscard]] std::vector<TrialIndex> release(TrialIndex trial);
 
   // ---- Blocked trials
@@ -61,8 +62,8 @@ class DependencyTracker {
 
  private:
   struct Row {
-    std::uint32_t unmet = 0;  // dependencies that are not met
-    std::uint32_t users = 0;  // dependents that are not over
+    std::uint32_t unmet = 0;  // number of the trial's dependencies that are not met
+    std::uint32_t users = 0;  // number of trials that depend on the trial and have not ended
     bool was_started = false;
     bool was_healthy = false;
     bool is_unhealthy = false;

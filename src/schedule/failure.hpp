@@ -22,7 +22,7 @@ inline constexpr std::string_view k_end_unknown =
 // unreachable when the attempt ended, and reported the end later.
 [[nodiscard]] Cause cause_of(const Observation& ended, bool after_break);
 
-// Returns Break::was if the engine restarted after the attempt began, or if one of the two times is not
+// Returns Break::was if the engine restarted after the attempt began, or if one of these two moments is not
 // known. Returns Break::was_not otherwise.
 [[nodiscard]] Break break_since(std::optional<Instant> ran_at, std::optional<Instant> engine_began_at);
 

@@ -41,7 +41,7 @@ class FailurePolicy {
 
   // ---- The failure before a retry
 
-  // Remembers the failure. If no attempt follows after all, this failure becomes the trial's end.
+  // Remembers the failure. If the planned retry is dropped, this failure becomes the trial's end.
   void remember(TrialIndex trial, const AttemptEnd& end);
   // Returns the last failure of a trial that waits for its next attempt; nullptr if none is known.
   [[nodiscard]] const Fact* last(TrialIndex trial) const;
@@ -49,8 +49,8 @@ class FailurePolicy {
   // Lets the trial wait until combu knows if a shutdown of the engine stopped its attempt. An engine that
   // shuts down first stops its containers, and becomes unreachable some seconds later.
   void await(TrialIndex trial) { awaiting_.push_back(trial); }
-  // Call this when the engine was unreachable. Returns the trials that await() added: the engine's shutdown
-  // stopped their attempts.
+  // Call this after a time in which the engine was unreachable. Returns the trials that await() added: the
+  // engine's shutdown stopped their attempts.
   [[nodiscard]] std::vector<TrialIndex> release_awaiting();
 
   // ---- Stops
@@ -74,8 +74,8 @@ class FailurePolicy {
 
  private:
   struct Row {
-    int failures = 0;  // failures that count against Retries::max
-    int losses = 0;    // attempts lost with their host
+    int failures = 0;  // number of failures that count against Retries::max
+    int losses = 0;    // number of attempts lost with their host
   };
 
   const Experiment& experiment_;

@@ -44,8 +44,9 @@ void Holdings::discount(const Own& own) {
 }
 
 void Holdings::begin_listing() {
-  // Another run's attempt may take the GPUs of a start and then end, and the planner may learn this only
-  // after the listing. Ended attempts are therefore remembered until the next listing.
+  // Another run's attempt may take GPUs that this run has chosen for a start, and then end. The planner may
+  // learn of that attempt only after the listing. Ended attempts are therefore remembered until the next
+  // listing.
   std::erase_if(others_, [](const auto& other) { return !other.second.is_over || other.second.was_listed; });
   for (auto& [id, other] : others_) other.was_listed = true;
   held_by_others_ = {};

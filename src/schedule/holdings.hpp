@@ -18,7 +18,7 @@ namespace combu::schedule {
 
 class Holdings {
  public:
-  // `capacity`: slots of the engine; nullopt if slots are not counted, so that all slots are free.
+  // `capacity`: slots of the engine; if nullopt, slots are not counted, and any request fits.
   Holdings(std::optional<Slots> capacity, std::vector<Gpu> gpus)
       : capacity_(std::move(capacity)), gpus_(std::move(gpus)) {
     count_free();
@@ -26,8 +26,8 @@ class Holdings {
 
   // ---- This run's attempts
 
-  // The trial holds `slots` until give_back(). `may_stay`: the trial may keep running when the run's work is
-  // done.
+  // The trial holds `slots` until give_back(). `may_stay`: the trial may keep running after all other trials
+  // have ended.
   void take(TrialIndex trial, Slots slots, bool may_stay);
   void give_back(TrialIndex trial);
   // Replaces the GPUs that the trial holds with the GPUs that the engine reports.
@@ -37,8 +37,8 @@ class Holdings {
 
   // ---- Other runs' attempts
 
-  // A listing begins: the slots of other runs' attempts are counted from zero. Before the first listing no
-  // slots are free.
+  // Call this before the observations of a listing: the slots of other runs' attempts are counted from zero.
+  // Before the first listing no slots are free.
   void begin_listing();
   // Counts the slots of another run's attempt that a listing contains. A listing overrides earlier events.
   void see_listed(const Observation& observation);
@@ -46,7 +46,7 @@ class Holdings {
   // not count its slots again.
   void see_other(const Observation& observation);
   // Counts the slots of an attempt that has claimed GPUs, even if the attempt does not run yet. Returns false
-  // if these slots are counted already, or if the attempt is over. The function forget_claim() frees the
+  // if these slots are counted already, or if the attempt has ended. The function forget_claim() frees the
   // slots of the oldest claim, unless the claimant has been seen to run.
   [[nodiscard]] bool see_claim(const Observation& claimant);
   void forget_claim();
@@ -55,9 +55,9 @@ class Holdings {
   // ---- Free slots
 
   [[nodiscard]] bool are_counted() const { return capacity_.has_value(); }
-  // True if the slots that trials of the line need are free.
+  // True if the slots that each trial of `line` needs are free.
   [[nodiscard]] bool is_free(const ReadyLines::Line& line) const;
-  // True if the line's slots will be free once all of this run's trials without `may_stay` have ended.
+  // True if the slots for `line` will be free once all of this run's trials without `may_stay` have ended.
   [[nodiscard]] bool is_free_in_time(const ReadyLines::Line& line) const;
   // True if a start from `line` would delay trials of `first`, whose slots are not free.
   [[nodiscard]] bool holds_up(const ReadyLines::Line& line, const ReadyLines::Line& first) const;
@@ -75,7 +75,7 @@ class Holdings {
   };
   struct Other {
     Slots slots;
-    bool is_claim = false;  // true if the attempt has not been seen to run
+    bool is_claim = false;  // true while only the attempt's claim has been seen
     bool is_over = false;
     bool was_listed = false;  // true if a listing has begun since the attempt ended
   };
@@ -90,7 +90,7 @@ class Holdings {
   std::unordered_map<TrialIndex, Own> own_;  // trials of this run that hold slots
   Slots held_;
   Slots held_by_stayers_;
-  std::unordered_map<std::string, Other> others_;  // other runs' attempts, by the engine's id
+  std::unordered_map<std::string, Other> others_;  // other runs' attempts, by the engine's id of the attempt
   std::deque<std::string> claims_;                 // oldest first
   Slots held_by_others_;
   Slots free_;

@@ -1,4 +1,4 @@
-// Ends the trials of a run whose containers a person has removed.
+// Ends the trials of a run after a person has removed the run's containers.
 
 #include <utility>
 #include <vector>
@@ -12,8 +12,8 @@ void Lifecycle::kill(const std::vector<TrialIndex>& kept) {
   failures.halt("the run was killed");
   std::vector<bool> is_kept(trials.size());
   for (const TrialIndex trial : kept) is_kept[trial] = true;
-  // First ends all trials, and only then applies the effects on other trials, so that the kill is every
-  // trial's reason.
+  // No trial is blocked because of another trial before all trials have ended. So every trial's reason is the
+  // kill.
   defer_spreading();
   for (TrialIndex trial = 0; trial < trials.size(); ++trial)
     if (!is_kept[trial] && !is_over(trials.state(trial))) end_killed(trial);

@@ -10,12 +10,13 @@
 namespace combu::schedule {
 namespace {
 
-// Number of tries to collect outputs; the pauses between tries add up to ten minutes. After the last try, the
-// run's owner no longer stays just to collect outputs.
+// Maximum number of tries to collect a trial's outputs; the pauses between them take about nine minutes in
+// all. After the last try, the run's owner no longer stays only to collect outputs.
 constexpr int k_collect_tries_max = 15;
 
-// An engine that shuts down stops its containers within ten to fifteen seconds (moby: daemon/config,
-// DefaultShutdownTimeout). A run tolerates an unreachable engine for one minute (RetryPolicy::give_up).
+// How long combu waits for a sign that an engine's shutdown stopped an attempt. An engine that shuts down
+// stops its containers within ten to fifteen seconds (moby: daemon/config, DefaultShutdownTimeout). A run
+// tolerates an unreachable engine for one minute (RetryPolicy::give_up).
 constexpr Seconds k_verdict_after{75};
 
 void set_reason(AttemptEnd& end, EndReason reason) {
@@ -253,7 +254,7 @@ void Lifecycle::collect_trial_outputs(TrialIndex trial, AttemptEnd end) {
   const bool failed = end.as == TrialState::failed;
   give_back_slots(trial);
   report_collecting(trial, end, "");
-  end.at.reset();  // the next fact then gets the time at which the outputs are collected
+  end.at.reset();  // the next fact then gets the moment at which the outputs are collected
   collect({.trial = trial, .tail = failed, .outputs = true, .failed = failed});
   outputs.begin(trial, std::move(end));
 }
@@ -439,7 +440,7 @@ void Lifecycle::spread(const Over& end) {
   for (const TrialIndex need : dependencies.release(trial)) stop_when_unused(need);
 }
 
-// Handles a condition of an ended trial that no attempt has met. A skipped trial meets the condition; after
+// Handles a condition that no attempt of an ended trial has met. A skipped trial meets the condition; after
 // any other end of the trial, the condition can never be met.
 void Lifecycle::spread_unmet(TrialIndex trial, Condition condition, bool is_met) {
   if (is_met) return;

@@ -59,7 +59,7 @@ class Lifecycle {
 
   // If `end.reason` is empty, the reason follows from `end.cause`.
   void fail_attempt(TrialIndex trial, AttemptEnd end);
-  // Collects the trial's outputs, if it has any, and then decides if the trial is over or is retried.
+  // Collects the trial's outputs, if it has any, and then ends or retries the trial.
   void settle(TrialIndex trial, AttemptEnd end);
   // Handles the removal of the attempt's container. If `reason` is empty, the reason follows from the stop
   // cause.
@@ -82,8 +82,8 @@ class Lifecycle {
   void count_failure(TrialIndex trial, Cause cause);
   void next_attempt(TrialIndex trial, Seconds pause);
   void retry_when_possible(TrialIndex trial);
-  // Call this when the engine was unreachable. Attempts that ended shortly before count as stopped by the
-  // engine.
+  // Call this after a time in which the engine was unreachable. Attempts that were stopped shortly before
+  // that time count as stopped by the engine's shutdown.
   void blame_engine();
   // Reports the state `ready` for retries that do not start in this step, so that a later process can start
   // them.
@@ -98,7 +98,7 @@ class Lifecycle {
   // Forbids all further starts.
   void halt(std::string why);
   void halt_after_failures();
-  // Handles the end of the run's time: no attempt starts any more, and every running attempt is stopped.
+  // Handles the run's deadline: no attempt starts any more, and combu stops every running attempt.
   void pass_deadline();
 
   // ---- The end of a trial
@@ -151,9 +151,10 @@ class Lifecycle {
   CacheGate lookups;
   Restoration restoration;
   Timers timers;
-  std::unordered_map<TrialIndex, Departure> departures;  // trials whose attempts are stopped after an edit
-  std::vector<Command> commands;                         // commands of this step
-  bool interrupted = false;  // true: no attempt starts, and the run does not wait for outputs
+  // Trials that an edit of the file removed or replaced, and whose attempts combu stops.
+  std::unordered_map<TrialIndex, Departure> departures;
+  std::vector<Command> commands;  // commands of this step
+  bool interrupted = false;       // true: no attempt starts, and the run does not wait for outputs
 
  private:
   struct Over {

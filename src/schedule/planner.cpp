@@ -376,7 +376,7 @@ struct Planner::Impl {
     }
   }
 
-  // `is_listed`: the observation comes from a listing, and may be older than the last change.
+  // `is_listed`: the observation comes from a listing, and may be older than the last event of the attempt.
   void see(TrialIndex trial, const Observation& observation, Break engine, bool is_listed = false) {
     const TrialState state = trials.state(trial);
     schedule::Attempt& attempt = attempts[trial];
@@ -516,7 +516,8 @@ struct Planner::Impl {
     return life.until == Until::started || (trials.unfinished() == 0 && !is_any_service_to_stop());
   }
 
-  // A service keeps running if a trial that needs the service keeps running.
+  // True if combu has to stop a running service. combu does not stop a service while a trial that needs the
+  // service keeps running.
   [[nodiscard]] bool is_any_service_to_stop() const {
     return std::ranges::any_of(trials.services(), [this](TrialIndex trial) {
       return trials.state(trial) == TrialState::running && life.dependencies.is_unused(trial);
@@ -552,7 +553,7 @@ struct Planner::Impl {
   }
 
   RunId run;
-  std::optional<Instant> began_at;  // start of the run; set by the first step
+  std::optional<Instant> began_at;  // when the run started; set by the first step
   Settings settings;
   schedule::Lifecycle life;
   schedule::TrialTable& trials = life.trials;

@@ -43,8 +43,8 @@ class ReadyLines {
     GpuRequest gpus;
     bool service = false;
     std::priority_queue<Position> positions;
-    std::optional<TrialIndex> overtaken = {};  // the trial to which `overtakes` refers
-    std::size_t overtakes = 0;                 // starts of later trials that delayed this trial
+    std::optional<TrialIndex> overtaken = {};  // the first trial of the line when a start last overtook it
+    std::size_t overtakes = 0;                 // number of starts of later trials that delayed `overtaken`
   };
 
   // Orders the lines by the positions of their heads (first trials).
@@ -62,7 +62,7 @@ class ReadyLines {
   [[nodiscard]] Cursor end() const { return order_.end(); }
   [[nodiscard]] Line& at(Cursor cursor) { return lines_[cursor->second]; }
   // Removes the head (first trial) of the line at `cursor`. Returns the next line in the order, which may be
-  // the same line with its next head.
+  // the same line with a new head.
   Cursor drop_head(Cursor cursor);
   // Removes the first trial of the line and returns this trial.
   TrialIndex pop(Line& line);

@@ -35,11 +35,11 @@ class Restoration {
   // ---- How a trial goes on
 
   enum class Way {
-    waits,     // the trial waits, as in a new run
-    departs,   // the trial's attempt is being stopped after an edit of the file
-    lives,     // the trial's attempt is starting or running
-    retries,   // the trial's last attempt failed, and another attempt follows
-    fails,     // the last attempt was stopped as by a restart of the engine, but the engine did not restart
+    waits,    // the trial waits, as in a new run
+    departs,  // the trial's attempt is being stopped after an edit of the file
+    lives,    // the trial's attempt is starting or running
+    retries,  // the trial's last attempt failed, and another attempt follows
+    fails,  // a restart of the engine seemed to have stopped the last attempt, but the engine did not restart
     collects,  // the trial's attempt has ended, and its outputs are being collected
     is_over,
   };
@@ -54,7 +54,7 @@ class Restoration {
   [[nodiscard]] AttemptEnd end_of(TrialIndex trial, bool is_service) const;
   // True if the last attempt may have been lost with the engine.
   [[nodiscard]] bool may_be_lost(TrialIndex trial) const;
-  // Returns the time at which the trial's dependencies were met, or `now` if the record lacks this time.
+  // Returns the moment at which the trial's dependencies were met, or `now` if the record lacks this moment.
   [[nodiscard]] Instant met_at(const Plan::Node& node, Instant now) const;
   // True if the trial's state on record equals the state that `fact` sets.
   [[nodiscard]] bool is_recorded(const Fact& fact) const { return restored_[fact.trial].state == fact.state; }

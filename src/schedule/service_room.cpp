@@ -40,8 +40,8 @@ class ServiceRoom::Trying {
 
   void add_need(std::size_t group, Need need) { more_.emplace(group, std::move(need)); }
 
-  // True if all groups of trials can finish. Groups run in the given order, with one exception: groups that
-  // need no further service run first, because they only free slots.
+  // True if all groups of trials can finish. Groups run in the given order, with one exception: groups whose
+  // services all run already come first, because such groups only free slots.
   bool serve(std::vector<std::size_t> groups) {
     open_ = std::move(groups);
     std::size_t before = 0;

@@ -70,9 +70,9 @@ class ServiceRoom {
   // trials.
   struct Group {
     std::vector<TrialIndex> company;
-    std::vector<Need>
-        needs;             // slots that the group's trials need; a need that a larger need covers is left out
-    std::size_t left = 0;  // number of trials of the group that are not over
+    // The slots that the group's trials need, without those that fit into larger slots of this list.
+    std::vector<Need> needs;
+    std::size_t left = 0;  // number of trials of the group that have not ended
   };
   static constexpr std::size_t k_none = static_cast<std::size_t>(-1);
 
@@ -90,14 +90,15 @@ class ServiceRoom {
   std::vector<Group> groups_;
   // Index of each trial's group; empty if the run has no services that hold slots.
   std::vector<std::size_t> group_of_;
-  // The groups that need each service.
+  // By service: the groups that need the service.
   std::unordered_map<TrialIndex, std::vector<std::size_t>> serves_;
-  // The number of groups that need each service and are not over.
+  // By service: the number of groups that need the service and have trials that have not ended.
   std::unordered_map<TrialIndex, std::size_t> groups_left_;
-  std::unordered_set<TrialIndex> permanent_;     // services that run until the run's work is done
-  std::map<TrialIndex, Slots> up_;               // running services, and the slots that they hold
-  std::unordered_set<TrialIndex> over_;          // services that will not run again
-  std::unordered_map<TrialIndex, Slots> grown_;  // slots that services request, if more than in the file
+  std::unordered_set<TrialIndex> permanent_;  // services that run until the run's work is done
+  std::map<TrialIndex, Slots> up_;            // running services, and the slots that they hold
+  std::unordered_set<TrialIndex> over_;       // services that will not run again
+  // By service: the slots that it requests, if they are larger than in the file.
+  std::unordered_map<TrialIndex, Slots> grown_;
   std::size_t changes_ = 0;
 };
 

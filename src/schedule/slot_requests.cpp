@@ -28,7 +28,8 @@ void SlotRequests::grow_memory(TrialIndex trial, bool is_listed) {
       static_cast<std::int64_t>(static_cast<double>(before.count) * trials_.trial(trial).retries.grow_memory);
   if (capacity_) {
     grown.memory = std::min(grown.memory, memory_in_time(trial));
-    // Otherwise trials that keep running could for ever hold the memory that this trial and its company need.
+    // Without this limit, trials that keep running could for ever hold the memory that this trial and its
+    // company need.
     if (is_listed && !room_.may_want(trial, grown, holdings_.left_in_time()))
       grown.memory = std::min(grown.memory, memory_now(trial));
   }

@@ -11,8 +11,8 @@
 namespace combu::schedule {
 namespace {
 
-// Limits of one scan of the queue: its number of lines, and its number of services that were set aside. The
-// limits apply while running attempts will still free slots.
+// Limits of one scan of the queue: the number of lines, and the number of services that are put back into the
+// queue. The limits do not apply if no running attempt will free slots.
 constexpr std::size_t k_lines_looked_at_max = 1000;
 constexpr std::size_t k_set_aside_looked_at_max = 100;
 
@@ -106,8 +106,8 @@ StartQueue::Obstacle StartQueue::judge(const Line& line, Scan& scan) const {
   return {};
 }
 
-// Returns an earlier line that has been overtaken too often, and waits for slots that `line` would take.
-// Returns nullptr if there is no such line.
+// Returns an earlier line that other lines have overtaken too often, and that waits for slots that `line`
+// would take. Returns nullptr if there is no such line.
 const StartQueue::Line* StartQueue::holding_back(const Line& line, const Scan& scan) const {
   const auto first = std::ranges::find_if(scan.waiting, [&](const Line* one) {
     return was_overtaken_enough(*one) && holdings_.is_free_in_time(*one) && holdings_.holds_up(line, *one);

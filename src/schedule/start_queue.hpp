@@ -57,7 +57,7 @@ class StartQueue {
     Horizon horizon;
     std::size_t parallel_max;
     std::vector<Line*> waiting = {};     // lines whose slots are not free; later lines may overtake them
-    std::vector<std::string> gpus = {};  // GPUs chosen for the line that starts
+    std::vector<std::string> gpus = {};  // GPUs chosen for the trial that starts
   };
   // The result of a scan for one trial; `found` is nullopt if the scan ended before it reached the trial.
   struct Asked {

@@ -39,8 +39,8 @@ void Lifecycle::send_stop(TrialIndex trial) {
 void Lifecycle::halt(std::string why) {
   if (!failures.halted().empty()) return;
   failures.halt(std::move(why));
-  // First ends all trials, and only then applies the effects on other trials, so that `why` is every trial's
-  // reason.
+  // No trial is blocked because of another trial before all trials have ended. So every trial's reason is
+  // `why`.
   const bool is_nested = std::exchange(spreading_, true);
   for (TrialIndex trial = 0; trial < trials.size(); ++trial) {
     const TrialState state = trials.state(trial);

@@ -42,8 +42,8 @@ class TrialTable {
   void set_ready(TrialIndex trial) { set_state(trial, TrialState::ready); }
   // Call this when a trial leaves the start queue to let other trials start, or waits again after a reset.
   void set_waiting(TrialIndex trial) { set_state(trial, TrialState::waiting); }
-  // Restores the state that an earlier process left. Trials that were collecting or over stay `waiting` until
-  // report() is called with their end.
+  // Restores the state that an earlier process left. Trials that were collecting or had ended stay `waiting`
+  // until report() is called with their end.
   void restore(TrialIndex trial, const RestoredTrial& restored);
 
   // ---- Changes with a fact
@@ -54,7 +54,7 @@ class TrialTable {
   // Moves the trial to the fact's state and adds the fact to facts(). Sets the fact's attempt and, if the
   // fact has no time, its time. No later call changes the fact.
   void report(Fact fact);
-  // Returns the time of a change: `by_engine`, limited to the interval from the trial's last fact to now().
+  // Returns the moment of a change: `by_engine`, limited to the interval from the trial's last fact to now().
   // Returns now() if `by_engine` is nullopt.
   [[nodiscard]] Instant time_of(TrialIndex trial, std::optional<Instant> by_engine) const;
   // Returns the facts since the last take_facts(), in the order of report().
@@ -69,7 +69,7 @@ class TrialTable {
   [[nodiscard]] std::size_t to_start() const;
   // Returns the number of starting and running trials, services not counted.
   [[nodiscard]] std::size_t alive() const { return alive_; }
-  // Returns the number of awaited trials (is_awaited()) that are not over.
+  // Returns the number of awaited trials (is_awaited()) that have not ended.
   [[nodiscard]] std::size_t unfinished() const { return unfinished_; }
   // Returns the number of awaited trials (is_awaited()) that are running.
   [[nodiscard]] std::size_t running_awaited() const { return running_awaited_; }
