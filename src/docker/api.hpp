@@ -166,7 +166,7 @@ void create_network(Connections& engine, const std::string& name, const Labels& 
 // POST /networks/{name}/connect. Repeatable.
 void connect_network(Connections& engine, const std::string& network, const std::string& container,
                      const nlohmann::json& endpoint, const std::stop_token& stop);
-// GET /networks/{name}. Returns the time at which the network was created; nullopt if the network does not
+// GET /networks/{name}. Returns the moment at which the network was created; nullopt if the network does not
 // exist.
 [[nodiscard]] std::optional<Instant> network_created_at(Connections& engine, const std::string& name,
                                                         const std::stop_token& stop);
@@ -205,7 +205,7 @@ void read_events(Connections& engine, const std::vector<std::string>& label_filt
          error.kind() == ErrorKind::conflict || error.kind() == ErrorKind::invalid;
 }
 
-// Formats a time for the parameters `since` and `until`: seconds since the epoch with nanoseconds.
+// Formats a moment for the parameters `since` and `until`: seconds since the epoch with nanoseconds.
 [[nodiscard]] std::string timestamp_parameter(Instant timestamp);
 // Returns the parameter `filters`, encoded for a URL. `filters`: a JSON object with a list of values for each
 // filter.

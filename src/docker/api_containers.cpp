@@ -20,7 +20,7 @@ constexpr int k_exit_lost = 255;
 constexpr std::int64_t k_port_max = 65535;
 constexpr std::int64_t k_nanoseconds_max = 9'000'000'000'000'000'000;  // 285 years
 constexpr std::int64_t k_exit_code_max = std::numeric_limits<int>::max();
-// Limit for a listing, in which each container takes one or two KiB.
+// Maximum bytes of a listing, in which each container takes one or two KiB.
 constexpr std::size_t k_listing_max = std::size_t{256} << 20U;
 
 std::string without_slash(std::string name) {
@@ -140,8 +140,9 @@ std::optional<ContainerFacts> inspect_container(Connections& engine, const std::
   if (response.status != 200) throw error_of(response, which);
   ContainerFacts facts = reading(engine, [&] { return facts_of(parse_json(response.body)); });
   // An engine that was killed in the middle of a start may report the container as running for ever, although
-  // the container's process has ended (20.10, one in a hundred; moby#41768). In other cases in which an
-  // engine loses track of a process, the engine itself sets the state "exited" and the exit code 255.
+  // the container's process has ended (Engine 20.10, in one of a hundred such kills; moby#41768). In other
+  // cases in which an engine loses track of a process, the engine itself sets the state "exited" and the exit
+  // code 255.
   if (facts.state == "running" && !facts.ran_at && !has_processes(engine, facts.id, stop)) {
     facts.state = "exited";
     facts.exit_code = k_exit_lost;

@@ -15,7 +15,8 @@ using nlohmann::json;
 // Longest pause that combu allows between two messages of a pull, because the engine may be unpacking one
 // large layer.
 constexpr Seconds k_pull_silence_max{1800};
-// Limit for the layers of an image. An image has 127 layers at most (moby: layer/layer_store.go).
+// Maximum number of layers that combu accepts. Docker's images have 127 layers at most (moby:
+// layer/layer_store.go).
 constexpr std::size_t k_layers_max = 4096;
 
 // Sums the progress of the layers of one pull.

@@ -27,8 +27,8 @@ ErrorKind kind_of(int status) {
     case 504:
       return ErrorKind::unavailable;
     default:
-      // Includes status 500, which the engine uses for a port in use, an unknown user and an unknown device.
-      // A repetition of the request would get the same answer.
+      // Status 500 is also `refused`: the engine uses it for a port in use, an unknown user and an unknown
+      // device. A repetition of the request would get the same answer.
       return status >= 400 && status < 600 ? ErrorKind::refused : ErrorKind::corrupt;
   }
 }

@@ -78,8 +78,8 @@ bool apply_action(const ContainerEvent& event, Observation& observation) {
 }
 
 // True if lack of memory probably ended the attempt. An attempt that fills its memory at once may be killed
-// before the engine listens for memory kills (20.10: a quarter of 60 such attempts ended with OOMKilled
-// false).
+// before the engine listens for memory kills (Engine 20.10: a quarter of 60 such attempts ended with
+// OOMKilled false).
 bool is_oom_likely(const Observation& ended) {
   return !ended.oom && !ended.stopped && ended.exit_code == 128 + SIGKILL && ended.slots.memory.count > 0;
 }
@@ -166,8 +166,8 @@ std::vector<Observation> DockerEngine::list_once(const Selector& selector,
 }
 
 // Inspects attempts whose state in the listing may be wrong. An engine's listing is a copy that may be up to
-// a tenth of a second old (20.10). So a listing may show an attempt as running after the event that reports
-// its end. The inspection of a container shows its true state, and why it was killed.
+// a tenth of a second old (Engine 20.10). So a listing may show an attempt as running after the event that
+// reports its end. The inspection of a container shows its true state, and why it was killed.
 void DockerEngine::look_again(std::vector<Observation>& observations, ListDetail detail,
                               const std::stop_token& stop) {
   std::vector<Observation*> unclear;
@@ -249,7 +249,7 @@ void DockerEngine::watch(const Selector& selector, const std::function<void(cons
 }
 
 // Inspects the container of an ended attempt, because the event does not show if lack of memory was the
-// cause. A late event does not show the time of the end either.
+// cause. A late event does not show the moment of the end either.
 void DockerEngine::look_at_end(Observation& observation, const std::stop_token& stop) {
   try {
     const std::optional<ContainerFacts> container = inspect_container(connections_, observation.id, stop);

@@ -26,18 +26,18 @@ namespace combu::docker {
 namespace {
 
 constexpr std::string_view k_nvidia = "nvidia.com/gpu=";
-// Limit for the time of nvidia-smi, which takes seconds while the driver is loading.
+// Maximum duration of nvidia-smi, which takes several seconds while the driver is loading.
 constexpr Seconds k_nvidia_time_max{30};
 constexpr std::size_t k_nvidia_output_max = std::size_t{1} << 20U;
 
-// If a container claims slots and is not started for this long, the process that created it is dead. The
-// claim of a dead process must not block other containers.
+// If a container claims slots and is not started within this time, combu takes the process that created it
+// for dead. The claim of a dead process must not block other containers.
 constexpr std::int64_t k_claim_seconds_max = 30;
-// Pause before the next listing, while processes with later claims give these up.
+// Pause before the next listing, in which processes with later claims give up their claims.
 constexpr Seconds k_look_again{0.05};
 constexpr int k_looks_max = 100;
 
-// True for a GPU's index, and for "0:1", a part of a partitioned GPU.
+// True for the index of a GPU, and for the name of a part of a partitioned GPU, such as "0:1".
 bool is_number(std::string_view name) {
   return !name.empty() && name.find_first_not_of("0123456789:") == std::string_view::npos;
 }

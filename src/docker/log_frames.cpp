@@ -8,7 +8,8 @@
 namespace combu::docker {
 namespace {
 
-// A time in RFC 3339 format with nanoseconds and a time zone takes 35 bytes.
+// Maximum bytes of a timestamp. In RFC 3339 format with nanoseconds and a time zone, a timestamp takes 35
+// bytes.
 constexpr std::size_t k_timestamp_max = 64;
 
 Error no_timestamp() {

@@ -10,22 +10,22 @@
 
 namespace combu::docker {
 
-// Maximum size in bytes of a piece that has a time. A longer text is split into pieces of this size and a
-// last, smaller piece, all with the same time. The cuts depend only on the text, so each reading of the log
-// returns the same pieces.
+// Maximum size in bytes of a piece of a log with timestamps. A longer text is split into pieces of this size
+// and a last, smaller piece, all with the same timestamp. The cuts depend only on the text, so each reading
+// of the log returns the same pieces.
 inline constexpr std::size_t k_timed_piece_max = std::size_t{64} << 10U;
 
-// Parses messages of the engine's log, each of which is a time, a blank and a text. Buffers at most one
+// Parses messages of the engine's log, each of which is a timestamp, a blank and a text. Buffers at most one
 // piece.
 class TimedMessage {
  public:
   explicit TimedMessage(OnLogPiece on_piece) : on_piece_(std::move(on_piece)) {}
 
-  // Adds bytes of the message. Throws Error(corrupt) with an empty subject if the time cannot be parsed.
+  // Adds bytes of the message. Throws Error(corrupt) with an empty subject if the timestamp cannot be parsed.
   void feed(LogStream stream, std::string_view bytes);
   // Ends the message and passes on the rest of its text. If the message has no text, passes on one empty
   // piece. The next feed() begins another message. Throws Error(corrupt) with an empty subject if the message
-  // has no time.
+  // has no timestamp.
   void end(LogStream stream);
   [[nodiscard]] bool is_open() const { return at_ || !held_.empty(); }
 
@@ -34,7 +34,8 @@ class TimedMessage {
 
   OnLogPiece on_piece_;
   std::optional<Instant> at_;
-  // At first the bytes of the message's time. Once the time is complete, the text that was not passed on yet.
+  // At first the bytes of the message's timestamp. Once the timestamp is complete, the text that was not
+  // passed on yet.
   std::string held_;
   bool has_delivered_ = false;
 };
@@ -44,7 +45,7 @@ class TimedMessage {
 // the engine itself. The source is the Docker Engine API, ContainerAttach, "Stream format".
 class LogFrames {
  public:
-  // `timed`: true if each frame is one message that begins with a time.
+  // `timed`: true if each frame is one message that begins with a timestamp.
   LogFrames(const OnLogPiece& on_piece, bool timed)
       : on_piece_(on_piece), message_(on_piece), timed_(timed) {}
 
@@ -66,7 +67,7 @@ class LogFrames {
 };
 
 // Splits the log of a container with a terminal, which is not multiplexed. Each line is one message that
-// begins with a time.
+// begins with a timestamp.
 class TimedLines {
  public:
   explicit TimedLines(OnLogPiece on_piece) : message_(std::move(on_piece)) {}

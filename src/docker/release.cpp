@@ -10,7 +10,7 @@ namespace combu::docker {
 namespace {
 
 constexpr std::size_t k_removals_in_flight = 8;
-constexpr int k_network_in_use = 403;  // engines also answer this status for their own networks
+constexpr int k_network_in_use = 403;  // an engine also answers this status for its own networks
 
 // True if the error concerns one container or network, not the engine.
 bool concerns_one(const Error& error) {

@@ -148,7 +148,7 @@ std::string_view lacks_shape(const json& value, Shape shape) {
 
 struct Found {
   std::vector<Error> errors;
-  std::unordered_set<std::string> in_defaults;  // the errors of the defaults' section
+  std::unordered_set<std::string> in_defaults;  // the errors in the section `docker` of `defaults`
 };
 
 class SectionCheck {

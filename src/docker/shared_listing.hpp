@@ -18,8 +18,8 @@ class SharedListing {
  public:
   using Containers = std::vector<ContainerSummary>;
 
-  // Returns a listing that began after this call, in this or another thread. Blocks. Throws the errors of
-  // `ask`.
+  // Returns a listing that this or another thread has requested since this call began. Blocks. Throws the
+  // errors of `ask`.
   std::shared_ptr<const Containers> after_now(const std::function<Containers()>& ask) {
     std::unique_lock lock(mutex_);
     const std::uint64_t wanted = begun_ + 1;

@@ -78,7 +78,7 @@ struct Failed {
 // Decides what combu does with the container if the start fails after the creation.
 AfterFailure after_failure(const Error& error, const Failed& container) {
   // If an engine dies in the middle of a start, the engine may never be able to start that container again
-  // ("task …: already exists", 20.10).
+  // (Engine 20.10: "task …: already exists").
   const bool is_useless = container.existed && error.kind() == ErrorKind::refused;
   if (is_useless || container.is_gone) return AfterFailure::begin_again;
   // If is_definite(error) is false, the container may run, and a repeated call adopts the container.

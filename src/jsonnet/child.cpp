@@ -176,7 +176,7 @@ class Errors {
     constexpr std::string_view k_trace = "TRACE: ";  // both evaluators begin a trace like this
     constexpr std::size_t k_kept_max = 65536;
     rest_ += text;
-    std::size_t ready = 0;  // offset after the last line of std.trace
+    std::size_t ready = 0;  // size of the text up to the end of its last complete line of std.trace
     for (std::size_t end = rest_.find('\n', line_); end != std::string::npos; end = rest_.find('\n', line_)) {
       if (rest_.compare(line_, k_trace.size(), k_trace) == 0) ready = end + 1;
       line_ = end + 1;

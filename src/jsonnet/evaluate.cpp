@@ -167,7 +167,7 @@ std::string where_in_result(const std::string& account, const std::string& name,
     ChildEnd end = run_in_child(rest, Traces::dropped, work, {});
     return end.kind == ChildEnd::Kind::answered ? std::move(end.answer) : std::string();
   } catch (const Error&) {
-    return {};  // the user then sees only the error of the file, which is more important
+    return {};  // the user then sees the error in the file, without its location in the result
   }
 }
 

@@ -16,7 +16,7 @@
 namespace combu {
 namespace {
 
-// Maximum length of a shown line. A longer line is cut to the bytes around the column of the error.
+// Maximum length in bytes of a shown line. A longer line is cut to the bytes around the column of the error.
 constexpr std::size_t k_line_bytes_max = 120;
 constexpr std::size_t k_bytes_before = 60;
 constexpr std::size_t k_bytes_after = 60;

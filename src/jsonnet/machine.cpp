@@ -197,7 +197,8 @@ local parts(value) =
   else kind != 'object' || is_sound(value) && std.foldl(function(_, name) write(name), std.objectFields(value), true);
 local experiment = import '<the experiment>';
 )";
-// Messages show the first 60 characters of a path, and each part of a path has at least two.
+// Maximum number of parts of a path. Messages show the first 60 characters of a path, and each part has at
+// least two characters.
 constexpr std::size_t k_depth_max = 31;
 
 // A part of a path in two forms: Jsonnet code that is appended to the code of the value, and a line of an
@@ -281,7 +282,7 @@ std::string find_items(const std::string& name, const std::string& code, const E
 
 #endif
 
-// libjsonnet reports its version as "v0.18.0".
+// libjsonnet reports its version in a form such as "v0.18.0".
 std::string evaluator() {
   const std::string_view version = jsonnet_version();
   return version.starts_with('v') ? fmt::format("libjsonnet {}", version.substr(1)) : std::string(version);

@@ -11,7 +11,7 @@
 namespace combu {
 
 // Called with the resulting JSON or, if `ok` is false, with the evaluator's error report. The text is not
-// copied, because the text may take a tenth of all memory.
+// copied, because the text may be very large.
 using TakeAnswer = std::function<void(bool ok, std::string_view text)>;
 
 // Evaluates `code`, which must contain no NUL byte, as the file `name`, and calls `take` once. The evaluator

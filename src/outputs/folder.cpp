@@ -96,7 +96,7 @@ struct Target {
   std::string place;
   std::string path;
 
-  // Error(invalid) ends the attempt, because its outputs caused the error. After Error(refused), combu
+  // Error(invalid) makes the attempt fail, because its outputs caused the error. After Error(refused), combu
   // retries the collection.
   [[noreturn]] void refuse(const char* what, int code) const {
     if (const char* const why = fault_of_output(code))
@@ -239,8 +239,8 @@ class FolderWriter final : public OutputWriter {
     add({.path = std::string(k_manifest_name), .mode = 0644, .modified = real_clock().now()});
     write(manifest);
     end_file();
-    // Making entries changes a folder's time, and a folder's final permissions may forbid writing. So close()
-    // sets the times and permissions of folders last.
+    // Making entries changes a folder's modification time, and a folder's final permissions may forbid
+    // writing. So close() sets the modification times and permissions of folders last.
     std::ranges::for_each(std::views::reverse(folders_), [this](const OutputEntry& entry) { settle(entry); });
     if (lasts_ == Lasts::over_crashes) sync();
     std::string unremoved = put_in_place();

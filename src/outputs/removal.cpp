@@ -89,8 +89,8 @@ class Removal {
     }
   }
 
-  // Records only the first failure. Later failures follow from the first one: for example, its parent folders
-  // are not empty.
+  // Records only the first failure. Later failures follow from the first one: for example, a parent folder
+  // cannot be removed because it is not empty.
   void note(const std::string& path, int code) {
     if (!left_) left_.emplace(Remainder{.path = path, .code = code});
   }

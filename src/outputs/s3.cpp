@@ -317,7 +317,7 @@ class S3Parcel final : public OutputWriter {
   std::set<std::string> old_;
   std::optional<File> file_;
   std::string entries_;
-  std::map<std::string, std::string> links_;  // from the path of a hard link to the path of its file
+  std::map<std::string, std::string> links_;  // by path of a hard link: the path of its file
   std::set<std::string> not_copied_;
   std::mutex mutex_;  // protects the members below, and the members of InParts
   std::condition_variable changed_;

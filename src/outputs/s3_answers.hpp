@@ -19,7 +19,7 @@ struct S3Object {
   std::string mode = {};
   std::string mtime = {};
   std::string tag = {};      // the object's ETag; set only by requests for a single object
-  std::string written = {};  // time of the last change; set only in listings; later times compare greater
+  std::string written = {};  // moment of the last change, set only in listings; later moments compare greater
 };
 
 // One page of ListObjectsV2.

@@ -18,7 +18,8 @@ namespace {
 constexpr int k_marker_repeats_max = 2;
 constexpr std::string_view k_done = ".combu/done/";
 constexpr std::string_view k_telemetry = ".combu/told/";
-constexpr std::size_t k_marker_size_max = 2048;  // a key of S3 has at most 1024 bytes
+constexpr std::size_t k_marker_size_max =
+    2048;  // in bytes; a marker has a path of at most 1024 bytes and an ETag
 constexpr std::size_t k_version_size_max = 256;
 
 // Parses "EXPERIMENT/RUN/TRIAL\nVERSION" into `mark`. Returns an error message; nullopt if the text is valid.
@@ -119,8 +120,9 @@ class S3Markers final : public SharedCacheIndex {
   [[nodiscard]] std::string address_of(const std::string& key) const {
     return fmt::format("s3://{}/{}", root_.bucket, key);
   }
-  // Two processes may publish equal trials with different telemetry. The mark and the telemetry that one
-  // process writes have the same version in their keys, so that no reader combines those of two processes.
+  // Two processes may publish equal trials with different telemetry. A marker names a version of the outputs,
+  // and the key of the telemetry contains the same version. So no reader combines the marker and the
+  // telemetry of two processes.
   [[nodiscard]] std::string telemetry_key(const Mark& mark) const {
     return key_of(k_telemetry, fmt::format("{}-{}", mark.key, mark.version));
   }

@@ -22,9 +22,9 @@ namespace {
 constexpr long k_connect_seconds_max = 10;
 constexpr long k_silent_seconds_max = 60;
 constexpr long k_send_block = 512L << 10U;
-// Limit for an answer that is kept in memory: a page of a listing, or an error.
+// Maximum bytes of an answer that is kept in memory: a page of a listing, or an error.
 constexpr std::size_t k_answer_max = std::size_t{16} << 20U;
-constexpr Seconds k_answer_time_max{600};  // limit for the time since the first header of the final answer
+constexpr Seconds k_answer_time_max{600};  // maximum duration of the final answer, from its first header on
 // Limits for a listing. A page of a listing usually has a thousand objects.
 constexpr std::size_t k_objects_max = 2'000'000;
 constexpr std::size_t k_empty_pages_max = 1000;  // consecutive pages
@@ -100,7 +100,7 @@ struct S3Client::Answer {
   std::int64_t size = 0;
   std::string mode;
   std::string mtime;
-  std::optional<Seconds> ahead;  // time by which this machine's clock is ahead of the server's
+  std::optional<Seconds> ahead;  // seconds by which this machine's clock is ahead of the server's
   Seconds wanted_pause{0};
   bool has_begun = false;  // true if the sink may have received bytes
 
@@ -158,7 +158,7 @@ struct Exchange {
   const std::stop_token& stop;
   Clock& clock;
   std::int64_t from = 0;
-  std::optional<Instant> began = {};  // time of the first header of the final answer
+  std::optional<Instant> began = {};  // when the first header of the final answer arrived
 };
 
 std::size_t receive_some(char* bytes, std::size_t size, std::size_t count, void* of) {

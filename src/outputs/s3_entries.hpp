@@ -19,7 +19,7 @@ namespace combu::outputs {
 // other programs also read these headers.
 [[nodiscard]] S3Client::Headers headers_of(const OutputEntry& entry);
 // Returns the entry of a file from its object's metadata, the reverse of headers_of(). If the object has no
-// metadata, the result has mode 0644 and time 0.
+// metadata, the result has mode 0644 and modification time 0.
 [[nodiscard]] OutputEntry file_entry(std::string path, const S3Object& object);
 
 // Returns the line of the k_entries_name object that describes `entry`.

@@ -16,8 +16,8 @@ namespace {
 namespace fs = std::filesystem;
 using Kind = OutputEntry::Kind;
 
-// Limit for the text of a manifest or of a list of entries. A line of a manifest
-// has the 64 digits of a SHA-256, two spaces and the path of a file.
+// Maximum bytes of a manifest or of a list of entries. A line of a manifest has the 64 digits of a SHA-256,
+// two spaces and the path of a file.
 constexpr std::size_t k_text_max = std::size_t{256} << 20U;
 
 std::string text_of(S3Client& client, const std::string& key, const std::stop_token& stop) {

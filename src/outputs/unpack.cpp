@@ -22,7 +22,8 @@
 namespace combu::outputs {
 namespace {
 
-// The digest of a larger file is computed on a separate thread.
+// Maximum size of a file whose digest is computed on this thread. A separate thread computes the digest of a
+// larger file.
 constexpr std::int64_t k_summed_here_max = std::int64_t{1} << 20U;
 
 // The limit for an output without `max_size`. The sum over several outputs still fits into Bytes.

@@ -42,7 +42,8 @@ OutputsResult collect_trial_outputs(Engine& engine, const Run& run, const Collec
                         output_store, stop);
   };
   took.collected.fault = fault_of(take, &took.collected.by_attempt);
-  // Partial outputs that cannot be removed do no harm: their manifest marks them as partial.
+  // Partial outputs that cannot be removed do no harm: the name of their folder, TRIAL@so-far, shows that
+  // they are partial.
   if (took.collection && run.experiment.collect.every > Seconds(0)) {
     const std::string unremoved = fault_of([&] { output_store.remove(partial_place(trial.name)); });
     if (took.collection->unremoved.empty()) took.collection->unremoved = unremoved;

@@ -33,7 +33,8 @@ class Splitter {
   bool number_integer(number_integer_t value) { return scalar(Json(value)); }
   bool number_unsigned(number_unsigned_t value) { return scalar(Json(value)); }
   bool number_float(number_float_t value, const string_t& /*text*/) {
-    // Jsonnet has only one type of number, so 3.0 means the whole number 3.
+    // Jsonnet has only one type of number, so 3.0 means the whole number 3. Whole numbers up to k_exact_max
+    // are exact as a double.
     constexpr double k_exact_max = 9007199254740992.0;
     const bool integral = std::abs(value) <= k_exact_max && std::trunc(value) == value;
     return scalar(integral ? Json(static_cast<std::int64_t>(value)) : Json(value));

@@ -72,7 +72,8 @@ constexpr std::array k_spellings{
     FieldSpelling{"docker", Field::docker},
 };
 
-// Names of fields that are planned but not implemented, with the names of these features in Compose.
+// Names of fields that are planned but not implemented: combu's own names, and Compose's names for the same
+// features.
 constexpr auto k_planned = std::to_array<std::string_view>(
     {"slots", "build", "secrets", "gang", "worker", "replicas", "scale", "reuse", "swarm", "kubernetes"});
 

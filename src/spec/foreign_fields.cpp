@@ -15,9 +15,9 @@ struct ForeignField {
   std::string_view instead;
 };
 
-// Names of fields that combu lacks, each with an example of the equivalent field of HostConfig. The names are
-// those of services in the Compose specification. The examples are for ContainerCreate in the Docker Engine
-// API v1.51.
+// Fields of Compose that combu lacks, each with an example of the equivalent field of HostConfig. The names
+// are those of a service's fields in the Compose specification. The examples are for ContainerCreate in the
+// Docker Engine API v1.51.
 constexpr auto k_of_host_config = std::to_array<ForeignField>({
     {"add_host", R"(ExtraHosts: ["registry.lab:10.0.0.2"])"},
     {"annotations", R"(Annotations: { "com.example.note": "text" })"},

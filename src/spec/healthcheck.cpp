@@ -48,7 +48,7 @@ Seconds read_span(const Section& section, std::string_view name, const Place& pl
   const Json* value = section.find(name);
   if (value == nullptr) return Seconds{0};
   const auto span = read_duration(*value, place.key(name), report);
-  // The engine also refuses a shorter time ("cannot be less than 1ms").
+  // The engine also refuses a duration below 1 ms ("cannot be less than 1ms").
   if (span && span->count() > 0 && *span < std::chrono::milliseconds(1)) {
     report.add(place.key(name), "must be 0 or at least 1ms");
     return Seconds{0};

@@ -1,5 +1,5 @@
 #pragma once
-// The field `inputs`: files that combu stages into containers before they start.
+// The field `inputs`: files that combu copies into a container before the container starts.
 
 #include <vector>
 

@@ -18,7 +18,7 @@ namespace combu::spec {
 struct Layer {
   Trial trial;                         // the trial without the fields that other members of Layer hold
   std::bitset<k_field_count> given;    // fields that replace the defaults, even if null or invalid
-  std::bitset<k_field_count> cleared;  // fields that are null, which are not merged with the defaults
+  std::bitset<k_field_count> cleared;  // fields that are null: they do not get the value of `defaults`
   PairMap env;
   PairMap labels;
   std::vector<const Pairs*> env_files;  // the pairs belong to the EnvFiles object

@@ -25,7 +25,7 @@ constexpr std::array k_compose_depend_fields{Spelling{"condition", "condition"}}
 Condition read_condition(const Section& section, const Place& place, Report& report) {
   const Json* value = section.find("condition");
   if (value == nullptr) return Condition::started;
-  // The names of combu's conditions in Compose.
+  // Compose's names for combu's conditions.
   static const auto k_compose = std::to_array<std::pair<std::string_view, Condition>>(
       {{"service_started", Condition::started},
        {"service_healthy", Condition::healthy},

@@ -18,7 +18,7 @@ class Place {
   Place() = default;
   [[nodiscard]] Place key(std::string_view name) const { return {this, name, 0}; }
   [[nodiscard]] Place index(std::size_t at) const { return {this, {}, at}; }
-  // Returns for example "trials[17].ports[0].host"; empty for the file as a whole.
+  // Returns the location as text, for example "trials[17].ports[0].host"; empty for the file as a whole.
   [[nodiscard]] std::string text() const;
 
  private:

@@ -70,8 +70,9 @@ std::string to_string(const GpuRequest& request) {
 namespace spec {
 namespace {
 
-// Docker limits CPUs by a quota for each period of 100 ms (moby: daemon/daemon_unix.go, getCPUResources). The
-// kernel accepts no quota below 1 ms (kernel/sched/core.c, min_cfs_quota_period).
+// The minimum of `cpus` is 0.01. Docker limits CPUs by a quota for each period of 100 ms (moby:
+// daemon/daemon_unix.go, getCPUResources). The kernel accepts no quota below 1 ms (kernel/sched/core.c,
+// min_cfs_quota_period).
 constexpr Cpus k_cpus_least{10'000'000};
 constexpr Bytes k_memory_least{std::int64_t{6} << 20};  // moby: daemon/daemon_unix.go, linuxMinMemory
 

@@ -13,8 +13,8 @@ namespace combu::spec {
 [[nodiscard]] std::vector<Volume> read_volumes(const Json& value, const Caller& caller, const Place& place,
                                                Report& report);
 
-// Returns the path without `.`, without a final `/`, and without `..` after a folder's name. Does not access
-// the file system.
+// Returns the path without `.` and a final `/`, and with "a/../b" shortened to "b". Does not access the file
+// system.
 [[nodiscard]] std::string normalised(const std::filesystem::path& path);
 
 // Returns a path of the experiment file as an absolute path. `~` is the caller's home folder. A relative path
