@@ -10,8 +10,8 @@
 namespace combu::docker {
 namespace {
 
-// Longest silence after a ping, which any engine answers at once. If there is no answer, the engine hangs, or
-// there is no engine.
+// How long combu waits for the answer to a ping, which any engine sends at once. Without an answer, the
+// engine hangs, or there is no engine.
 constexpr Seconds k_ping_silence_max{15};
 
 ErrorKind kind_of(int status) {

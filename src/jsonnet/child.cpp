@@ -216,7 +216,7 @@ class Errors {
 
   Traces traces_;
   std::string ready_;     // text that is ready to be passed on
-  std::string rest_;      // later text in the form in which the child wrote it
+  std::string rest_;      // the text after `ready_`, exactly as the child wrote it
   std::size_t line_ = 0;  // offset of the last, incomplete line in `rest_`
 };
 

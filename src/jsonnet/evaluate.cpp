@@ -97,7 +97,7 @@ std::vector<std::string> import_folders(const Evaluation& evaluation) {
   return folders;
 }
 
-// Returns the reason in the evaluator's last message as one line.
+// Returns, as one line, the reason that the evaluator's last message gives.
 std::string why_it_gave_up(std::string_view said) {
   constexpr std::size_t k_bytes_max = 200;
   for (const std::string_view before : {"please report this: ", "ERROR: "}) {

@@ -15,8 +15,9 @@ namespace {
 // separated by commas, so a stack holds each `local` and `assert` that has not ended.
 class BindReader {
  public:
-  // Returns the string of a bind, with its quotes. The function returns the string only with the next token,
-  // which shows that the string is the whole value.
+  // Returns the string of a bind, with its quotes, when `token` is the token after the string. Only this
+  // token shows that the string is the whole value of the bind. For all other tokens, returns an empty
+  // string.
   std::string_view take(const Token& token) {
     std::string_view found;
     switch (state_) {

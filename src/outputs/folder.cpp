@@ -159,7 +159,7 @@ class Growing {
     write_out();
   }
 
-  // Start writing to disk while more data arrives. sync() later ensures that all data is on disk.
+  // Starts to write the data to disk while more data arrives. Later, sync() waits until all data is on disk.
   void write_out() {
     const off_t size = size_ - written_out_;
     if (size < k_write_out) return;

@@ -45,8 +45,9 @@ class S3Client {
   void use(S3Account account);
 
   [[nodiscard]] std::optional<S3Object> head(const std::string& key, const std::stop_token& stop);
-  // Passes the object's bytes from offset `from` on to `sink`. Returns nullopt if the object does not exist,
-  // otherwise the object without its size. A request is not repeated after `sink` has received bytes.
+  // Passes the object's bytes from offset `from` on to `sink`. Returns nullopt if the object does not exist.
+  // Otherwise returns its key and its metadata, without its size. A request is not repeated after `sink` has
+  // received bytes.
   std::optional<S3Object> get(const std::string& key, const std::function<void(std::string_view)>& sink,
                               const std::stop_token& stop, std::int64_t from = 0);
   // Returns the whole object; nullopt if the object does not exist. Throws Error(refused) if the object is

@@ -13,7 +13,8 @@
 namespace combu::outputs {
 namespace {
 
-// Small files are downloaded to memory, several at once. Large files are downloaded one by one.
+// Maximum size of a small file. Small files are downloaded to memory, several at once. Larger files are
+// downloaded one by one.
 constexpr std::int64_t k_small_max = std::int64_t{1} << 20U;
 constexpr std::size_t k_small_at_once = 16;
 constexpr int k_small_tries_max = 3;

@@ -22,10 +22,11 @@ struct Attempt {
   // engine was unreachable when the attempt ended.
   std::optional<Break> inspected;
   bool is_start_in_flight = false;  // the engine has not answered a start of this or an earlier attempt
-  Cause stop_cause = Cause::none;   // `none`: combu does not stop the attempt, or is_service_stop is true
-  bool is_service_stop = false;     // combu is stopping a service whose work is done
-  bool is_due = false;              // the pause before this attempt has ended
-  Instant queued_at{};              // when the trial last became ready
+  // Why combu stops the attempt. `none` if combu does not stop it, or if is_service_stop is true.
+  Cause stop_cause = Cause::none;
+  bool is_service_stop = false;  // combu is stopping a service whose work is done
+  bool is_due = false;           // the pause before this attempt has ended
+  Instant queued_at{};           // when the trial last became ready
   // The value of Fact::ready_at for the attempt's start; nullopt: the value is `queued_at`.
   std::optional<Instant> ready_since = {};
 };

@@ -201,9 +201,9 @@ std::vector<Error> check_slots(const Experiment& experiment, const Slots& capaci
     if (const auto stuck = room.stuck()) {
       std::vector<const Trial*> beside;
       for (const TrialIndex one : stuck->beside) beside.push_back(&experiment.trials[one]);
-      refuse_together(
-          experiment.trials[stuck->trial], beside,
-          "; combu cannot stop these services first: in every order of starts, other trials still need them");
+      refuse_together(experiment.trials[stuck->trial], beside,
+                      "; combu cannot stop these services before this trial starts: in every order of "
+                      "starts, other trials still need them");
     }
   }
   errors.reserve(refusals.size());

@@ -26,8 +26,8 @@ class Holdings {
 
   // ---- This run's attempts
 
-  // The trial holds `slots` until give_back(). `may_stay`: the trial may keep running after all other trials
-  // have ended.
+  // The trial holds `slots` until give_back(). `may_stay`: the run does not wait for the trial's end, so the
+  // trial may keep its slots.
   void take(TrialIndex trial, Slots slots, bool may_stay);
   void give_back(TrialIndex trial);
   // Replaces the GPUs that the trial holds with the GPUs that the engine reports.

@@ -447,8 +447,8 @@ struct Planner::Impl {
     life.fail_attempt(trial, std::move(end));
   }
 
-  // True if the attempt ended by itself or with its host before its deadline or timeout passed. The planner
-  // may learn of such an end only after it has decided to stop the attempt.
+  // True if the attempt ended by itself or with its host before the run's deadline or the attempt's timeout.
+  // The planner may learn of such an end only after it has decided to stop the attempt.
   [[nodiscard]] bool is_not_by_stop(TrialIndex trial, const Observation& ended, Break engine) const {
     const schedule::Attempt& attempt = attempts[trial];
     if (engine == Break::was && ended.exit_code == schedule::k_exit_unknown) return true;

@@ -43,7 +43,7 @@ class ReadyLines {
     GpuRequest gpus;
     bool service = false;
     std::priority_queue<Position> positions;
-    std::optional<TrialIndex> overtaken = {};  // the first trial of the line when a start last overtook it
+    std::optional<TrialIndex> overtaken = {};  // the line's first trial when `overtakes` was last counted
     std::size_t overtakes = 0;                 // number of starts of later trials that delayed `overtaken`
   };
 

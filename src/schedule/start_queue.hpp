@@ -64,7 +64,7 @@ class StartQueue {
     TrialIndex trial;
     std::optional<Obstacle> found = std::nullopt;
   };
-  // The free slots and ServiceRoom::changes() when the services that were set aside were last tried again.
+  // The free slots and ServiceRoom::changes() at the moment when services were last put back into the queue.
   struct Room {
     Slots left;
     std::size_t changes = 0;

@@ -140,7 +140,7 @@ void PairMap::put(const std::string& name, std::string value) {
     pairs_[found].second = std::move(value);
     return;
   }
-  // With fewer pairs, a linear search is faster than the index. Most trials have fewer pairs than this limit.
+  // Minimum number of pairs for an index. With fewer pairs, as in most trials, a linear search is faster.
   constexpr std::size_t k_few = 16;
   pairs_.emplace_back(name, std::move(value));
   if (pairs_.size() == k_few) {

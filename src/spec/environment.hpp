@@ -33,7 +33,7 @@ class PairMap {
 
 struct EnvFile {
   Pairs pairs;
-  std::string fault;  // why the file cannot be read, if Caller::may_lack_env_files is true; else empty
+  std::string fault;  // why the file cannot be read; set only if Caller::may_lack_env_files is true
 };
 
 // The files that env_file names. Reads each file once and reports its faults once.
@@ -52,8 +52,8 @@ class EnvFiles {
 // Returns the name of the variable that passes a param to the container, for example COMBU_PARAM_LR_MAX for
 // the param "lr-max".
 [[nodiscard]] std::string param_variable(std::string_view param);
-// Reports params that would have the same variable name. Skips two params that are both in `reported`,
-// because an earlier call has reported them.
+// Reports params that would have the same variable name. Does not report two params that are both in
+// `reported`, because an earlier call has reported them.
 void check_params(const Json& params, const Json& reported, const Place& place, Report& report);
 // Adds each param to `env` as a variable, unless `env` already has this variable.
 void put_params(const Json& params, PairMap& env);

@@ -247,7 +247,7 @@ class ExperimentReader final : public DocumentSink {
   }
 
   const Caller& caller_;
-  // false: the text "UUID" does not occur, so combu need not search all values
+  // false: the file's JSON does not contain "UUID", so combu need not search all values
   const bool may_hold_identifier_;
   Report report_;
   EnvFiles env_files_;

@@ -65,7 +65,7 @@ constexpr std::array k_backoff_fields{Spelling{"initial", "initial"}, Spelling{"
                                       Spelling{"max", "max"}};
 constexpr std::array k_grow_fields{Spelling{"memory", "memory"}};
 
-// The causes of failure that `retries` may name. A stopped trial is never retried.
+// The causes that the field `on` of `retries` may name. A stopped trial is never retried.
 constexpr std::array k_retried{Cause::error,     Cause::oom,   Cause::timeout, Cause::start_deadline,
                                Cause::host_lost, Cause::start, Cause::outputs};
 

@@ -75,7 +75,8 @@ TEST(ServiceRoom, AnExperimentThatCanRunInNoOrderIsRefused) {
   EXPECT_STREQ(
       errors[0].what(),
       "b: needs 3 CPUs together with `x`, `y`, `z`, which run at the same time, but the engine has 2 CPUs; "
-      "combu cannot stop these services first: in every order of starts, other trials still need them");
+      "combu cannot stop these services before this trial starts: in every order of starts, other trials "
+      "still need them");
   EXPECT_TRUE(check_slots(experiment, Planned::cpus("3"), {}).empty());
 }
 
