@@ -15,7 +15,7 @@ using nlohmann::json;
 // Longest pause that combu allows between two messages of a pull, because the engine may be unpacking one
 // large layer.
 constexpr Seconds k_pull_silence_max{1800};
-// Maximum number of layers that combu accepts. Docker's images have 127 layers at most (moby:
+// Maximum number of layers of an image. An image of Docker has 127 layers at most (moby:
 // layer/layer_store.go).
 constexpr std::size_t k_layers_max = 4096;
 

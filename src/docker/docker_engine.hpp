@@ -100,8 +100,8 @@ class DockerEngine : public Engine {
   // Returns Observation::inputs.
   std::vector<std::string> add_to_created(const std::string& id, const Trial& trial,
                                           const std::stop_token& stop);
-  // The networks that the selected attempts use, by name. The value of a network is the list of trials whose
-  // attempts use the network and are kept.
+  // By name of each network that the selected attempts use: the trials whose attempts use the network and are
+  // kept.
   using UsedNetworks = std::map<std::string, std::vector<std::string>>;
   std::vector<NetworkSummary> networks_to_release(const Selector& selector, const UsedNetworks& used,
                                                   const std::stop_token& stop);

@@ -18,8 +18,8 @@ namespace {
 constexpr int k_marker_repeats_max = 2;
 constexpr std::string_view k_done = ".combu/done/";
 constexpr std::string_view k_telemetry = ".combu/told/";
-constexpr std::size_t k_marker_size_max =
-    2048;  // in bytes; a marker has a path of at most 1024 bytes and an ETag
+// Maximum bytes of a marker, which has a path of at most 1024 bytes and an ETag.
+constexpr std::size_t k_marker_size_max = 2048;
 constexpr std::size_t k_version_size_max = 256;
 
 // Parses "EXPERIMENT/RUN/TRIAL\nVERSION" into `mark`. Returns an error message; nullopt if the text is valid.

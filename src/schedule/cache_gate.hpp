@@ -23,7 +23,7 @@ class CacheGate {
   [[nodiscard]] bool needs_lookup(TrialIndex trial) const;
   // True if all trials from which the trial gets inputs have succeeded.
   [[nodiscard]] bool are_inputs_known(TrialIndex trial) const;
-  // Returns the waiting trials that depend on `succeeded` and that can be looked up now.
+  // Returns the waiting trials that depend on the trial `succeeded` and that can be looked up now.
   [[nodiscard]] std::vector<TrialIndex> next_lookups(TrialIndex succeeded) const;
   // Lets the trial start without a lookup.
   void skip_lookup(TrialIndex trial) { rows_[trial] = Lookup::done; }

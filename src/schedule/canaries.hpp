@@ -24,8 +24,8 @@ class Canaries {
   // withdrawn() returns them.
   [[nodiscard]] bool admit(TrialIndex trial);
   // Call this when a trial is started. The first started trial of a shape becomes the canary, and the other
-  // trials of the shape are kept. If so, returns all trials of the shape that admit() has admitted, including
-  // the canary. Otherwise returns no trials.
+  // trials of the shape are kept. If `trial` becomes the canary, returns all trials of its shape that admit()
+  // has admitted, including the canary. Otherwise returns no trials.
   [[nodiscard]] std::vector<TrialIndex> started(TrialIndex trial);
   // Returns the canary whose success the trial waits for; nullopt if the trial does not wait.
   [[nodiscard]] std::optional<TrialIndex> awaited_by(TrialIndex trial) const;

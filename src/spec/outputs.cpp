@@ -67,8 +67,8 @@ Output read_output(const Json& value, const Place& place, Report& report) {
   return output;
 }
 
-// Returns "s3://BUCKET[/PREFIX]" without repeated slashes, or reports a fault and returns nullopt. The rules
-// for the bucket's name are in the Amazon S3 User Guide, "Bucket naming rules".
+// Returns "s3://BUCKET[/PREFIX]" without repeated or final slashes, or reports a fault and returns nullopt.
+// The rules for the bucket's name are in the Amazon S3 User Guide, "Bucket naming rules".
 std::optional<std::string> read_bucket(const std::string& text, const Place& place, Report& report) {
   constexpr std::string_view k_scheme = "s3://";
   const std::filesystem::path path = text.substr(k_scheme.size());

@@ -20,7 +20,7 @@ constexpr std::array k_metrics_fields{Spelling{"stdout", "stdout"}, Spelling{"fi
                                       Spelling{"step", "step"}};
 constexpr std::array k_logs_fields{Spelling{"max_size", "max_size"}};
 
-// True if no group of the pattern names a metric. The step is not a metric.
+// True if no group of the pattern names a metric. A group with the name `step` is not a metric.
 bool names_no_metric(const re2::RE2& pattern, const std::string& step) {
   return std::ranges::all_of(pattern.NamedCapturingGroups(),
                              [&](const auto& group) { return group.first == step; });
@@ -77,8 +77,8 @@ Metrics read_metrics(const Json& value, const Place& place, Report& report) {
   const Json* file = section.find("file");
   if (step != nullptr) read_step(*step, place.key("step"), report, metrics);
   if (out != nullptr) read_stdout(*out, place.key("stdout"), report, metrics);
-  // If only `step` is given, metrics are JSON lines, because metrics by a regular expression need the
-  // expression in `stdout`.
+  // If only `step` is given, the metrics are JSON lines: for other lines, `stdout` would have a regular
+  // expression.
   if (step != nullptr && out == nullptr && file == nullptr) metrics.json = true;
   if (file != nullptr) {
     const auto text = read_string(*file, place.key("file"), report);
