@@ -87,8 +87,8 @@ std::vector<SeriesGroup> groups_by(const std::vector<const ResultRow*>& rows, co
   return groups;
 }
 
-// Groups trials by their value in the column `by`. If `by` is empty, each trial is a group. More than
-// k_single_max trials are one group.
+// Groups trials by their value in the column `by`. If `by` is empty, each trial is a group, but more than
+// k_single_max trials form one group.
 std::vector<SeriesGroup> groups_of(const Results& results, const std::vector<const ResultRow*>& rows,
                                    const std::string& by) {
   if (!by.empty()) return groups_by(rows, expect_column(results, by, "--by"), by);

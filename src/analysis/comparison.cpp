@@ -26,7 +26,8 @@ bool has_succeeded(const ResultRow& row) {
 }
 
 bool has_params(const ResultRow& row) {
-  constexpr std::size_t k_none = 2;  // the texts "" and "{}" mean that the trial has no params
+  // maximum length of `params` of a trial without params, which is "" or "{}"
+  constexpr std::size_t k_none = 2;
   return row.trial.params.size() > k_none;
 }
 

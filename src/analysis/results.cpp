@@ -22,7 +22,7 @@ Value value_of(const Json& json) {
   return json_text(json);
 }
 
-// Sorts `names` and returns the new index of each.
+// Sorts `names`. Element i of the result is the new index of the name that had the index i.
 std::vector<std::size_t> sort_names(std::vector<std::string>& names) {
   std::vector<std::size_t> order(names.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -82,7 +82,7 @@ void read_metrics(Results& results) {
     const auto found = rows.find(summary.trial);
     if (found == rows.end()) return;
     ResultRow& row = *found->second;
-    // a trial that is not skipped will run again, so metrics reused from a cached trial do not count
+    // The trial was skipped, but is started again, so the metrics reused from a cached trial do not count.
     if (summary.attempt == k_adopted && row.trial.state != TrialState::skipped) return;
     const std::size_t number = names.number_of(summary.metric);
     if (row.metrics.size() <= number) row.metrics.resize(number + 1);

@@ -62,7 +62,8 @@ std::string_view to_string(Pairing pairing) {
 }
 
 double student_t(double freedom) {
-  constexpr double k_normal = 1.959963984540054;  // t for infinitely many degrees of freedom
+  // t of a 95 % interval for infinitely many degrees of freedom
+  constexpr double k_normal = 1.959963984540054;
   constexpr double k_as_normal = 1e7;
   constexpr int k_steps_max = 200;
   if (!(freedom > 0)) return k_no_number;

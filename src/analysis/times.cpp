@@ -17,7 +17,7 @@ bool waits_to_retry(const AttemptEntry& entry) {
   return entry.attempt > 1 && entry.attempt != entry.first_attempt;
 }
 
-// Returns the time at which the attempt began to wait. A trial's first attempt begins to wait when the run
+// Returns the moment at which the attempt began to wait. A trial's first attempt begins to wait when the run
 // begins, or when an edited file adds the trial. A retry begins to wait at the end of the previous attempt,
 // `before`. The first attempt after `combu retry` begins to wait at its ready_at.
 Instant since_of(const AttemptEntry& entry, const AttemptEntry* before, const RunEntry& run) {

@@ -68,7 +68,7 @@ class Apply {
     return changes;
   }
 
-  // True if the file's evaluated text equals the newest evaluated text of the run on record.
+  // True if the file's evaluated text equals the newest evaluated text that the record holds for the run.
   [[nodiscard]] bool is_newest() const { return file_.text.evaluated == entry_.text.evaluated; }
 
   // Checks the new and changed trials, and prepares their images and networks. Returns the errors.
@@ -82,7 +82,7 @@ class Apply {
 
   // Records the new version of the file in one transaction. Stops no trial: only records which running trials
   // must stop. The process that continues the run stops these trials. Call this function while no other
-  // process drives the run. Calls `may` within the transaction. If another process drives the run, `may`
+  // process drives the run. Calls `may` within the transaction: if another process drives the run, `may`
   // throws Error, which cancels the transaction.
   void apply_file(const Changes& changes, const std::function<void()>& may) {
     const std::vector<RestoredTrial> restored = record_.restored_trials(entry_.id);
@@ -178,7 +178,7 @@ std::unique_ptr<ControlClient> take_over(Session& session, const RunEntry& entry
       owner.begin(session, file, run_options_of(entry.options));
       return nullptr;
     } catch (const Error& error) {
-      // Try again: another process may be changing the run, or an owner may be starting or ending.
+      // Try again: another process may be changing the run, or may be starting or ending as its owner.
       const bool may_pass = is_others || error.kind() == ErrorKind::conflict;
       if (error.kind() == ErrorKind::cancelled || !may_pass || real_clock().now() >= end) throw;
     }
@@ -194,7 +194,7 @@ Result print_unchanged(Session& session, const RunId& run, const RestartRequest&
 }
 
 // Leaves the run to the other process that owns it. Returns `failed` if that process has died before the end
-// of the run. A live owner holds the run's lock.
+// of the run.
 Result leave_to_other(Session& session, Record& record, const RunId& run, const Caller& caller) {
   const RunEntry entry = record.run(run);
   if (entry.ended_at || owner_pid(run, caller)) return Result::succeeded;

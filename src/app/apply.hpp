@@ -13,7 +13,7 @@ namespace combu {
 
 // Records the text of `file` as the newest text of the run, and restarts the trials that `wishes` names. If
 // the run has an owner, the owner continues the run. Otherwise this process continues the run, with the run's
-// options as `adjust` changes them. Throws Error.
+// options, changed by `adjust`. Throws Error.
 [[nodiscard]] Result apply_file(Session& session, Record& record, const RunEntry& entry, const Loaded& file,
                                 const RestartRequest& wishes, const AdjustOptions& adjust, RunOwner& owner);
 

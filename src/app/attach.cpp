@@ -16,7 +16,8 @@ namespace {
 constexpr Seconds k_attach_patience{5};  // maximum time to wait until the owner opens its channel
 constexpr Seconds k_attach_poll{0.05};
 
-// Follows the run. Returns the owner's exit code; nullopt if the run has no owner, or if `stop` is set.
+// Follows the run. Returns the owner's exit code; nullopt if the run has no owner, or if `stop` requests a
+// stop.
 std::optional<int> follow(const RunEntry& entry, const Caller& caller, Progress& progress, Run& run,
                           const std::stop_token& stop) {
   Instant heard = real_clock().now();

@@ -19,8 +19,8 @@
 namespace combu {
 namespace {
 
-// True for a regular file. Reading standard input or a pipe could block, or consume the input of another
-// process.
+// True for a regular file. Other files, such as standard input or a pipe, must not be read: reading could
+// block, or consume the input of another process.
 bool may_be_read(const std::string& file) {
   std::error_code unreadable;
   return file != "-" && std::filesystem::is_regular_file(file, unreadable);
@@ -32,7 +32,7 @@ constexpr std::array k_fields{"trial", "attempt",     "state",       "seconds", 
                               "cause", "reason",      "image",       "digest",  "id",
                               "gpus",  "memory_peak", "cpu_seconds", "version"};
 
-// Adds `name` to `names`. If `names` already contains `name`, adds `apart` followed by `name`.
+// Adds `name` to `names`. If `names` already contains `name`, adds the text `apart` + `name` instead.
 void add(std::vector<std::string>& names, const std::string& name, std::string_view apart) {
   const bool is_taken = std::ranges::find(names, name) != names.end();
   names.push_back(is_taken ? std::string(apart) + name : name);

@@ -26,7 +26,7 @@ void add_reserved(Slots& reserve, const std::string& part) {
     reserve.gpus.push_back(id);
   } else if (part.find_first_not_of("0123456789.") == std::string::npos && !part.empty()) {
     if (reserve.cpus.nano != 0)
-      throw bad_reserve(fmt::format("CPUs are given twice; for memory, add a unit: {}GiB", part));
+      throw bad_reserve(fmt::format("CPUs are given twice; for memory, add a unit, for example {}GiB", part));
     reserve.cpus = cpus_option("--reserve", part);
   } else {
     if (part.empty() || part.find_first_of("0123456789") != 0)

@@ -11,7 +11,7 @@
 
 namespace combu {
 
-// The slots that the attempts of this run and of all other runs on the engine may hold together.
+// The slots that the attempts of all runs on the engine, including this run, may hold in total.
 struct Capacity {
   Slots slots;
   std::vector<Gpu> gpus;
@@ -19,7 +19,7 @@ struct Capacity {
 
 // Returns the slots that the run may use; nullopt if no trial requests slots. `facts`: the result of
 // Engine::facts() for the session's engine. Throws Error(invalid) if --reserve is malformed, or if the engine
-// cannot satisfy it.
+// has fewer slots than --reserve names.
 [[nodiscard]] std::optional<Capacity> capacity_for(Session& session, const Facts& facts,
                                                    const Experiment& experiment, const RunOptions& options);
 

@@ -27,7 +27,7 @@ TrialNameSet trial_names_in(const std::string& evaluated, const Caller& caller) 
   return names;
 }
 
-// True if two trials are equal. Treats `pull: always` as `pull: missing`, as load() does for trials on
+// True if the two trials are equal. Treats `pull: always` as `pull: missing`, as load() does for trials on
 // record.
 bool is_same_but_for_pull(Trial one, Trial other) {
   for (Trial* trial : {&one, &other})
@@ -53,7 +53,8 @@ class Comparison {
       compare(trial);
     }
     add_named();
-    // Add no trial that `run --only` left out: such a trial is in the file's texts, but not on record.
+    // Add no trial that `run --only` left out: such a trial is in a recorded text of the file, but is not
+    // recorded as a trial of the run.
     for (const Trial& trial : file.trials) {
       if (on_record.contains(trial.name) || named_.ever.contains(trial.name)) continue;
       changes_.experiment.trials.push_back(trial);
@@ -88,8 +89,8 @@ class Comparison {
     const bool returns = was_removed && !named_.latest.contains(it.name);
     const bool is_collecting = restored.state == TrialState::collecting;
     if ((!returns || is_collecting) && is_same_but_for_pull(it, *found->second)) return;
-    // The attempt has ended, and its outputs are being collected as the recorded text says, so the trial
-    // keeps the recorded text.
+    // The attempt has ended, and its outputs are being collected according to the trial's recorded text, so
+    // the trial keeps this text.
     if (is_collecting) return changes_.running.push_back(trial);
     const bool has_begun = combu::has_begun(restored.state) && restored.departure != Departure::replaced;
     if (returns || !has_begun || is_replaced_[trial]) {
@@ -156,8 +157,8 @@ class Comparison {
     return in_file_.contains(changes_.experiment.trials[trial].name);
   }
 
-  // Replaces the text of each changed trial that is started again by the file's text. Returns true if any
-  // text was replaced, because the new text may name other dependencies.
+  // For each changed trial that is started again, replaces the recorded text with the text in the file.
+  // Returns true if any text was replaced: the new text may name other dependencies.
   bool update_restarted() {
     const std::unordered_set<TrialIndex> again(changes_.again.begin(), changes_.again.end());
     std::size_t count = 0;
@@ -205,8 +206,9 @@ void note_unchanged(Progress& progress, const RunId& run, const Changes& changes
        "again");
   if (!wishes.failed)
     keep(changes.unsuccessful,
-         "these trials changed, but had failed or been stopped before; `apply --failed` starts these trials "
-         "again");
+         "these trials changed, but failed or were stopped with the earlier definition; `apply --failed` "
+         "starts "
+         "these trials again");
 }
 
 }  // namespace

@@ -14,8 +14,8 @@
 
 namespace combu {
 
-// The restarts that the user requests in addition to the edited text. trials_meant() parses each name or
-// condition.
+// The trials that the user asks to start again, in addition to those whose edited text requires a start.
+// trials_meant() parses each name or condition.
 struct RestartRequest {
   std::vector<std::string> again;    // start these trials again, even if they succeeded
   bool failed = false;               // start all trials again that failed, were stopped or were blocked
@@ -52,9 +52,9 @@ struct Changes {
   }
 };
 
-// Returns one flag for each trial in `trials`. The user starts all these trials again. The flag is true if
-// the trial must run even if the cache has a result. The flag of a blocked trial is false: the trial has not
-// run yet, so combu may use the result of an equal trial.
+// Returns one flag for each trial in `trials`, which the user starts again. The flag is true if the trial
+// must run even if the cache has a result. The flag of a blocked trial is false: the trial has not run yet,
+// so combu may use the result of an equal trial.
 [[nodiscard]] Anew anew_of(const std::vector<TrialIndex>& trials, const std::vector<RestoredTrial>& restored);
 
 using TrialNameSet = std::unordered_set<std::string>;

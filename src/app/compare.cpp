@@ -11,8 +11,8 @@
 namespace combu {
 namespace {
 
-// Returns the params in which repeats of a trial may differ. Throws Error(invalid) if the user names a param
-// that no trial has. A param of the default list may be missing.
+// Returns the params whose values may differ among the repeats of a trial. Throws Error(invalid) if the user
+// names a param that no trial has. Returns the default list without this check.
 std::vector<std::string> params_over(const CompareOptions& options, const std::vector<Results>& runs) {
   if (!options.is_over_given) return options.over;
   constexpr std::string_view k_params = "params.";

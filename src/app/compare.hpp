@@ -11,11 +11,12 @@
 namespace combu {
 
 struct CompareOptions {
-  std::vector<std::string> runs;          // ids of runs; empty: the last run of the file
-  std::string where;                      // a condition; empty: all trials
-  std::vector<std::string> metrics;       // lists of columns, in the form that names_in() parses
-  std::vector<std::string> over{"seed"};  // lists of params in which repeats of a trial differ
-  bool is_over_given = false;             // false: `over` is the default, and trials may lack its param
+  std::vector<std::string> runs;     // ids of runs; empty: the last run of the file
+  std::string where;                 // a condition; empty: all trials
+  std::vector<std::string> metrics;  // lists of columns, in the form that names_in() parses
+  // lists of params whose values differ among the repeats of a trial
+  std::vector<std::string> over{"seed"};
+  bool is_over_given = false;  // false: `over` is the default, and trials may lack its param
 };
 
 struct ComparedRuns {

@@ -18,7 +18,7 @@
 namespace combu {
 namespace {
 
-// Assumed maximum time between two trials of another user's run.
+// Assumed maximum duration for which another user's run has no running container between two trials.
 constexpr Seconds k_second_look{1};
 
 std::set<RunId> runs_that_live(const std::vector<Observation>& earlier) {
@@ -124,9 +124,10 @@ Uncollected reconcile_earlier(Session& session, Record& record, const Loaded& lo
 }
 
 // Lists the containers of the experiment's other runs again, since other processes may have started
-// containers meanwhile. If a container of a run that is not in `replaced` still runs, adds an error. A run
-// that is not on the caller's record belongs to another user and may be between two trials. If there is a run
-// of another user, lists the containers once more after k_second_look.
+// containers after the first listing. If a container of a run that is not in `replaced` still runs, adds an
+// error. A run that is not on the caller's record belongs to another user and may have no running container
+// for a moment, between two trials. If there is a run of another user, lists the containers once more after
+// k_second_look.
 std::vector<Observation> look_again(Session& session, Record& record, const Loaded& loaded,
                                     const std::set<RunId>& replaced, std::vector<Error>& errors) {
   std::vector<Observation> others;

@@ -46,7 +46,7 @@ void note_edits(Progress& progress, Record& record, const RunEntry& entry, const
     Invocation now = invocation_for(entry, invocation);
     now.evaluate_time = k_note_time;
     const Loaded file = load_or_throw(now, entry.id, [&] {
-      progress.phase(fmt::format("evaluating {}, to see what differs", entry.file));
+      progress.phase(fmt::format("evaluating {}, to compare it with the record", entry.file));
     });
     progress.end();
     if (!is_known && file.text.evaluated == entry.text.evaluated) return;

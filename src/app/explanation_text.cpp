@@ -119,8 +119,8 @@ class ExplanationText {
     return reason_text(restored.reason, details, restored.attempt);
   }
 
-  // Returns the reason of the failure, phrased so that it can follow the trial's state, and the last line of
-  // the log.
+  // Returns the reason of the failure and the last line of the log. The reason is phrased to follow the name
+  // of the trial's state in a sentence.
   [[nodiscard]] std::string failure_text(TrialIndex trial) const {
     const RestoredTrial& it = restored_[trial];
     return with_last_line(reason_text_beside_state(it), it.exit_code,
@@ -160,7 +160,7 @@ class ExplanationText {
       least = std::move(differ);
       of = fmt::format("`{}` of run {}", before.trial, before.run.text());
     }
-    if (!least) return "; no comparable trial had completed before";
+    if (!least) return "; no comparable trial completed before this trial";
     if (!least->empty())
       return fmt::format("; the trial differs from {}: {}", of, list_of(std::move(*least)));
     return run_options_of(run_.record.runs({.id = id_}, 1).at(0).options).cache
@@ -168,10 +168,11 @@ class ExplanationText {
                : fmt::format("; the trial is equal to {}, but was run because of --no-cache", of);
   }
 
-  // Returns why a service was stopped: its work was done, or the deadline had passed. The record does not
-  // contain the reason, so the function compares the time of the end with the deadline.
+  // Returns why a service was stopped: no trial needed it any more, or the run's deadline had passed. The
+  // record does not contain the reason, so the function compares the moment when the service ended with the
+  // deadline.
   [[nodiscard]] std::string stopped_text(TrialIndex trial) const {
-    constexpr std::string_view k_done = "was stopped because its work was done";
+    constexpr std::string_view k_done = "was stopped because no trial needed it any more";
     if (experiment_.deadline == Seconds(0)) return std::string(k_done);
     const Instant since = run_.record.runs({.id = id_}, 1).at(0).working_since;
     const auto ended_at = run_.record.trials(id_, name(trial)).at(0).ended_at;

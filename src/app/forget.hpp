@@ -10,8 +10,8 @@
 
 namespace combu {
 
-// Removes the runs with these ids and returns the number of removed runs. If a run has not ended on record
-// and has no owner, first reconciles the run with the engine. If any run has not ended, throws
+// Removes the runs with these ids and returns the number of removed runs. If a run has not ended according to
+// the record and has no owner, first reconciles the run with the engine. If any run has not ended, throws
 // Error(conflict) and removes nothing.
 [[nodiscard]] std::size_t remove_runs(const Invocation& invocation, const std::vector<std::string>& ids,
                                       const OpenSession& open_session);

@@ -26,8 +26,8 @@ struct RunTimes {
   RunEntry run;
   std::vector<TimedAttempt> attempts;
 };
-// Returns the times of a run's attempts. Throws Error(not_found) if the run is not on record, or if the trial
-// has no attempt in the run.
+// Returns the attempts of a run, each with the durations of its phases. Throws Error(not_found) if the run is
+// not on record, or if the trial has no attempt in the run.
 [[nodiscard]] RunTimes read_times(const Invocation& invocation, const HistoryOptions& options);
 
 }  // namespace combu

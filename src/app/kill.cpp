@@ -28,8 +28,8 @@ constexpr int k_repeats_max = 5;
 constexpr std::size_t k_uncollected_listed_max = 20;
 constexpr std::size_t k_stops_in_flight_max = 8;
 
-// Appends the errors in `more` to `errors`, except errors whose subject `errors` already contains: two
-// selectors may report the same error.
+// Appends each error in `more` to `errors`, unless `errors` already has an error with the same
+// Error::subject(): two selectors may report the same error.
 void append_new(std::vector<Error>& errors, const std::vector<Error>& more) {
   for (const Error& error : more) {
     const bool known =
@@ -54,7 +54,8 @@ bool starts_go_on(Session& session, const std::vector<Selector>& selectors, cons
                              [&](const Observation& seen) { return !kept.contains(seen.key); });
 }
 
-// A function that gets the attempts that were found, and returns the attempts whose containers must stay.
+// A function that gets a selector and the attempts that the selector matches. Returns the attempts whose
+// containers must stay.
 using Found = std::function<std::set<Key>(const Selector&, const std::vector<Observation>&)>;
 
 Released release_all(Session& session, const std::vector<Selector>& selectors, const Found& found) {
@@ -107,8 +108,9 @@ void for_each_on_record(Session& session, const Invocation& invocation,
 }
 
 struct Known {
-  std::set<RunId> runs;                 // runs that have been reconciled; their containers may be gone
-  std::map<RunId, std::string> untold;  // runs whose ends could not be recorded, each with the reason
+  std::set<RunId> runs;  // runs that have been reconciled; their containers may be gone
+  // runs for which combu could not record how their trials ended, each with the reason
+  std::map<RunId, std::string> untold;
   std::set<Key> pending;  // attempts whose outputs are collected after all other containers have been removed
   Uncollected kept;
 };
@@ -146,7 +148,7 @@ std::vector<RunId> reconcile_once(Session& session, const Invocation& invocation
   return looked_at;
 }
 
-// Adds all attempts that can have outputs or logs to `known.kept`, with the reason `why`.
+// Adds to `known.kept` all attempts that can have outputs or logs, with the reason `why`.
 void keep_all(Known& known, const std::vector<Observation>& attempts, const std::string& why) {
   for (const Observation& seen : attempts)
     if (seen.phase != Phase::created) known.kept.try_emplace(seen.key, why);
@@ -167,8 +169,8 @@ void keep_unread(Record& record, const RunId& run, const std::vector<Observation
   keep_all(known, ended, why->second);
 }
 
-// Ingests the logs of `attempts` that are not stored yet. If this fails for an attempt, adds the attempt to
-// `known.kept`. `runs`: the runs that may have outputs to collect.
+// Ingests the logs of `attempts`, except logs that are already stored. If this fails for an attempt, adds the
+// attempt to `known.kept`. `runs`: the runs that may have outputs to collect.
 void collect_logs(Session& session, const Invocation& invocation, const std::vector<RunId>& runs,
                   std::vector<Observation> attempts, Known& known) {
   std::erase_if(attempts, [&](const Observation& seen) { return known.kept.contains(seen.key); });
@@ -225,8 +227,9 @@ void stop_uncollected(Session& session, const Invocation& invocation,
   if (!stopped.empty()) reconcile_runs_or_note(session, invocation, stopped);
 }
 
-// Returns a selector for each experiment that was found by its file. `kill` removes all containers of such an
-// experiment, even those that were started from another file.
+// If containers were selected by their file, returns a selector by name for each experiment of these
+// containers: `kill` removes all containers of such an experiment, even those that were started from another
+// file.
 std::vector<Selector> more_selectors(const std::vector<Selector>& known, const Released& released) {
   std::vector<Selector> selectors;
   for (const std::string& experiment : released.experiments) {

@@ -23,7 +23,7 @@ struct Loaded {
   FileText text;
   std::vector<std::string> arguments;
   GitRevision revision;
-  Seconds evaluated_in{0};  // time to evaluate, read and plan the file
+  Seconds evaluated_in{0};  // seconds that it took to evaluate, read and plan the file
 };
 
 // Evaluates, reads and plans the invocation's file, or the default file. If the file has errors, prints each
@@ -39,7 +39,8 @@ struct Loaded {
 
 // Loads a run with its trials from the record, without evaluating a file. An image that the engine already
 // has is not pulled again. An `env_file` may be missing, see expect_env_files(). `texts` chooses the text of
-// an unsuccessful trial that was changed later: the text with which the trial ran, or the newest text.
+// an unsuccessful trial that was edited after its last attempt: the text with which the trial ran, or the
+// newest text.
 enum class Texts { as_ran, newest };
 [[nodiscard]] Loaded load(Record& record, const RunId& run, Texts texts = Texts::as_ran);
 
@@ -53,8 +54,8 @@ void expect_env_files(const Experiment& experiment, std::span<const RestoredTria
 void forget_inputs(Experiment& experiment, std::span<const RestoredTrial> restored,
                    std::span<const TrialIndex> again = {});
 
-// Throws Error(invalid) if the file belongs to another experiment than the run. `name`: the name of the file
-// that the message shows.
+// Throws Error(invalid) if the file belongs to another experiment than the run. `name`: the file's name in
+// the message of the error.
 void expect_its_experiment(const Loaded& file, const RunEntry& entry, const std::string& name);
 
 // Raises the limit `failures_max` by the number of failures before the run was reopened, so that these

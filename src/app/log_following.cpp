@@ -33,7 +33,7 @@ class Following {
   }
 
   // Passes the new pieces of all logs to their sinks. Returns false if nothing reads the output any longer.
-  // After an exception, the next call continues at the same pieces.
+  // If look() throws, the next call passes the pieces that are still missing.
   bool look(const std::vector<Observation>& attempts) {
     std::vector<const Observation*> open;
     std::set<Key> listed;
@@ -67,8 +67,8 @@ class Following {
     return log;
   }
 
-  // Opens the logs of earlier attempts, which may have begun and ended between two calls of look(). During
-  // the first call of look(), marks these logs as complete, so that they are not shown.
+  // Opens the logs of the trial's earlier attempts, which may have begun and ended between two calls of
+  // look(). During the first call of look(), marks these logs as complete, so that they are not shown.
   void note_earlier(Key key) {
     while (--key.attempt > 0 && !logs_.contains(key)) log_of(key).complete = is_first_;
   }

@@ -46,8 +46,8 @@ class LogPlace {
   using Counts = std::map<std::pair<Instant, LogStream>, std::size_t>;
   std::optional<Instant> begin_;  // time of the first piece that was passed to the sink; nullopt: no piece
   Instant until_{};
-  Counts recent_;  // number of recent pieces that were passed to the sink, by time and stream
-  Counts known_;   // pieces in `recent_` that the present reading has not repeated yet
+  Counts recent_;  // number of recent pieces that were passed to the sink, by timestamp and stream
+  Counts known_;   // number of pieces in `recent_` that the present reading has not repeated yet
 };
 
 }  // namespace combu

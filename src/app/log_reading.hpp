@@ -25,8 +25,8 @@ void note_gaps(const StoredLog& log, const LogOptions& wanted, LogSink& sink);
 [[nodiscard]] bool read_stored(Telemetry& telemetry, const Key& key, const StoredLog& log,
                                const LogOptions& wanted, LogPlace& place, LogSink& sink);
 
-// True if `left` is older than `right`. If a trial has several attempts, also in several runs, commands use
-// the newest attempt.
+// True if `left` is older than `right`. If a trial has several attempts, in one run or in several runs,
+// commands use the newest attempt.
 [[nodiscard]] bool is_older(const Observation& left, const Observation& right);
 
 // True if the error means that the engine is unreachable, or was unreachable for a moment.

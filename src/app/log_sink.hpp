@@ -21,7 +21,7 @@ class LogSink {
   // Receives a piece of a stream. The piece continues the stream's previous piece. Returns false if nothing
   // reads the output any longer.
   [[nodiscard]] virtual bool put(LogStream stream, std::string_view piece) = 0;
-  // Ends the log of an attempt: outputs a last line that has no newline.
+  // Ends the log of an attempt: outputs its last line if this line has no newline yet.
   virtual void flush() = 0;
   // Shows a remark about the log. Returns false if nothing reads the output any longer.
   [[nodiscard]] virtual bool note(const std::string& text) = 0;

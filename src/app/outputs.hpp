@@ -39,10 +39,10 @@ struct OutputsAt {
 // Returns the errors that prevent the collection of outputs to a bucket. check_host_paths() checks folders.
 [[nodiscard]] std::vector<Error> check_results(const Loaded& loaded, const std::stop_token& stop);
 
-// Collects the outputs of the attempts that are `collecting` on record, and records the results. The run must
-// have no owner, and its containers are about to be removed. If `collected` is not empty, calls it after each
-// attempt whose outputs were collected. Returns the attempts whose outputs could not be collected. Throws
-// Error(cancelled). Also throws Error if the record cannot be read.
+// Collects the outputs of the attempts whose recorded state is `collecting`, and records the results. The run
+// must have no owner, and its containers are about to be removed. If `collected` is not empty, calls it after
+// each attempt whose outputs were collected. Returns the attempts whose outputs could not be collected.
+// Throws Error(cancelled). Also throws Error if the record cannot be read.
 [[nodiscard]] Uncollected collect_remaining(Session& session, Record& record, const RunId& run,
                                             const std::function<void(const Key&)>& collected = {});
 // Returns the attempts that collect_remaining() would collect.

@@ -17,8 +17,8 @@
 namespace combu {
 namespace {
 
-// Returns all errors that the run would cause on the engine, in its host paths or in its results bucket.
-// Changes nothing.
+// Returns all errors that the run would cause on the engine, in the run's host paths or in the run's results
+// bucket. Changes nothing.
 std::vector<Error> look_ahead(Session& session, const Facts& facts, const Loaded& loaded,
                               const std::optional<Capacity>& capacity, const RunOptions& options) {
   session.progress().phase("checking");

@@ -32,7 +32,7 @@ enum class Earlier { refuse, replace };
 // A run that is ready to begin.
 struct Readiness {
   std::unique_ptr<RunLock> starts;  // lock held until no trial is left to start; nullptr: no lock
-  Facts facts;                      // the engine's facts, requested once
+  Facts facts;                      // the result of Engine::facts()
   std::optional<Capacity> capacity;
   std::set<RunId> replaced;
   Prepared prepared;

@@ -32,8 +32,8 @@ OpenTrials open_on_record(Record& record, const RunId& run) {
   return open;
 }
 
-// Returns the attempts whose recorded state is out of date, with their times. Also lists the trials in
-// `stopped` again, since a listing may report an end a moment late.
+// Returns full observations, with timestamps, of the attempts whose recorded state is out of date. Also lists
+// the trials in `stopped` again, since `listed` may not yet contain the ends of their attempts.
 std::vector<Observation> changed_of(Session& session, const RunId& run,
                                     const std::vector<Observation>& listed, const TrialNames& stopped,
                                     const OpenTrials& open) {
@@ -93,8 +93,8 @@ std::optional<MissingFacts> find_missing(Session& session, Record& record, const
   return result;
 }
 
-// Records the missing facts. If another process has changed the run meanwhile, records nothing and returns
-// false.
+// Records the missing facts. If another process has changed the run since `missing` was computed, records
+// nothing and returns false.
 bool append_missing(Record& record, const RunId& run, const MissingFacts& missing) {
   const auto ends =
       are_all_over(missing.restored, missing.facts) ? Record::RunEnds::with_last_trial : Record::RunEnds::no;

@@ -21,12 +21,12 @@ using TrialNames = std::vector<std::string>;
 // container of the trial.
 [[nodiscard]] bool is_behind(const TrialEntry& entry, const Observation* seen);
 
-// Records which trials run, which have ended (with their exit codes and the engine's times), which containers
+// Records which trials run, which have ended (with exit codes and the engine's timestamps), which containers
 // are gone, and which trials are therefore blocked. The planner's function reconcile() determines the facts.
 // Starts, stops and removes nothing. The session's engine must be the engine of the run, and the run must
-// have no owner. If another process changes the run meanwhile, records nothing. `stopped`: the trials that
-// the caller has stopped. `listed`: all attempts of the run on the engine, if the caller has just listed the
-// engine. Throws Error.
+// have no owner. If another process changes the run during this call, records nothing. `stopped`: the trials
+// that the caller has stopped. `listed`: all attempts of the run on the engine, if the caller has just listed
+// the engine. Throws Error.
 void reconcile_run(Session& session, Record& record, const RunId& run, Outlook outlook,
                    const TrialNames& stopped = {}, std::optional<std::vector<Observation>> listed = {});
 
@@ -35,7 +35,8 @@ using UnrecordedFacts = std::map<std::string, std::vector<Fact>, std::less<>>;
 struct Reconciliation {
   UnrecordedFacts unrecorded;  // facts that could not be written to the record
   std::optional<Error> error;
-  bool was_overtaken = false;  // another process changed the run meanwhile, so nothing was recorded
+  // another process changed the run during the reconciliation, so nothing was recorded
+  bool was_overtaken = false;
 };
 // Like reconcile_run() with Outlook::resumable, for commands that only read. Returns errors in the result;
 // throws only Error(cancelled).

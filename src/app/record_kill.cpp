@@ -9,7 +9,7 @@ constexpr int k_tries_max = 5;
 
 }  // namespace
 
-// Tries again if another process changed the run meanwhile.
+// Tries again if another process changed the run between the reading and the writing of the record.
 void record_kill(Record& record, const RunId& run, const std::vector<std::string>& kept) {
   for (int tries = 0; tries < k_tries_max; ++tries) {
     const Record::Stamp stamp = record.stamp(run);

@@ -25,7 +25,7 @@ struct Resumption {
   bool edited = false;        // true: use the file on disk instead of the recorded text
   AdjustOptions adjust = {};  // function that changes the run's options
 };
-// Resumes an interrupted run. If the run is over, shows how it ended.
+// Resumes an interrupted run. If the run has already ended, only shows how the run ended.
 [[nodiscard]] Result resume_run(const RunChange& change, const Resumption& resumption);
 
 struct RetryOptions {

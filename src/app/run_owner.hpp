@@ -28,7 +28,7 @@ class Background {
 [[nodiscard]] std::unique_ptr<RunLock> acquire_lock(LockScope scope, Session& session, const Loaded& loaded);
 
 // Calls interrupt_runs() for runs on the session's engine, and prints one line for each interrupted process.
-// `by`: the interrupting command ("combu kill"), which the interrupted processes show.
+// `by`: the interrupting command, for example "combu kill", which the interrupted processes show.
 void interrupt_processes(Session& session, const Selector& selector, const std::string& by,
                          const Caller& caller);
 

@@ -19,9 +19,9 @@ struct ChosenRuns {
   std::string where;             // a condition; empty: all trials
 };
 
-// Returns the results of each chosen run; the list is never empty. First ingests new logs and reconciles each
-// run in a session. For each name in the condition, prints a note if no trial has a value for this name.
-// Throws Error.
+// Returns the results of each chosen run; the list is never empty. For each run, first opens a session to
+// ingest new logs and to reconcile the run. For each name in the condition, prints a note if no trial has a
+// value for this name. Throws Error.
 [[nodiscard]] std::vector<Results> read_run_results(const Invocation& invocation, const ChosenRuns& chosen,
                                                     const OpenSession& open_session, Progress& progress);
 
@@ -34,7 +34,7 @@ void refresh_from_engine(const Invocation& invocation, const OpenSession& open_s
 // Returns the note that no trial has a value for a name that the condition uses.
 [[nodiscard]] std::string valueless_text(const Results& results, const std::string& name);
 
-// Removes the trials that do not match the condition `where` from `results`. An empty condition matches all
+// Removes from `results` the trials that do not match the condition `where`. An empty condition matches all
 // trials. For each name in the condition, prints a note if no trial has a value for this name.
 void choose(Results& results, const std::string& where, Progress& progress);
 

@@ -93,8 +93,8 @@ Meant meant_trials(Record& record, const RunId& run, const std::vector<std::stri
   return meant;
 }
 
-// Returns the version of the file that all `trials` use. Throws Error(invalid) if the trials use several
-// versions of the file.
+// Returns the number of the version of the file that all `trials` use. Throws Error(invalid) if the trials
+// use several versions of the file.
 int version_of(const std::vector<TrialEntry>& trials) {
   for (const TrialEntry& entry : trials)
     if (entry.revision != trials.front().revision)

@@ -12,9 +12,10 @@
 namespace combu {
 
 enum class ShowWhat {
-  trials,        // all data about each trial
-  source,        // the run's file, as recorded
-  diff,          // the diff between the working tree of the file and its commit
+  trials,  // all data about each trial
+  source,  // the run's file, as recorded
+  // the recorded diff from the commit to the working tree that contains the file
+  diff,
   evaluated,     // the run's evaluated experiment, see evaluated_again()
   reproduction,  // see reproduction()
 };
@@ -34,8 +35,8 @@ struct ShowOptions {
   std::function<void(const std::string&)> on_text;
 };
 
-// Shows the data that the options choose. If a chosen trial runs, first ingests its new logs in a session.
-// Throws Error(not_found) if the run or a trial is not on record, after the other trials have been shown.
+// Shows the data that the options choose. If a chosen trial runs, first opens a session to ingest its new
+// logs. Throws Error(not_found) if the run or a trial is not on record; the other trials are shown first.
 void show(const Invocation& invocation, const ShowOptions& options, const OpenSession& open_session);
 
 }  // namespace combu

@@ -24,7 +24,8 @@ struct StatusQuery {
   bool all_runs = false;
   std::size_t trials_max = 0;  // number of trials that the listener shows; 0: all
   bool all_details = false;    // read all details of each trial
-  bool join_failures = false;  // show equal failures in one row, with the last line of a log
+  // add the last line of the log to each failure, then show equal failures in one row
+  bool join_failures = false;
 };
 
 // status() calls at most one of these functions, and only once. The session is open during the call.

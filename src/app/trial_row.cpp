@@ -11,7 +11,7 @@ void add_observation(TrialRow& row, const Observation& seen) {
 
 void show_fact(TrialEntry& entry, const Fact& fact) {
   if (reports_stop(fact)) return;
-  if (fact.state == TrialState::starting) {  // the new attempt has no end and no times yet
+  if (fact.state == TrialState::starting) {  // the new attempt has no end and no timestamps yet
     entry.ran_at.reset();
     entry.ended_at.reset();
     entry.exit_code.reset();

@@ -11,7 +11,7 @@ namespace combu {
 // An observation of an earlier attempt adds nothing.
 void add_observation(TrialRow& row, const Observation& seen);
 
-// Applies a fact that is not on record to the entry.
+// Applies to `entry` a fact that the record lacks.
 void show_fact(TrialEntry& entry, const Fact& fact);
 
 }  // namespace combu

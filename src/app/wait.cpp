@@ -130,7 +130,8 @@ class EndReporter {
 
   // The result of one call of look() for a run.
   struct RunCheck {
-    bool has_owner = false;  // the run has an owner, or another process changed the run meanwhile
+    // the run has an owner, or another process changed the run during the reconciliation
+    bool has_owner = false;
     std::optional<UnrecordedFacts> unrecorded;  // set once the run has been reconciled
   };
 

@@ -8,8 +8,8 @@
 
 namespace combu {
 
-// A function that wait() calls when a trial has ended, with the trial's last attempt and row. The call comes
-// from another thread of wait().
+// A function that wait() calls when a trial has ended, with the trial's last attempt and row. The call runs
+// in a thread that wait() has started.
 using OnEnd = std::function<void(const Observation& attempt, const TrialRow& row)>;
 
 // Calls `on_end` once for each trial. Returns `failed` if any trial was unsuccessful.

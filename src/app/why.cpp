@@ -22,7 +22,7 @@ namespace {
 
 constexpr Seconds k_log_patience{2};
 constexpr std::int64_t k_log_lines = 5;
-// Limit for all lines together, since a single line may have any size.
+// Maximum number of bytes for k_log_lines lines together, since a single line may have any size.
 constexpr std::size_t k_log_size_max = std::size_t{64} << 10U;
 
 // Requests data from the engine of a recorded run. Sends no request to a simulated engine, which exists only

@@ -13,9 +13,9 @@ struct WhyOptions {
   std::string trial;  // for why_trial()
 };
 
-// Returns one line: the trial's name, its state, and why the trial waits or how it ended. If trials are left
-// and the run has no owner, the line also says how to resume the run. Opens a session with the engine only
-// for data that the record lacks. If the engine does not answer, the line lacks these data. Throws
+// Returns one line: the trial's name, its state, and why the trial waits or how it ended. If the run has
+// unfinished trials and no owner, the line also says how to resume the run. Opens a session with the engine
+// only for data that the record lacks. If the engine does not answer, the line lacks these data. Throws
 // Error(not_found) if the run or the trial is not on record.
 [[nodiscard]] std::string why_trial(const Invocation& invocation, const WhyOptions& options,
                                     const OpenSession& open_session);

@@ -44,7 +44,7 @@ void add_apply(CommandLine& line, const Invocation& invocation, Action& action) 
                    "Also start unchanged trials again if they failed, were stopped or were blocked");
   command.add_flag("--replace", options->replace,
                    "Also start changed trials again if they run or have ended; "
-                   "=TRIALS selects some by name (solver-a-*) or condition (lr<0.01)");
+                   "=TRIALS selects some by name or condition, such as solver-a-* or lr<0.01");
   add_detach_option(command, options->detach);
   command.add_option("RUN", options->run, "The run's id; default: the file's newest run that a process owns")
       .type_name("");

@@ -18,7 +18,8 @@ namespace {
 
 constexpr std::array k_passed_on{SIGINT, SIGTERM, SIGQUIT, SIGHUP};
 
-// A global variable, because a signal handler gets only the signal's number.
+// The id of the process to which pass_on() sends signals. A global variable, because a signal handler gets
+// only the signal's number.
 volatile pid_t passed_to = 0;
 
 void pass_on(int number) {

@@ -180,7 +180,7 @@ std::string value_needed(const std::string& name, std::string_view type, const C
                      names.front() == "-V" ? "; --version prints the version" : "");
 }
 
-// Replaces the parser's messages about an option that is given too often, and about a missing value. Returns
+// Rewords the parser's messages about an option that is given too often, and about a missing value. Returns
 // other messages unchanged.
 std::string parser_message(std::string_view text, const CommandDescription& program,
                            const CommandDescription* command) {

@@ -30,15 +30,16 @@ class CliOption {
   // For a list: each use of the option takes one value instead of all following words.
   CliOption one_value_each();
   CliOption value_may_be_absent();
-  // Makes the parser refuse this option together with the option `name` ("--only"), which the command must
-  // already have.
+  // Makes the parser refuse this option together with the option `name`, such as "--only", which the command
+  // must already have.
   CliOption excludes(const std::string& name);
 
   // The following functions restrict the valid values.
   CliOption one_of(const std::vector<std::string>& choices);
   CliOption between(int least, int greatest);
   CliOption positive();
-  // Allows integers from 0 to 999,999,999. `things`: the things that are counted ("lines"), for messages.
+  // Allows integers from 0 to 999,999,999. `things`: the things that are counted, such as "lines", for
+  // messages.
   CliOption count_of(const std::string& things);
   // `fault` returns why a value is invalid, or an empty string for a valid value.
   CliOption check(const std::function<std::string(const std::string& value)>& fault);
@@ -74,7 +75,7 @@ class CliCommand {
   // Sets the function that CommandLine::parse() calls if this command is given.
   void callback(const std::function<void()>& call);
 
-  // Returns how often the option `name` ("--wait") was given.
+  // Returns how often the option `name`, such as "--wait", was given.
   [[nodiscard]] std::size_t count(const std::string& name) const;
 
  private:

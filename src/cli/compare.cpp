@@ -42,14 +42,17 @@ void add_compare(CommandLine& line, const Invocation& invocation, Action& action
   const auto options = std::make_shared<CompareCommand>();
   command
       .add_option("--metric", options->compare.metrics,
-                  "Columns to compare (loss,accuracy.greatest); default: all metrics")
+                  "Columns to compare, such as loss,accuracy.greatest; default: all metrics")
       .type_name("NAMES")
       .one_value_each();
-  command.add_option("--over", options->compare.over, "Params in which the repeats of one setting differ")
+  command
+      .add_option("--over", options->compare.over,
+                  "Params whose values differ between the repeats of one setting")
       .type_name("NAMES")
       .one_value_each()
       .show_default();
-  command.add_option("--where", options->compare.where, "Only trials that match this condition: lr<0.01")
+  command
+      .add_option("--where", options->compare.where, "Only trials that match this condition, such as lr<0.01")
       .type_name("CONDITION");
   add_limit(command, options->limit);
   command.add_flag("--json", options->json, "Print one JSON object per line");

@@ -92,7 +92,7 @@ void add_export(CommandLine& line, const Invocation& invocation, Action& action)
       .type_name("URL");
   command
       .add_option("--where", options->chosen.where,
-                  "Only trials that match this condition: lr<0.01 && state=succeeded")
+                  "Only trials that match this condition, such as lr<0.01 && state=succeeded")
       .type_name("CONDITION");
   command
       .add_option("FORMAT", options->format, "The format: csv, json (one object per line), sqlite, or mlflow")

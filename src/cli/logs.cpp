@@ -120,14 +120,15 @@ void add_logs(CommandLine& line, const Invocation& invocation, Action& action) {
   const auto options = std::make_shared<LogsArguments>();
   command
       .add_option("TRIAL", options->selection.trials,
-                  "Only trials with these names (solver-a-*); default: all trials of the run")
+                  "Only trials with these names, such as solver-a-*; default: all trials of the run")
       .type_name("");
   add_selection(command, options->selection);
   command.add_flag("-f,--follow", options->follow,
                    "Continue until the trial ends (put -f FILE before `logs`)");
   command.add_option("--tail", options->tail, "Only the last N lines").type_name("N").count_of("lines");
   command
-      .add_option("--since", options->since, "Only lines since this time: 10m (ago), or 2026-01-31T12:00:00Z")
+      .add_option("--since", options->since,
+                  "Only lines since this moment, such as 10m (ago) or 2026-01-31T12:00:00Z")
       .type_name("TIME");
   command.add_option("--attempt", options->attempt, "The log of attempt N; default: the last attempt")
       .type_name("N")

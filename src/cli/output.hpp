@@ -17,8 +17,8 @@ void hold_standard_files();
 // Commands print only with this header, and show progress only with the room `progress` (src/progress). So no
 // text from a trial, an engine or a file can send control sequences to a terminal.
 
-// Writes text to standard output without buffering, with escape_controls(). Returns false if the reader of
-// the output has closed the pipe (`combu ps | head`). A closed pipe is not an error, but further output is
+// Writes escape_controls(text) to standard output, without buffering. Returns false if the reader of the
+// output has closed the pipe, as in `combu ps | head`. A closed pipe is not an error, but further output is
 // useless. Throws Error(refused) for other errors.
 [[nodiscard]] bool put_out(std::string_view text);
 // Like put_out(), but writes to standard error.
@@ -29,8 +29,8 @@ void hold_standard_files();
 // terminal.
 [[nodiscard]] bool put_bytes(std::string_view bytes);
 
-// Writes one stream of a log: unchanged to a pipe or a file, and with ColouredText to a terminal. Returns and
-// throws like put_out().
+// Writes one stream of a log: unchanged to a pipe or a file, and through ColouredText to a terminal. Returns
+// and throws like put_out().
 class LogOutput {
  public:
   enum class File { out, err };
@@ -53,9 +53,9 @@ class LogOutput {
   ColouredText text_;
 };
 
-// Standard output as a stream, for output that is too large to keep in memory. Writes pieces by put_out() or
-// put_bytes(); flush() writes the last piece. If the reader of the output has closed the pipe, further output
-// is dropped.
+// Standard output as a stream, for output that is too large to keep in memory. Writes each piece with
+// put_out() or put_bytes(); flush() writes the last piece. If the reader of the output has closed the pipe,
+// further output is dropped.
 class OutStream : public std::ostream {
  public:
   enum class Content { text, bytes };

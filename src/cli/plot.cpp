@@ -73,7 +73,7 @@ void add_plot(CommandLine& line, const Invocation& invocation, Action& action) {
       .type_name("AXES");
   command
       .add_option("--where", options->chosen.where,
-                  "Only trials that match this condition: lr<0.01 && state=succeeded")
+                  "Only trials that match this condition, such as lr<0.01 && state=succeeded")
       .type_name("CONDITION");
   command.add_option("-o,--output", options->output, "Write an SVG to this file").type_name("FILE");
   add_run_option(command, options->chosen.ids.front());

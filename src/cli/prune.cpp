@@ -53,7 +53,7 @@ void add_prune(CommandLine& line, const Invocation& invocation, Action& action) 
   const auto options = std::make_shared<PruneOptions>();
   command
       .add_option("--before", options->before,
-                  "Remove runs that ended before this time: 30d (ago), or 2026-01-31")
+                  "Remove runs that ended before this moment, such as 30d (ago) or 2026-01-31")
       .type_name("TIME")
       .show_default();
   command.footer("Example:\n  combu prune --before 90d");

@@ -106,9 +106,10 @@ void add_ps(CommandLine& line, const Invocation& invocation, Action& action) {
   command.add_flag("--all", options->all, fmt::format("List all runs, not only the newest {}", k_runs_shown));
   add_limit(command, options->limit);
   command
-      .add_option("--where", options->where, "Only rows that match this condition: lr<0.01 && state=failed")
+      .add_option("--where", options->where,
+                  "Only rows that match this condition, such as lr<0.01 && state=failed")
       .type_name("CONDITION");
-  command.add_option("TRIAL", options->selection.trials, "Only trials with these names (solver-a-*)")
+  command.add_option("TRIAL", options->selection.trials, "Only trials with these names, such as solver-a-*")
       .type_name("");
   command.footer("Example:\n  combu -f experiment.jsonnet ps --where 'lr<0.01 && state=failed'");
   command.callback([&invocation, &action, options] {

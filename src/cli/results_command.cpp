@@ -45,7 +45,7 @@ void add_results(CommandLine& line, const Invocation& invocation, Action& action
   command.add_flag("--reverse", options->form.reverse, "Reverse the order");
   command
       .add_option("--where", options->chosen.where,
-                  "Only trials that match this condition: lr<0.01 && loss<0.5")
+                  "Only trials that match this condition, such as lr<0.01 && loss<0.5")
       .type_name("CONDITION");
   add_limit(command, options->limit);
   command.add_flag("--json", options->json, "Print one JSON object per line, with all digits of the numbers");

@@ -38,9 +38,10 @@ void add_retry(CommandLine& line, const Invocation& invocation, Action& action) 
   command.add_flag("--wait", options->wait, "Wait until all trials have ended");
   add_detach_option(command, options->detach);
   command
-      .add_option("TRIAL", options->trials,
-                  "Names (solver-a-*) or conditions on params (lr<0.01); default: all trials that failed or "
-                  "were stopped")
+      .add_option(
+          "TRIAL", options->trials,
+          "Names or conditions on params, such as solver-a-* or lr<0.01; default: all trials that failed or "
+          "were stopped")
       .type_name("");
   command.footer("Example:\n  combu -f experiment.jsonnet retry --failed");
   command.callback([&invocation, &action, options] {

@@ -24,7 +24,8 @@ struct RunArguments : NewRun {
   bool no_cache = false;
 };
 
-// Returns the value of --parallel. For `-p=8`, which means the same as `-p 8`, the parser keeps the `=`.
+// Returns the value of --parallel without a leading `=`: for `-p=8`, which means the same as `-p 8`, the
+// parser keeps the `=`.
 std::string_view parallel_value(std::string_view text) {
   if (text.starts_with('=')) text.remove_prefix(1);
   return text;
@@ -64,7 +65,7 @@ void add_run(CommandLine& line, const Invocation& invocation, Action& action) {
       "Wait until all trials have ended; the exit code is 1 if a trial failed or was blocked, or if "
       "a trial that is not a service was stopped");
   command.add_flag("--replace", options->replace,
-                   "First remove the containers of earlier runs that have not ended");
+                   "First remove all containers of each earlier run that has not ended");
   command
       .add_option("--starts-in-flight", options->options.starts_in_flight, "Limit of starts at the same time")
       .type_name("N")
@@ -78,13 +79,14 @@ void add_run(CommandLine& line, const Invocation& invocation, Action& action) {
       .check(parallel_fault)
       .type_name("N|false");
   command
-      .add_option("--only", options->only,
-                  "Only trials with this name (solver-a-*) or condition (lr<0.01), and their dependencies")
+      .add_option(
+          "--only", options->only,
+          "Only trials with this name or condition, such as solver-a-* or lr<0.01, and their dependencies")
       .type_name("TRIALS")
       .one_value_each();
   command
       .add_option("--reserve", options->options.reserve,
-                  "CPUs, memory and GPUs of the engine (2,4GiB,gpu=0) that no trial gets")
+                  "CPUs, memory and GPUs of the engine that no trial gets, such as 2,4GiB,gpu=0")
       .type_name("SLOTS");
   command.add_flag("--no-cache", options->no_cache,
                    "Run trials with `cache` even if an equal trial has succeeded");

@@ -14,7 +14,7 @@ namespace combu {
 
 [[nodiscard]] std::unique_ptr<Progress> open_progress(const Invocation& invocation);
 
-// The progress of one command, and the sessions that it opens.
+// The progress of one command, and the sessions that the command opens.
 class CommandSessions {
  public:
   explicit CommandSessions(std::unique_ptr<Progress> progress) : progress_(std::move(progress)) {}
@@ -34,7 +34,7 @@ class CommandSessions {
   struct Opened;
 
   std::unique_ptr<Progress> progress_;
-  // The source of the engine's address, and the received signal, of the last session.
+  // For the last session: where the engine's address came from, and the signal that the session received.
   std::string engine_source_;
   int signal_ = 0;
 };

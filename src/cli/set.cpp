@@ -107,7 +107,8 @@ void add_pause(CommandLine& line, const Invocation& invocation, Action& action) 
 }
 
 void add_unpause(CommandLine& line, const Invocation& invocation, Action& action) {
-  add_pausing(line.add_command("unpause", "Start trials of a paused run again"), invocation, action, false);
+  add_pausing(line.add_command("unpause", "Continue to start the trials of a paused run"), invocation, action,
+              false);
 }
 
 }  // namespace combu

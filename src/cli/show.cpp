@@ -68,11 +68,11 @@ void add_show(CommandLine& line, const Invocation& invocation, Action& action) {
   command.add_flag("--reproduce", options->reproduce,
                    "Print shell commands that run the trials again exactly as recorded");
   command.add_flag("--evaluated", options->evaluated,
-                   "Print the run's experiment after evaluation, with images by digest");
+                   "Print the run's experiment after evaluation, with the digest of each image");
   command.add_flag("--source", options->source, "Print the text of the run's file");
   command.add_flag("--diff", options->diff,
-                   "Print the difference between the working tree of the file and its commit");
-  command.add_option("TRIAL", options->trials, "Trials with these names (solver-a-*)").type_name("");
+                   "Print the recorded diff from the git commit to the working tree of the file's folder");
+  command.add_option("TRIAL", options->trials, "Trials with these names, such as solver-a-*").type_name("");
   command.footer("Example:\n  combu -f experiment.jsonnet show solver-a-1");
   command.callback([&invocation, &action, options] {
     action = [&invocation, options] { return show_command(invocation, *options); };

@@ -47,7 +47,7 @@ void add_stop(CommandLine& line, const Invocation& invocation, Action& action) {
   const auto options = std::make_shared<StopArguments>();
   command
       .add_option("TRIAL", options->selection.trials,
-                  "Only trials with these names (solver-a-*); default: all")
+                  "Only trials with these names, such as solver-a-*; default: all")
       .type_name("");
   add_selection(command, options->selection);
   command

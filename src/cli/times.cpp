@@ -39,8 +39,8 @@ void add_times(CommandLine& line, const Invocation& invocation, Action& action) 
   add_run_option(command, options->history.run);
   add_limit(command, options->limit);
   command.add_flag("--json", options->json,
-                   "Print the times of each attempt in seconds, one JSON object per line");
-  command.add_option("TRIAL", options->history.trial, "Show the times of this trial's attempts")
+                   "Print the durations of each attempt's phases in seconds, one JSON object per line");
+  command.add_option("TRIAL", options->history.trial, "Show how this trial's attempts spent their time")
       .type_name("");
   command.footer("Example:\n  combu -f experiment.jsonnet times");
   command.callback([&invocation, &action, options] {

@@ -14,8 +14,10 @@ Instant timestamp_option(const std::string& option, std::string_view text, Insta
   try {
     return now - std::chrono::duration_cast<Instant::duration>(parse_duration(text));
   } catch (const Error&) {
-    throw Error(ErrorKind::invalid, option,
-                fmt::format("must be a duration (10m) or a time (2026-01-31T12:00:00Z), not '{}'", text));
+    throw Error(
+        ErrorKind::invalid, option,
+        fmt::format("must be a duration such as 10m, or a moment such as 2026-01-31T12:00:00Z, not '{}'",
+                    text));
   }
 }
 

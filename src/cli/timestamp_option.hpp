@@ -7,8 +7,9 @@
 
 namespace combu {
 
-// Parses an option's value: a duration before `now` with its unit ("10m", "1h30m"), or a time as accepted by
-// parse_timestamp(). If the value is neither, throws Error(invalid) with the option's name as subject.
+// Parses an option's value: a duration before `now`, such as "10m" or "1h30m", or a moment that
+// parse_timestamp() accepts. If the value is neither, throws Error(invalid) with the option's name as
+// subject.
 [[nodiscard]] Instant timestamp_option(const std::string& option, std::string_view text, Instant now);
 
 }  // namespace combu

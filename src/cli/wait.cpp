@@ -45,7 +45,7 @@ void add_wait(CommandLine& line, const Invocation& invocation, Action& action) {
   const auto options = std::make_shared<WaitOptions>();
   command
       .add_option("TRIAL", options->selection.trials,
-                  "Only trials with these names (solver-a-*); default: all except services")
+                  "Only trials with these names, such as solver-a-*; default: all except services")
       .type_name("");
   add_selection(command, options->selection);
   command.add_flag("--json", options->json, "Print one JSON object per line");

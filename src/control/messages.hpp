@@ -8,11 +8,11 @@
 
 namespace combu::control {
 
-// Lines that a client sends.
+// The following functions return the lines that a client sends.
 [[nodiscard]] std::string follow_line();
 [[nodiscard]] std::string adjust_line(const Adjust& adjust);
 [[nodiscard]] std::string hand_over_line();
-// Lines that the server sends.
+// The following functions return the lines that the server sends.
 [[nodiscard]] std::string settings_line(const Settings& settings);
 [[nodiscard]] std::string handed_over_line();
 [[nodiscard]] std::string error_line(const std::string& text);

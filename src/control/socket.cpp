@@ -71,8 +71,8 @@ Descriptor connect_to(const std::string& path) {
   if (std::filesystem::exists(place.parent_path(), none)) make_private_folder(place.parent_path());
   const ShortPath at(place);
   Descriptor made = make_socket(0);
-  // If the owner is stopped (SIGSTOP), it accepts no clients, and connect() would block without a timeout.
-  // The option SO_SNDTIMEO also limits the time of connect() (socket(7)).
+  // If the owner is stopped (SIGSTOP), it accepts no clients, and connect() could block indefinitely. The
+  // option SO_SNDTIMEO also limits how long connect() blocks (socket(7)).
   const timeval patience{.tv_sec = k_patience_s, .tv_usec = 0};
   (void)setsockopt(made.number(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
   if (!at.is_there() || made.number() < 0 || connect(made.number(), at.address(), ShortPath::k_size) != 0)

@@ -23,7 +23,7 @@ using Json = nlohmann::json;
 
 constexpr long k_connect_seconds_max = 10;
 constexpr long k_silent_seconds_max = 120;
-constexpr long k_seconds_max = 600;  // maximum time of a request with its answer
+constexpr long k_seconds_max = 600;  // maximum number of seconds for a request and its answer
 constexpr std::size_t k_answer_max = std::size_t{64} << 20U;
 
 // ---- Credentials and certificates: mlflow/utils/credentials.py, mlflow/utils/rest_utils.py

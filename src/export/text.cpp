@@ -128,8 +128,8 @@ void put(std::ostream& out, std::string& text) {
   text.clear();
 }
 
-// Returns a param as JSON. In the experiment file, the param may also be an object, an array, a boolean or
-// null.
+// Returns a param as JSON. If the param in the experiment file is an object, an array, a boolean or null,
+// takes it from `params`, because `value` does not keep these types.
 std::string param_json(const nlohmann::ordered_json& params, const std::string& name, const Value& value) {
   const auto at = params.find(name);
   if (at == params.end() || at->is_number() || at->is_string()) return json_value(value);

@@ -34,7 +34,8 @@ struct NamedAge {
 struct BlockContent {
   std::string phase;
   std::map<std::string, Preparation> pulls;  // unfinished pulls of images, by image
-  std::string counted;                       // "removed 12 of 200"
+  // progress of a counted action, such as "removed 12 of 200"
+  std::string counted;
   std::optional<Snapshot> snapshot;
   std::vector<std::string> starting;  // names of snapshot->starting
   std::vector<std::string> failures;  // FailureFeed::counted()
@@ -52,7 +53,8 @@ struct BlockContent {
 // Returns a text such as "8 starting, 30 running, 2 failed": the states that have trials, in the order of
 // TrialState.
 [[nodiscard]] std::string counts_text(const Snapshot& snapshot);
-// Returns the estimated time left, such as ", about 4m10s left"; "" if the time is unknown or below a second.
+// Returns the estimated time left, such as ", about 4m10s left"; "" if there is no estimate, or if it is
+// below a second.
 [[nodiscard]] std::string left_text(const Snapshot& snapshot);
 
 // Returns the rate of starts, such as ", 2.5/s"; "" if no trial was started recently.
@@ -68,7 +70,7 @@ class StartRate {
   [[nodiscard]] double per_second() const;
 
  private:
-  // Elapsed time and number of starts in each snapshot of the last seconds.
+  // Snapshot::elapsed and Snapshot::started of each snapshot of the last seconds.
   std::deque<std::pair<Seconds, std::size_t>> seen_;
 };
 

@@ -21,7 +21,7 @@ struct Surroundings {
   Colours colours = Colours::none;
   std::function<ScreenSize()> size;  // returns the size of the terminal; called before each repaint, because
                                      // the user may resize the window
-  std::function<Seconds()> time;     // returns the time since an arbitrary moment; must never decrease
+  std::function<Seconds()> time;     // returns the seconds since an arbitrary moment; must never decrease
 };
 
 // Returns the size of the terminal; 80 by 24 if the size is unknown.
@@ -37,7 +37,7 @@ struct Surroundings {
 [[nodiscard]] std::string tail_lines(const Run& run, TrialIndex trial, const std::vector<std::string>& lines);
 // Returns a line such as "run 0a1b2c3d4e5f: 103 trials".
 [[nodiscard]] std::string begin_line(const Run& run);
-// Returns the line that reports that starting trials was paused or unpaused.
+// Returns the line that reports if the run is paused or unpaused.
 [[nodiscard]] std::string_view pause_line(const Snapshot& snapshot);
 // Detects changes of settings by `combu set` in another process, by comparing snapshots.
 class SettingsWatch {

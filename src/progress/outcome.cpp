@@ -38,16 +38,16 @@ void print_failures(Progress& progress, const Run& run, const Outcome& outcome, 
   if (more > 0) progress.error(fmt::format("… and {} more", more));
 }
 
-// Prints the trials that still run although the run is over. Other trials depended on such a trial, but the
-// trial is not marked as a service.
+// Prints the trials that still run although all other trials have ended. Other trials depended on such a
+// trial, but the trial is not marked as a service.
 void name_what_is_left(Progress& progress, const Run& run, const Outcome& outcome) {
   if (outcome.running.empty()) return;
   std::vector<std::string_view> names;
   names.reserve(outcome.running.size());
   for (const TrialIndex trial : outcome.running) names.push_back(run.experiment.trials[trial].name);
-  progress.note(
-      fmt::format("left running: {}; combu stops a trial with `service: true` when its work is done",
-                  fmt::join(ranges(names), ", ")));
+  progress.note(fmt::format(
+      "left running: {}; combu stops a trial with `service: true` when no trial needs it any more",
+      fmt::join(ranges(names), ", ")));
 }
 
 void print_undelivered(Progress& progress, const Run& run, const Outcome& outcome, std::string_view engine) {

@@ -82,8 +82,8 @@ class PlainProgress : public Progress {
     return pulling_.insert(image).second;
   }
 
-  // Returns true if k_count_pause has passed since the last counts. The first counts are printed only after
-  // such a pause, because most commands end sooner.
+  // Returns true if k_count_pause has passed since counts were last printed. The first counts are printed
+  // only after such a pause, because most commands end sooner.
   bool is_time() {
     std::scoped_lock lock(mutex_);
     const Seconds now = around_.time();

@@ -11,7 +11,7 @@ namespace {
 
 constexpr Seconds k_repeated_note_pause{5};
 
-// Prints at most one note in k_repeated_note_pause, since many calls fail while an engine is unreachable.
+// Prints at most one note per k_repeated_note_pause, since many calls fail while an engine is unreachable.
 class RepeatNotes {
  public:
   explicit RepeatNotes(Progress& progress) : progress_(progress) {}

@@ -11,8 +11,8 @@
 
 namespace combu {
 
-// Returns the line "the same for all: epochs=10 lr=0.1", which is printed above a table. A line that is too
-// wide is cut between two params.
+// Returns a line such as "the same for all: epochs=10 lr=0.1", which is printed above a table. A line that is
+// too wide is cut between two params.
 [[nodiscard]] std::string shared_line(std::string_view params, std::size_t columns_max);
 
 // A table with aligned columns. The first row contains the heads of the columns. Columns of numbers are
@@ -33,9 +33,10 @@ class NumberTable {
   // Adds a number, or a text that is cut in its middle to 60 columns.
   void add(const Value& value);
   // Prints the table with lines of at most `columns_max` columns; 0: no limit. If the table is too wide,
-  // texts are shortened first. If the table is still too wide, whole columns are left out by rank, and within
-  // a rank from the last column on. If columns are left out, a last line names these columns and ends with
-  // `way_out`, a hint for the user. A number is cut only if its column alone is too wide.
+  // texts are shortened first. If the table is still too wide, whole columns are left out: first the columns
+  // of the highest rank, and within a rank the last column first. If columns are left out, a last line names
+  // these columns and ends with `way_out`, a hint for the user. A number is cut only if its column alone is
+  // too wide.
   void print(std::ostream& out, std::size_t columns_max = 0, std::string_view way_out = {}) const;
 
  private:
@@ -53,7 +54,8 @@ class NumberTable {
     std::size_t text = 0;
 
     [[nodiscard]] std::size_t width() const;
-    [[nodiscard]] std::size_t width_least() const;  // width of the column with shortened texts
+    // width of the column if its texts are shortened as far as possible
+    [[nodiscard]] std::size_t width_least() const;
   };
 
   void add(Cell cell);

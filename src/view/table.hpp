@@ -29,8 +29,8 @@ void fit_widths(std::span<std::size_t> widths, std::span<const std::size_t> floo
 [[nodiscard]] std::string fit_between(std::string_view begin, std::string_view text, std::string_view end,
                                       std::size_t columns_max);
 
-// Returns "run r1 (simulated) of lab" followed by `rest`, shortened by fit_between(): the experiment's name,
-// which may be a path, is shortened first.
+// Returns a title such as "run r1 (simulated) of lab", followed by `rest`. Shortens the title with
+// fit_between(): the experiment's name, which may be a path, is shortened first.
 [[nodiscard]] std::string run_title(const RunEntry& run, std::string_view rest, std::size_t columns_max);
 
 // A table with aligned columns. The first row contains the heads of the columns. clean_line() cleans the text

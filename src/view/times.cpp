@@ -16,7 +16,7 @@ namespace {
 
 struct Stretch {
   const char* title;
-  const char* head;  // head of the part's column in print_attempt_times()
+  const char* head;  // heading of the column for this part of an attempt in print_attempt_times()
   const char* key;
 };
 // Indexed by AttemptPart.
@@ -51,8 +51,8 @@ std::array<std::size_t, k_stretches.size()> stretch_widths(const std::vector<Str
   return widths;
 }
 
-// Returns the title: the run's id, the number of attempts and the duration of the run. If known, the times
-// for evaluating the file and preparing images and networks follow.
+// Returns the title: the run's id, the number of attempts and the duration of the run. If known, the
+// durations of the evaluation of the file and of the preparation of images and networks follow.
 std::string times_title(const RunEntry& entry, std::size_t attempts, Instant now) {
   const Seconds whole(entry.ended_at.value_or(now) - entry.began_at);
   std::string text = fmt::format("run {}: {} in {}", entry.id.text(), number_of(attempts, "attempt"),
@@ -88,8 +88,8 @@ void print_attempt_times(std::ostream& out, std::span<const TimedAttempt> attemp
                            [](const std::optional<Seconds>& time) { return time_text(time); });
   }
   const auto widths = stretch_widths(rows, form);
-  // `others` is the width of all columns except the trial's name. The initial 8 are the column of the
-  // attempt's number and the space before it.
+  // `others` is the width of all columns except the trial's name. The initial value 8 is the width of the
+  // attempt's number and of the space before the number.
   std::size_t others = 8;
   for (const std::size_t width : widths) others += width + 1;
   std::size_t name = k_name;

@@ -56,8 +56,8 @@ Gpu gpu_of(const json& value, const std::string& where) {
           .memory = {}};
   if (!is_device(gpu.id))
     throw Error(ErrorKind::invalid, "",
-                fmt::format("{}'s `id` must be the GPU's number (\"0\") or a CDI device's name "
-                            "(\"nvidia.com/gpu=0\"), not \"{}\"",
+                fmt::format("{}'s `id` must be the GPU's number such as \"0\", or a CDI device's name "
+                            "such as \"nvidia.com/gpu=0\", not \"{}\"",
                             where, shortened(gpu.id)));
   if (value.contains("memory")) gpu.memory = parse_bytes(text_in(value, "memory", where));
   return gpu;

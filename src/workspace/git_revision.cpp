@@ -133,7 +133,8 @@ Names changed(Git& git, std::initializer_list<std::string> options,
   return {names.begin(), names.end()};
 }
 
-// Returns the files of `names` to which the attributes assign a git filter. Throws Unknown if git fails.
+// Returns those of the files `names` to which the git attributes assign a filter. Throws Unknown if git
+// fails.
 Names filtered(Git& git, const Names& names) {
   if (git.filters().empty() || names.empty()) return {};
   const auto answer = git.ask({"check-attr", "-z", "--stdin", "filter"},
@@ -172,7 +173,7 @@ void add_diff(Git& git, std::initializer_list<std::string> options, const Names&
 bool compare(Git& git, const std::vector<std::string>& secret_patterns, WorkingTree& tree) {
   const Names names = changed(git, {"HEAD"});
   Names by_index = filtered(git, names);
-  // A file with a git filter counts as unchanged if its size and time match the index.
+  // A file with a git filter counts as unchanged if its size and modification time match the index.
   if (!by_index.empty()) by_index = both(by_index, changed(git, {}));
   tree.by_index = first_quoted(by_index);
   const Names in_tree = without(names, by_index);

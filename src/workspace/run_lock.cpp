@@ -35,8 +35,8 @@ std::string lock_folder(const Caller& caller) {
   return state_folder(caller) + "/locks";
 }
 
-// Returns the id of this machine's current boot. Machines that share a home folder need different names for
-// their sockets.
+// Returns the id of this machine's current boot, which is part of the names of sockets: machines that share a
+// home folder need different names.
 std::string machine() {
   std::string id;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> id;

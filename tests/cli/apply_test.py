@@ -89,7 +89,7 @@ def test_replace_starts_changed_trials_again(combu, write, states):
     write(trials(trial("one"), trial("bad", "exit 0"), trial("after", depends=[{"trial": "bad", "condition": "succeeded"}])))
     result = combu("-f", file, "--engine", ENGINE, "apply")
     assert "run " in result.stderr and "1 trial changed\n" in result.stderr
-    assert "these trials changed, but had failed or been stopped before; `apply --failed` starts these trials again: bad\n" in result.stderr
+    assert "these trials changed, but failed or were stopped with the earlier definition; `apply --failed` starts these trials again: bad\n" in result.stderr
     assert states(file)["bad"] == ("failed", 1)
     result = combu("-f", file, "--engine", ENGINE, "apply", "--replace")
     assert states(file) == {"one": ("succeeded", 1), "bad": ("succeeded", 2), "after": ("succeeded", 1)}, result.stderr

@@ -231,7 +231,7 @@ def test_the_record_is_the_callers_alone(combu, failing, tmp_path):
     ("100", "--reserve 100: the engine has only 8 CPUs"),
     ("100GiB", "--reserve 100GiB: the engine has only 16 GiB of memory"),
     ("8", "one: needs 0.1 CPUs, but the engine has no CPUs, 16 GiB of memory"),
-    ("1,1", "--reserve: CPUs are given twice; for memory, add a unit: 1GiB"),
+    ("1,1", "--reserve: CPUs are given twice; for memory, add a unit, for example 1GiB"),
     ("1GiB,2GiB", "--reserve: memory is given twice"),
     ("gpu=0,gpu=0", "--reserve: the GPU 0 is given twice"),
     ("gpu=7", "--reserve: the engine has no GPU 7; it has 0, whose UUIDs are not known"),

@@ -425,7 +425,7 @@ def test_what_only_serves_others_is_left_and_named(combu, write):
     write('[{ name: "db", image: "x", cmd: "sleep 1000000" }, { name: "user", image: "x", cmd: "true", depends: ["db"] }]')
     result = combu("-f", "experiment.jsonnet", "--engine", "simulated:", "run", "--wait")
     assert result.returncode == 0, result.stderr
-    assert "left running: db; combu stops a trial with `service: true` when its work is done" in result.stderr
+    assert "left running: db; combu stops a trial with `service: true` when no trial needs it any more" in result.stderr
 
 
 def test_services_that_do_not_fit_together_want_somebody_who_stops_them(combu, write):

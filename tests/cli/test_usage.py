@@ -85,7 +85,7 @@ def test_help_is_a_command(combu):
     (["--engine", "simulated:", "stop"], "combu: an experiment must be given; use -f FILE or --experiment NAME\n"),
     (["--engine", "simulated:", "-f", "x", "stop", "--grace", "soon"], "--grace: "),
     (["--engine", "simulated:", "-f", "x", "logs", "--since", "noon", "a"],
-     "combu: --since: must be a duration (10m) or a time (2026-01-31T12:00:00Z), not 'noon'\n"),
+     "combu: --since: must be a duration such as 10m, or a moment such as 2026-01-31T12:00:00Z, not 'noon'\n"),
     (["--engine", "carrier-pigeon", "ps"], "carrier-pigeon"),
     (["-f", "x", "plan", "-V", "NOT_SET"],
      "combu: --ext-str: NOT_SET is not in the environment; set it there, or give --ext-str NOT_SET=VALUE\n"),

@@ -174,8 +174,8 @@ def test_why_counts_no_services_for_parallel(combu, write, begun):
 
 
 @pytest.mark.parametrize("deadline, cmd, words", [
-    ("null", "true", " because its work was done"),
-    ("'1h'", "true", " because its work was done"),
+    ("null", "true", " because no trial needed it any more"),
+    ("'1h'", "true", " because no trial needed it any more"),
     ("1", "sleep 600", " after the run's deadline of 1.0 s had passed"),
 ])
 def test_why_tells_why_a_service_was_stopped(combu, write, deadline, cmd, words):

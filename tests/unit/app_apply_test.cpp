@@ -132,10 +132,9 @@ TEST_F(ApplyTest, ReplaceRunsAChangedTrialAgain) {
 TEST_F(ApplyTest, AChangedTrialThatFailedRunsOnRequest) {
   EXPECT_EQ(start(file_text(trial_text("bad", "exit 3")), waiting_run("r1")), Result::failed);
   EXPECT_EQ(apply(file_text(trial_text("bad"))), Result::failed);
-  EXPECT_THAT(
-      printed.of("note"),
-      Contains("run r1: these trials changed, but had failed or been stopped before; `apply --failed` "
-               "starts these trials again: bad"));
+  EXPECT_THAT(printed.of("note"), Contains("run r1: these trials changed, but failed or were stopped with "
+                                           "the earlier definition; `apply --failed` "
+                                           "starts these trials again: bad"));
   EXPECT_EQ(states("r1").at("bad"), "failed");
   EXPECT_EQ(apply(file_text(trial_text("bad")), {.failed = true}), Result::succeeded);
   EXPECT_THAT(printed.of("note"), Contains("run r1: 1 trial changed, 1 trial is retried"));

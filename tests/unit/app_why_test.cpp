@@ -234,9 +234,9 @@ TEST_F(ExplanationTextTest, TheStopperOfATrialIsNamed) {
 TEST_F(ExplanationTextTest, TheReasonOfAServicesStopIsShown) {
   begin("!serv");
   restored[0] = ended(TrialState::stopped, "");
-  EXPECT_EQ(text(0), "was stopped because its work was done");
+  EXPECT_EQ(text(0), "was stopped because no trial needed it any more");
   experiment().deadline = Seconds(60);
-  EXPECT_EQ(text(0), "was stopped because its work was done or the run's deadline had passed")
+  EXPECT_EQ(text(0), "was stopped because no trial needed it any more or the run's deadline had passed")
       << "when it ended is not on record";
   const auto end = [&](std::chrono::seconds after) {
     Fact fact{.trial = 0, .state = TrialState::stopped, .ran = true};
@@ -249,7 +249,7 @@ TEST_F(ExplanationTextTest, TheReasonOfAServicesStopIsShown) {
     record.append(RunId("r1"), facts);
   };
   end(std::chrono::seconds(30));
-  EXPECT_EQ(text(0), "was stopped because its work was done");
+  EXPECT_EQ(text(0), "was stopped because no trial needed it any more");
   experiment().deadline = Seconds(10);
   EXPECT_EQ(text(0), "was stopped after the run's deadline of 10.0 s had passed");
 }
@@ -293,7 +293,7 @@ TEST_F(ExplanationTextTest, ATrialThatMustRunIsNotCompared) {
   EXPECT_EQ(text(0), "has succeeded; no cache lookup is recorded");
   const std::vector<CacheResult> known{{.trial = 0, .hash = "h1", .parts = "{}"}};
   record.append(RunId("r1"), {}, {}, {}, known);
-  EXPECT_EQ(text(0), "has succeeded; no comparable trial had completed before");
+  EXPECT_EQ(text(0), "has succeeded; no comparable trial completed before this trial");
   restored[0].anew = true;
   EXPECT_EQ(text(0), "has succeeded; the trial was run again on request");
 }
@@ -427,7 +427,7 @@ constexpr const char* k_cached = "outputs: ['/out'], cache: true, params: {seed:
 TEST_F(WhyTest, TheDifferenceFromTheMostSimilarTrialIsShown) {
   const std::string text = file_text(trial_text("one", "sh -c 'echo 1 > /out'", k_cached));
   EXPECT_EQ(start(text, waiting_run("r1")), Result::succeeded);
-  EXPECT_EQ(why("one"), "one has succeeded; no comparable trial had completed before\n");
+  EXPECT_EQ(why("one"), "one has succeeded; no comparable trial completed before this trial\n");
   EXPECT_EQ(start(file_text(trial_text("one", "sh -c 'echo 2 > /out'",
                                        "outputs: ['/out'], cache: true, params: {seed: 2}")),
                   waiting_run("r2")),

@@ -12,7 +12,7 @@ namespace {
 using ValueKind = OptionModel::Value;
 
 // Returns a command's own options and the program's options, without names that the command uses for its own
-// options (`logs -f`).
+// options, such as -f of `logs`.
 std::vector<OptionModel> options_within(const CommandModel& command, const CompletionModel& model) {
   std::vector<OptionModel> options = command.options;
   std::set<std::string> own;
@@ -257,7 +257,7 @@ std::string fish_option(const OptionModel& option, const std::string& condition)
   return fmt::format("{} -d {}\n", line, fish_text(option.description));
 }
 
-// Returns a condition of fish that excludes commands with an option of the same name (`logs -f`).
+// Returns a condition of fish that excludes commands with an option of the same name, such as -f of `logs`.
 std::string outside_of_hiders(const OptionModel& option, const CompletionModel& model) {
   std::vector<std::string> hiders;
   for (const CommandModel& command : model.commands)
