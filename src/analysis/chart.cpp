@@ -100,7 +100,7 @@ std::vector<SeriesGroup> groups_of(const Results& results, const std::vector<con
 }
 
 // Replaces adjacent points by their mean until at most k_points_max remain. If there is a gap within a group
-// of such points, the gap moves to the place before the mean.
+// of such points, the gap moves to the position before the mean.
 void thin(Chart::Series& series, std::vector<std::string>& notes) {
   const std::size_t width = (series.points.size() + k_points_max - 1) / k_points_max;
   if (width <= 1) return;

@@ -286,7 +286,8 @@ void add_overall(PairTable& table, std::size_t run_count) {
   }
 }
 
-// Moves params that are equal in all pairs to `shared`, so that the table shows only params that differ.
+// Moves params that are equal in all pairs to `shared`, so that the table shows only params that differ
+// between pairs.
 void split_params(PairTable& table, const std::vector<const Param*>& params) {
   const bool is_single = table.pairs.size() == 1 && !table.by_name;
   std::vector<bool> differs(params.size());

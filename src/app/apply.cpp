@@ -24,7 +24,8 @@
 namespace combu {
 namespace {
 
-// Maximum time to wait for a run that another process is changing, or that is about to get an owner.
+// Maximum duration of the wait until this process can take over the run, which another process may be
+// changing or may be about to own.
 constexpr std::chrono::seconds k_hand_over_patience{30};
 constexpr Seconds k_hand_over_poll{0.1};
 

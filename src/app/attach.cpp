@@ -25,7 +25,8 @@ std::optional<int> follow(const RunEntry& entry, const Caller& caller, Progress&
     try {
       ControlClient client(channel_path(entry.id, caller));
       if (const auto code = client.follow(progress, run, stop)) return code;
-      heard = real_clock().now();  // the owner disconnected this client, which read too slowly
+      // Connect again: the owner disconnected this client, which read too slowly.
+      heard = real_clock().now();
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::not_found || real_clock().now() - heard > k_attach_patience) throw;
     }

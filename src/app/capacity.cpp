@@ -31,7 +31,7 @@ void add_reserved(Slots& reserve, const std::string& part) {
   } else {
     if (part.empty() || part.find_first_of("0123456789") != 0)
       throw bad_reserve(
-          fmt::format("\"{}\" must be CPUs (2), memory (4GiB) or a GPU (gpu=0)", shortened(part)));
+          fmt::format("\"{}\" must be CPUs, memory or a GPU, such as 2, 4GiB or gpu=0", shortened(part)));
     if (reserve.memory.count != 0) throw bad_reserve("memory is given twice");
     reserve.memory = bytes_option("--reserve", part);
   }
@@ -48,7 +48,8 @@ Slots reserve_option(const std::string& text) {
   return reserve;
 }
 
-// Returns `capacity` minus `reserve`. Throws Error(invalid) if `capacity` is less than `reserve`.
+// Returns `capacity` minus `reserve`. Throws Error(invalid) if `reserve` has more CPUs or memory than
+// `capacity`.
 Slots without_reserved(const Slots& capacity, const Slots& reserve, const std::string& option) {
   const auto refuse = [&](const std::string& there) {
     return Error(ErrorKind::invalid, "--reserve " + option, fmt::format("the engine has only {}", there));

@@ -46,7 +46,7 @@ struct Changes {
   [[nodiscard]] bool none() const {
     return joined == 0 && removed.empty() && updated.empty() && again.empty();
   }
-  // Returns the number of trials on record whose text differs from the file.
+  // Returns the number of trials whose recorded text differs from their text in the file.
   [[nodiscard]] std::size_t changed() const {
     return updated.size() + running.size() + succeeded.size() + unsuccessful.size();
   }

@@ -22,8 +22,8 @@ namespace combu {
 // Frees the container names that a new run needs. The beginning of the new run must be on record. First
 // interrupts the owners of the `replaced` runs. Then collects the outputs and logs of other runs' ended
 // containers. Finally removes all containers of the `replaced` runs, and other containers whose names the new
-// run needs. Removes nothing and returns the reasons if another run has started meanwhile, or if outputs or
-// logs could not be collected. Throws Error.
+// run needs. Removes nothing and returns the reasons if another run has started during this call, or if
+// outputs or logs could not be collected. Throws Error.
 [[nodiscard]] std::vector<Error> make_room(Session& session, Record& record, const Loaded& loaded,
                                            const std::set<RunId>& replaced);
 

@@ -127,7 +127,7 @@ std::string imports_text(const std::vector<Import>& imports) {
 
 struct FileReading {
   Loaded loaded;
-  std::vector<Error> errors;  // sorted by their place in the file
+  std::vector<Error> errors;  // in the order of the trials in the file
   std::vector<std::string> warnings;
 };
 

@@ -32,8 +32,8 @@ class Following {
     for (const Key& key : read) log_of(key).complete = true;
   }
 
-  // Passes the new pieces of all logs to their sinks. Returns false if nothing reads the output any longer.
-  // If look() throws, the next call passes the pieces that are still missing.
+  // Passes the new pieces of all logs to their sinks. Returns false if the reader of the output has closed
+  // the pipe. If look() throws, the next call passes the pieces that are still missing.
   bool look(const std::vector<Observation>& attempts) {
     std::vector<const Observation*> open;
     std::set<Key> listed;
@@ -113,8 +113,8 @@ class Following {
   std::atomic<bool> reader_has_gone_ = false;
 };
 
-// True if `names` is empty, or if a trial that `names` chooses has not ended on record and may therefore
-// begin another attempt.
+// True if `names` is empty, or if the record does not show the end of a trial in `names`, so that the trial
+// may begin another attempt.
 bool may_begin(const RunId& run, const std::vector<std::string>& names, const Caller& caller) {
   if (names.empty()) return true;
   bool any = false;

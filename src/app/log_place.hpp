@@ -14,7 +14,7 @@ namespace combu {
 class LogPlace {
  public:
   // Returns the options of the next reading. The reading begins k_log_disorder_max before the position, since
-  // pieces of the two streams may be stored in another order than their times.
+  // pieces of the two streams may be stored in another order than that of their timestamps.
   [[nodiscard]] LogOptions next(const LogOptions& wanted) {
     known_ = recent_;
     LogOptions options = wanted;
@@ -44,7 +44,8 @@ class LogPlace {
 
  private:
   using Counts = std::map<std::pair<Instant, LogStream>, std::size_t>;
-  std::optional<Instant> begin_;  // time of the first piece that was passed to the sink; nullopt: no piece
+  // timestamp of the first piece that was passed to the sink; nullopt: no piece
+  std::optional<Instant> begin_;
   Instant until_{};
   Counts recent_;  // number of recent pieces that were passed to the sink, by timestamp and stream
   Counts known_;   // number of pieces in `recent_` that the present reading has not repeated yet

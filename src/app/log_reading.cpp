@@ -20,7 +20,7 @@ std::optional<StoredLog> find_stored(std::optional<Telemetry>& telemetry, const 
 }
 
 // Reads the log of one attempt from the engine and passes it to the sink. If the log is followed, begins at
-// `place`. Returns false if nothing reads the output any longer.
+// `place`. Returns false if the reader of the output has closed the pipe.
 bool read_live(Session& session, const Key& key, const LogOptions& wanted, LogPlace& place, LogSink& sink) {
   std::stop_source enough;
   const std::stop_callback on_stop(session.stop(), [&enough] { enough.request_stop(); });
@@ -40,7 +40,7 @@ bool read_live(Session& session, const Key& key, const LogOptions& wanted, LogPl
 }
 
 // Follows the log until the attempt has ended. If the engine is unreachable, prints a note and waits. Returns
-// false if nothing reads the output any longer.
+// false if the reader of the output has closed the pipe.
 bool follow_live(Session& session, const Caller& caller, const Key& key, const LogOptions& wanted,
                  LogPlace& place, LogSink& sink) {
   const auto patient = session.patient_engine();

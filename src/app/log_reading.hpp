@@ -20,8 +20,8 @@ namespace combu {
 // If the log is read from its beginning and has gaps, prints a note about the gaps.
 void note_gaps(const StoredLog& log, const LogOptions& wanted, LogSink& sink);
 
-// Passes the stored log to the sink, beginning at `place`. Returns false if nothing reads the output any
-// longer.
+// Passes the stored log to the sink, beginning at `place`. Returns false if the reader of the output has
+// closed the pipe.
 [[nodiscard]] bool read_stored(Telemetry& telemetry, const Key& key, const StoredLog& log,
                                const LogOptions& wanted, LogPlace& place, LogSink& sink);
 
@@ -39,7 +39,7 @@ inline constexpr Seconds k_follow_pause{1};
 
 // Passes the log of an attempt to the sink. If `wanted.follow` is set, continues until the log ends. Reads
 // the stored log if the stored log is complete or the container is gone. Otherwise reads the log from the
-// engine. Returns false if nothing reads the output any longer. Throws Error.
+// engine. Returns false if the reader of the output has closed the pipe. Throws Error.
 [[nodiscard]] bool read_attempt(Session& session, const Caller& caller, const Key& key,
                                 const LogOptions& wanted, LogSink& sink);
 

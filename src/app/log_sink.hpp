@@ -18,12 +18,12 @@ class LogSink {
   LogSink& operator=(const LogSink&) = delete;
   virtual ~LogSink() = default;
 
-  // Receives a piece of a stream. The piece continues the stream's previous piece. Returns false if nothing
-  // reads the output any longer.
+  // Receives a piece of a stream. The piece continues the stream's previous piece. Returns false if the
+  // reader of the output has closed the pipe.
   [[nodiscard]] virtual bool put(LogStream stream, std::string_view piece) = 0;
   // Ends the log of an attempt: outputs its last line if this line has no newline yet.
   virtual void flush() = 0;
-  // Shows a remark about the log. Returns false if nothing reads the output any longer.
+  // Shows a remark about the log. Returns false if the reader of the output has closed the pipe.
   [[nodiscard]] virtual bool note(const std::string& text) = 0;
 };
 

@@ -33,8 +33,8 @@ std::map<TrialIndex, Key> collecting_attempts(Record& record, const RunId& run,
   return attempts;
 }
 
-// Calls `body`. Returns the text of the error that `body` throws; empty if `body` throws no error. Throws
-// Error(cancelled).
+// Calls `body`. Returns the text of the error that `body` throws; empty if `body` throws no error. Does not
+// catch Error(cancelled).
 template <class Body>
 std::string failure_of(const Body& body) {
   try {
@@ -91,7 +91,7 @@ OutputsAt outputs_at(const std::string& results, const TrialEntry& trial) {
     return std::filesystem::exists(fmt::format("{}/{}", place, k_manifest_name), unreadable);
   };
   const bool is_collected = is_folder ? is_there(at.place) : has_succeeded(trial.state) || trial.collection;
-  // If the trial has not ended, outputs in this place belong to an earlier attempt.
+  // If the trial has not ended, outputs at this location belong to an earlier attempt.
   if (!is_over(trial.state) || !is_collected) at.place.clear();
   if (!is_folder || !is_there(at.so_far)) at.so_far.clear();
   return at;

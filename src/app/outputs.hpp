@@ -1,5 +1,5 @@
 #pragma once
-// Finds the places where outputs are stored, and collects the outputs of runs without an owner.
+// Finds the locations of stored outputs, and collects the outputs of runs without an owner.
 
 #include <functional>
 #include <memory>
@@ -20,19 +20,20 @@ namespace combu {
 // Opens results_folder() of the run as an output store. The files in the store belong to the caller's user.
 [[nodiscard]] std::unique_ptr<OutputStore> open_results(const Loaded& loaded);
 
-// The places of a trial's outputs. A member is an empty string if there are no such outputs.
+// The locations of a trial's outputs, in a folder or a bucket. A member is an empty string if there are no
+// such outputs.
 struct OutputsAt {
-  std::string place;   // place of the outputs that were collected at the trial's end
-  std::string so_far;  // place of the outputs that were collected while an attempt ran
+  std::string place;   // location of the outputs that were collected at the trial's end
+  std::string so_far;  // location of the outputs that were collected while an attempt ran
 };
-// Returns the places of a trial's outputs. `results`: the run's results_folder(). If `results` is a folder,
-// checks which files exist. If `results` is a bucket, sends no request and uses only the record.
+// Returns the locations of a trial's outputs. `results`: the run's results_folder(). If `results` is a
+// folder, checks which files exist. If `results` is a bucket, sends no request and uses only the record.
 [[nodiscard]] OutputsAt outputs_at(const std::string& results, const TrialEntry& trial);
 
-// Returns a function that returns the place of a trial's outputs. The place is an empty string if the trial
-// has no outputs, or if its outputs are not available. If this version of combu cannot read the recorded
-// experiment, prints a note on `progress`, and every place is an empty string. Several threads may call the
-// returned function.
+// Returns a function that returns the location of a trial's outputs. The location is an empty string if the
+// trial has no outputs, or if its outputs are not available. If this version of combu cannot read the
+// recorded experiment, prints a note on `progress`, and every location is an empty string. Several threads
+// may call the returned function.
 [[nodiscard]] std::function<std::string(const TrialEntry&)> output_places(Record& record, const RunId& run,
                                                                           Progress& progress);
 

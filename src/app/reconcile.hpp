@@ -12,7 +12,7 @@
 namespace combu {
 
 enum class Outlook {
-  resumable,  // failed trials with retries left wait for `run --resume`
+  resumable,  // failed trials with remaining retries wait for `run --resume`
   ended,      // failed trials are not retried
 };
 using TrialNames = std::vector<std::string>;

@@ -44,8 +44,8 @@ class RecordedLogs {
   // True if is_whole() holds for all trials; false if there are no trials.
   [[nodiscard]] bool are_whole();
 
-  // Passes `log`, which log() returned for `key`, to the sink. Returns false if nothing reads the output any
-  // longer.
+  // Passes `log`, which log() returned for `key`, to the sink. Returns false if the reader of the output has
+  // closed the pipe.
   [[nodiscard]] bool read(const Key& key, const StoredLog& log, const LogOptions& wanted, LogSink& sink);
 
  private:

@@ -33,7 +33,7 @@ class IdFinder {
 
   [[nodiscard]] bool is_word() const { return is_asked_for_ && id_.size() < k_random_size; }
 
-  // Returns the parts of `text` before, between and after the places that contain the run's id.
+  // Returns the parts of `text` before, between and after the occurrences of the run's id.
   [[nodiscard]] std::vector<std::string_view> parts(std::string_view text) const {
     std::vector<std::string_view> parts;
     std::size_t from = 0;

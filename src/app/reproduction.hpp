@@ -14,9 +14,9 @@ namespace combu {
 [[nodiscard]] std::string evaluated_again(const RunEntry& entry, int revision);
 
 // Returns shell commands that run `trials` again, with the trials on which they depend. All of `trials` must
-// have run with the same version of the file. The commands change to the run's folder. If the folder has
-// changed, the commands also check out the recorded commit. Comment lines (#) name data that are not on
-// record, and assumptions that may be wrong. `engine`: as for command_line().
+// have run with the same version of the file. The commands change to the run's folder. If the folder's commit
+// or diff differs from the recorded one, the commands also check out the recorded commit. Comment lines (#)
+// name data that are not on record, and assumptions that may be wrong. `engine`: as for command_line().
 [[nodiscard]] std::string reproduction(const RunEntry& entry, const std::vector<std::string>& trials,
                                        const std::string& engine);
 

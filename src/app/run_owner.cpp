@@ -36,7 +36,7 @@ std::unique_ptr<RunLock> acquire_lock(LockScope scope, Session& session, const L
 
 void interrupt_processes(Session& session, const Selector& selector, const std::string& by,
                          const Caller& caller) {
-  // interrupt_runs() also interrupts a process that does not answer on its channel.
+  // Ignore other errors: interrupt_runs() also interrupts a process that does not answer on its channel.
   const auto announce = [&](const RunId& run) {
     try {
       (void)ControlClient(channel_path(run, caller)).adjust({.interrupter = by}, session.stop());

@@ -61,8 +61,8 @@ void note_names_without_values(Progress& progress, Record& record, const RunEntr
   for (const std::string& name : names) progress.note(valueless_text(results, name));
 }
 
-// Adds to each failure the last line of the failed trial's log. Joins equal failures in one row, in the place
-// of the first failure.
+// Adds to each failure the last line of the failed trial's log. Joins equal failures in one row, at the
+// position of the first failure.
 void join_failures(std::vector<TrialRow>& rows, const LastLine& last_line) {
   std::vector<Failure> failures;
   for (TrialRow& row : rows) {

@@ -27,7 +27,7 @@ struct Stopped {
 
 // Announces the stop to the owners of the runs, so that the owners record who stopped the trials.
 void announce(Session& session, const Invocation& invocation, const std::vector<Observation>& attempts) {
-  constexpr std::size_t k_named_max = 200;  // the server limits the size of a request
+  constexpr std::size_t k_named_max = 200;  // the owner's channel limits the size of a request
   const Caller caller = caller_for(invocation);
   std::map<RunId, TrialNames> names;
   for (const Observation& seen : attempts) names[seen.key.run].push_back(seen.key.trial);

@@ -117,8 +117,8 @@ class EndReporter {
       while (!quit.stop_requested()) {
         const Instant began = real_clock().now();
         look();
-        // With thousands of collecting trials, look() takes long. The pause grows with the time that look()
-        // takes.
+        // With thousands of collecting trials, look() takes long. The pause grows with the duration of
+        // look().
         constexpr int k_share = 10;
         real_clock().wait(std::max(k_wait_poll, k_share * Seconds(real_clock().now() - began)), quit);
       }
@@ -220,7 +220,8 @@ class EndReporter {
   // Only the thread thread_ uses these members:
   std::optional<Record> record_;
   std::map<RunId, bool> on_record_;
-  std::set<std::pair<RunId, std::string>> noted_;  // errors that have been printed
+  // errors that have been printed; each error is printed once for each run
+  std::set<std::pair<RunId, std::string>> noted_;
   // Both threads use these members, and lock mutex_ first:
   std::mutex mutex_;
   std::vector<Observation> ended_;  // ended attempts that have not been reported

@@ -64,7 +64,7 @@ std::string filled(std::string text, std::string_view name) {
                           is_one ? "exists" : "exist", is_one ? "it" : "them"));
 }
 
-// Files and folders that this call created. The destructor removes them unless they are kept.
+// Files and folders that this call created. The destructor removes them unless keep() was called.
 class Made {
  public:
   Made() = default;

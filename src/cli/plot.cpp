@@ -62,11 +62,12 @@ void add_plot(CommandLine& line, const Invocation& invocation, Action& action) {
   const auto options = std::make_shared<PlotOptions>();
   command
       .add_option("--by", options->form.by,
-                  "Draw one curve for each value of this column, the mean of the trials with that value")
+                  "Draw one curve for each value of this column: the mean of the trials with that value")
       .type_name("NAME");
   command
-      .add_option("--x", options->form.x,
-                  "Draw one point for each trial: the metric's last value over this param, field or metric")
+      .add_option(
+          "--x", options->form.x,
+          "Draw one point for each trial: y is the metric's last value, x is this param, field or metric")
       .type_name("NAME");
   command.add_option("--log", options->log, "Axes with a logarithmic scale")
       .one_of({"x", "y", "xy"})

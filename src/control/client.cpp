@@ -37,7 +37,7 @@ struct ControlClient::Impl {
   }
 
   // Returns the next line from the server, or nullopt at the end of the stream. Throws Error(cancelled) if
-  // `stop` requests a stop, and Error(refused) if no line has come by the time `until`.
+  // `stop` requests a stop, and Error(refused) if no line has come before the moment `until`.
   std::optional<std::string> line(const std::stop_token& stop, std::optional<Steady::time_point> until) {
     while (true) {
       if (stop.stop_requested()) throw Error(ErrorKind::cancelled, "", "interrupted");

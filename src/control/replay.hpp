@@ -16,8 +16,8 @@ class Replay {
   Replay(Progress& progress, Run& run);
 
   // Shows the progress in one JSON line. Returns the exit code if the line is the last line, else nullopt.
-  // Ignores events that are unknown to this version, because a newer combu may send them. Throws nlohmann's
-  // exceptions or Error if the line is invalid.
+  // Ignores events that this version of combu does not know, because a newer version may send them. Throws
+  // nlohmann's exceptions or Error if the line is invalid.
   [[nodiscard]] std::optional<int> show(const nlohmann::json& line);
 
  private:

@@ -57,8 +57,8 @@ std::string_view first_of(std::string_view text, std::size_t count) {
   return text;
 }
 
-// Returns `name` as a valid key: letters, digits, _ - . / and blanks. A key must not be a path with empty,
-// "." or ".." parts.
+// Returns `name` with "_" for each character that a key must not have: a key has letters, digits, _ - . / and
+// blanks. A key must not be a path with empty, "." or ".." parts.
 std::string allowed(const std::string& name) {
   constexpr std::string_view k_allowed = "_-./ ";
   std::string key = name;
@@ -164,7 +164,8 @@ struct MlflowRun {
   std::string id;
   std::string attempt;
   std::string status;
-  std::int64_t ended_at = 0;  // end of the MLflow run in milliseconds; 0: unknown
+  // end of the MLflow run, in milliseconds since 1970; 0: unknown
+  std::int64_t ended_at = 0;
   bool has_outputs = false;
   bool tried_again = false;
   std::set<std::string> params;
@@ -347,9 +348,9 @@ class Exporter {
     return same;
   }
 
-  // The tag combu.outputs is deleted, because its location contains the outputs of another attempt. The tag
-  // combu.tried_again is written last. If this export is interrupted, the next export therefore closes the
-  // run again.
+  // The tag combu.outputs is deleted, because it names a location that contains the outputs of another
+  // attempt. The tag combu.tried_again is written last, so that the next export closes the run again if this
+  // export is interrupted.
   void close(const MlflowRun& kept, const TrialEntry& trial) {
     if (kept.has_outputs)
       (void)server_.post("runs/delete-tag", {{"run_id", kept.id}, {"key", "combu.outputs"}});

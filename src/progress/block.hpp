@@ -25,7 +25,7 @@ struct NamedAge {
   std::string name;
   Seconds age{0};
 };
-// Returns the names of the trials in snapshot.running, and how long each trial had run at the time of the
+// Returns the names of the trials in snapshot.running, and how long each trial had run at the moment of the
 // snapshot.
 [[nodiscard]] std::vector<NamedAge> named_ages(const Snapshot& snapshot, const Run& run);
 // Returns a text such as "running forest-s3 (4m10s), forest-s7 (12 s)".

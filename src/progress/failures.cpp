@@ -42,8 +42,8 @@ std::string_view after_last(std::string_view text, std::string_view mark) {
 }
 
 // Returns the command that, according to `last_line`, a shell or `env` did not find; "" if the line has
-// another form. Recognizes "sh: 1: pyhton: not found", "bash: line 1: pyhton: command not found" and "env:
-// 'pyhton': No such file or directory".
+// another form. Recognizes lines such as "sh: 1: pyhton: not found", "bash: line 1: pyhton: command not
+// found" and "env: 'pyhton': No such file or directory".
 std::string command_not_found(std::string_view last_line) {
   for (const std::string_view end : {": command not found", ": not found"})
     if (last_line.ends_with(end))

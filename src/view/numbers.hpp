@@ -15,7 +15,7 @@ namespace combu {
 // too wide is cut between two params.
 [[nodiscard]] std::string shared_line(std::string_view params, std::size_t columns_max);
 
-// A table with aligned columns. The first row contains the heads of the columns. Columns of numbers are
+// A table with aligned columns. The first row contains the headings of the columns. Columns of numbers are
 // aligned at their decimal points. An empty cell is printed as "–".
 class NumberTable {
  public:

@@ -33,9 +33,9 @@ void fit_widths(std::span<std::size_t> widths, std::span<const std::size_t> floo
 // fit_between(): the experiment's name, which may be a path, is shortened first.
 [[nodiscard]] std::string run_title(const RunEntry& run, std::string_view rest, std::size_t columns_max);
 
-// A table with aligned columns. The first row contains the heads of the columns. clean_line() cleans the text
-// of each cell for a terminal. A table may have 100,000 rows, so the text of all cells is one string until
-// the widths are known.
+// A table with aligned columns. The first row contains the headings of the columns. clean_line() cleans the
+// text of each cell for a terminal. A table may have 100,000 rows, so the text of all cells is one string
+// until the widths are known.
 template <std::size_t columns>
 class Table {
  public:

@@ -280,7 +280,7 @@ void Git::write(const fs::path& name, const std::string& text, const timespec* m
     throw refusal(path, "change the owner of");
   if (modified_at == nullptr) return;
   const std::array<timespec, 2> times{*modified_at, *modified_at};
-  if (::futimens(file.number(), times.data()) != 0) throw refusal(path, "set the time of");
+  if (::futimens(file.number(), times.data()) != 0) throw refusal(path, "set the modification time of");
 }
 
 ProgramEnd Git::run(std::vector<std::string> arguments, std::size_t size_max,
@@ -292,8 +292,8 @@ ProgramEnd Git::run(std::vector<std::string> arguments, std::size_t size_max,
                                 .time_max = limit_ - std::chrono::steady_clock::now(),
                                 .user = user_,
                                 .stop = stop_});
-  // The message names k_time_max, which limits all calls of git together, not the part that was left for this
-  // call.
+  // The message names k_time_max, which limits all calls of git together, and not the remaining seconds that
+  // limited this call.
   if (!end.problem.empty() && std::chrono::steady_clock::now() >= limit_)
     end.problem = fmt::format("did not end within {}", to_string(k_time_max));
   return end;

@@ -24,7 +24,7 @@ namespace {
 
 constexpr Seconds k_lock_patience{3};
 constexpr Seconds k_lock_poll{0.05};
-// Maximum time that an interrupted process may take to finish the starts under way.
+// Maximum duration of the wait until an interrupted process has finished its starts in flight.
 constexpr Seconds k_starts_end{120};
 
 std::string why() {

@@ -235,7 +235,7 @@ def test_the_record_is_the_callers_alone(combu, failing, tmp_path):
     ("1GiB,2GiB", "--reserve: memory is given twice"),
     ("gpu=0,gpu=0", "--reserve: the GPU 0 is given twice"),
     ("gpu=7", "--reserve: the engine has no GPU 7; it has 0, whose UUIDs are not known"),
-    ("some", '--reserve: "some" must be CPUs (2), memory (4GiB) or a GPU (gpu=0)'),
+    ("some", '--reserve: "some" must be CPUs, memory or a GPU, such as 2, 4GiB or gpu=0'),
 ])
 def test_what_cannot_be_reserved_is_told(combu, write, reserve, words):
     file = write('[{ name: "one", image: "lab/x", cmd: "true", cpus: 0.1, gpus: %d }]' % ("gpu" in reserve))
