@@ -206,9 +206,8 @@ void note_unchanged(Progress& progress, const RunId& run, const Changes& changes
        "again");
   if (!wishes.failed)
     keep(changes.unsuccessful,
-         "these trials changed, but failed or were stopped with the earlier definition; `apply --failed` "
-         "starts "
-         "these trials again");
+         "these trials changed, but failed or were stopped with the earlier definition; "
+         "`apply --failed` starts these trials again");
 }
 
 }  // namespace
