@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = re.compile(r"[\w./*-]+\.(?:cpp|hpp|json|jsonnet|libsonnet|rs|py|md)")
-NAME = re.compile(r"[A-Za-z_]\w*(?:::\w+)*(?:\(\))?")
+NAME = re.compile(r"[A-Za-z_]\w*(?:::\w+)*(?:\((?:[A-Z]\w+)?\))?")  # function, Class::function, function(Event)
 
 
 def files_of(name):
@@ -24,7 +24,7 @@ def faults_of(row):
     text = "\n".join(path.read_text(encoding="utf-8") for path in found)
     names = [word for word in words if NAME.fullmatch(word) and word not in files + rooms]
     return [name for name in files if not files_of(name)] + [
-        name for name in names if not re.search(rf"\b{name.replace('()', '').rpartition('::')[2]}\b", text)
+        name for name in names if not re.search(rf"\b{name.partition('(')[0].rpartition('::')[2]}\b", text)
     ]
 
 
