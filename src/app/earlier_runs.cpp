@@ -93,8 +93,8 @@ std::vector<Error> remove_containers(Session& session, const Experiment& experim
         fmt::format("removed {} of run {}, {}",
                     number_of(released.attempts, was_replaced ? "container" : "old container"), run.text(),
                     was_replaced ? "which is replaced"
-                    : one        ? "whose name is needed again"
-                                 : "whose names are needed again"));
+                    : one        ? "because this run needs its name"
+                                 : "because this run needs their names"));
   }
   return errors;
 }

@@ -78,7 +78,7 @@ std::map<std::string, std::string> objects_of(const Schema& schema, std::size_t 
 }
 
 [[noreturn]] void refuse(std::string_view why) {
-  throw Error(ErrorKind::corrupt, "", fmt::format("its database {}", why));
+  throw Error(ErrorKind::corrupt, "", fmt::format("the database {}", why));
 }
 
 [[noreturn]] void refuse(const SQLite::Exception& exception) {

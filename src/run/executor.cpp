@@ -125,7 +125,7 @@ class Executor::Start {
   [[nodiscard]] std::stop_token token() const { return source_.get_token(); }
   // Returns a token that cancels the fetching of inputs, and the start, which packs and sends the inputs.
   // Fetching and sending may take hours, so an interrupted run does not wait for them. The attempt stays
-  // `starting` in the record, and the next process adopts the attempt's container.
+  // `starting` in the record. A process that resumes the run adopts the attempt's container, if there is one.
   [[nodiscard]] std::stop_token fetch_token() const { return fetch_.get_token(); }
 
  private:

@@ -67,11 +67,11 @@ void ForeignAttempt::read_attempt(SQLite::Database& database) {
             fmt::format("SELECT number, trial, attempt, complete, size, dropped, until, at_until, {}, {} "
                         "FROM attempts NOT INDEXED ORDER BY number",
                         since(image_.version(), 2, "passed_over"), since(image_.version(), 3, "gaps")));
-  if (!rows.step()) refuse("its database holds no attempt");
+  if (!rows.step()) refuse("the database holds no attempt");
   for (const int column : {0, 2, 3, 4, 5, 6, 7, 8, 9})
     if (rows.type(column) != SQLITE_INTEGER) refuse("a value of table `attempts` is not an integer");
   if (rows.type(1) != SQLITE_TEXT || rows.text(1) != k_packed_name || rows.number(2) != k_adopted)
-    refuse("its database holds an attempt with a wrong name or number");
+    refuse("the database holds an attempt with a wrong name or number");
   number_ = rows.number(0);
   for (const int column : {4, 5, 7, 8, 9})
     if (rows.number(column) < 0) refuse("a size or count of table `attempts` is negative");
@@ -86,7 +86,7 @@ void ForeignAttempt::read_attempt(SQLite::Database& database) {
           .at_until = static_cast<std::size_t>(rows.number(7)),
           .passed_over = static_cast<std::size_t>(rows.number(8)),
           .gaps = static_cast<std::size_t>(rows.number(9))};
-  if (rows.step()) refuse("its database holds more than one attempt");
+  if (rows.step()) refuse("the database holds more than one attempt");
 }
 
 void ForeignAttempt::check_packs(SQLite::Database& database) {

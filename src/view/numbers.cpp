@@ -20,7 +20,7 @@ constexpr std::string_view k_missing = "–";
 }  // namespace
 
 std::string shared_line(std::string_view params, std::size_t columns_max) {
-  constexpr std::string_view k_begin = "the same for all: ";
+  constexpr std::string_view k_begin = "in all rows: ";
   std::string whole = clean_line(fmt::format("{}{}", k_begin, params));
   if (columns_max == 0 || columns_of(whole) <= columns_max) return whole;
   const std::string line = cut_line(whole, columns_max);

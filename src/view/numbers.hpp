@@ -11,7 +11,7 @@
 
 namespace combu {
 
-// Returns a line such as "the same for all: epochs=10 lr=0.1", which is printed above a table. A line that is
+// Returns a line such as "in all rows: epochs=10 lr=0.1", which is printed above a table. A line that is
 // too wide is cut between two params.
 [[nodiscard]] std::string shared_line(std::string_view params, std::size_t columns_max);
 

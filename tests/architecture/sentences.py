@@ -70,7 +70,7 @@ def comments_of_cpp(text):
 
 def messages_of_cpp(text):
     """(line, text) of each string literal of at least four words that is no SQL; adjacent literals are one."""
-    code = re.sub(r"(?m)^\s*#.*$|//.*$", lambda match: " " * len(match[0]), text)
+    code = re.sub(r"(?m)^[ \t]*#.*$|//.*$", lambda match: " " * len(match[0]), text)
     for match in re.finditer(r'"(?:\\.|[^"\\\n])*"(?:\s*"(?:\\.|[^"\\\n])*")*', code):
         message = "".join(part[1:-1] for part in re.findall(r'"(?:\\.|[^"\\\n])*"', match[0]))
         is_sql = re.match(r"\s*(?:SELECT|INSERT|UPDATE|DELETE|CREATE|WITH|PRAGMA|ALTER|DROP|FROM|WHERE|ORDER|AND)\b", message)

@@ -150,7 +150,7 @@ def test_hostile_telemetry_is_refused(run, server, tmp_path):
     server.objects[key] = stored(hostile_database(tmp_path / "hostile.sqlite"))
     said = run("two", "bbbbbbbbbbbb")
     assert "1 succeeded" in said
-    refused = "the telemetry of an equal trial is invalid: its database has the view `attempts`, which is not in combu's schema"
+    refused = "the telemetry of an equal trial is invalid: the database has the view `attempts`, which is not in combu's schema"
     assert f"s3:/{key}: {refused}; combu runs trial `learn`" in said.splitlines()
 
 

@@ -67,7 +67,7 @@ def notes_of(done):
 def test_results_of_the_files_last_run(combu, runs):
     lines = ok(combu("-f", runs, "results")).splitlines()
     assert lines[0] == f"run two (simulated) of {runs}: 8 succeeded, 1 failed"
-    assert lines[1] == "the same for all: epochs=3"
+    assert lines[1] == "in all rows: epochs=3"
     assert lines[2].split() == ["TRIAL", "lr", "model", "note", "seed", "STATE", "TIME", "accuracy", "loss"]
     first = lines[3].split()
     assert (first[0], first[-2:]) == ("resnet-0_125-1", ["0.875", "2.25"])
@@ -179,7 +179,7 @@ def test_results_as_json(combu, runs):
 def test_runs_are_compared_by_params_and_seeds(combu, runs):
     text = ok(combu("compare", "one", "two", "--metric", "loss")).splitlines()
     assert text[0] == "loss of run one, and of run two minus run one; ± is half of a 95 % interval (Student's t)"
-    assert text[1] == "the same for all: epochs=3"
+    assert text[1] == "in all rows: epochs=3"
     assert [line.split() for line in text[3:7]] == [
         [lr, model, low, "6.353", "0.7071", "2", high, "6.353", "0.7071", "2", "0.25", "0", "paired"]
         for lr, low, high in (("0.125", "2.5", "2.75"), ("0.25", "3.5", "3.75")) for model in ("resnet", "vit")]

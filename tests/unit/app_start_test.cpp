@@ -178,10 +178,12 @@ TEST_F(StartTest, EndedContainersOfEarlierRunsAreRemoved) {
   EXPECT_EQ(start(file_text(trial_text("one", "echo word") + trial_text("other")), waiting_run("r1")),
             Result::succeeded);
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r2")), Result::succeeded);
-  EXPECT_THAT(printed.of("note"), Contains("removed 1 old container of run r1, whose name is needed again"));
+  EXPECT_THAT(printed.of("note"),
+              Contains("removed 1 old container of run r1, because this run needs its name"));
   EXPECT_THAT(containers(), ElementsAre("one", "other"));
   EXPECT_EQ(start(file_text(trial_text("one") + trial_text("other")), waiting_run("r3")), Result::succeeded);
-  EXPECT_THAT(printed.of("note"), Contains("removed 1 old container of run r2, whose name is needed again"));
+  EXPECT_THAT(printed.of("note"),
+              Contains("removed 1 old container of run r2, because this run needs its name"));
 }
 
 TEST_F(StartTest, TheEndAndTheLogOfARemovedContainerAreRecorded) {
@@ -303,7 +305,8 @@ TEST_F(StartTest, AnotherUsersRunIsListedTwice) {
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
   std::filesystem::rename(state(), path("another"));
   EXPECT_EQ(start(waiting_run("r2")), Result::succeeded);
-  EXPECT_THAT(printed.of("note"), Contains("removed 1 old container of run r1, whose name is needed again"));
+  EXPECT_THAT(printed.of("note"),
+              Contains("removed 1 old container of run r1, because this run needs its name"));
 }
 
 TEST_F(StartTest, MissingMetricsAreNoted) {

@@ -159,10 +159,10 @@ TEST_F(AdoptionTest, OtherBytesThanPackedTelemetryAreRefused) {
   std::string newer = image;
   newer[63] = 99;  // user_version: https://www.sqlite.org/fileformat.html
   EXPECT_THAT(fault(telemetry::compressed(newer)),
-              HasSubstr("its database has the schema version 99; this combu supports 1 to 3"));
+              HasSubstr("the database has the schema version 99; this combu supports 1 to 3"));
   for (std::size_t i = 100; i < image.size(); ++i) image[i] = static_cast<char>(i * 7);
   EXPECT_THAT(fault(telemetry::compressed(image)),
-              HasSubstr("a: the telemetry of an equal trial is invalid: its database is damaged"));
+              HasSubstr("a: the telemetry of an equal trial is invalid: the database is damaged"));
   EXPECT_FALSE(telemetry.log("a", k_adopted));
   EXPECT_THAT(metrics(), IsEmpty());
 }

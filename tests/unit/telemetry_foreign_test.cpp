@@ -213,7 +213,7 @@ TEST_F(ForeignTelemetry, OtherObjectsThanCombusAreRefusedBeforeTheyAreRead) {
       continue;
     }
     EXPECT_THAT(refusal(image),
-                HasSubstr("a: the telemetry of an equal trial is invalid: its database " + reason))
+                HasSubstr("a: the telemetry of an equal trial is invalid: the database " + reason))
         << sql;
   }
 }
@@ -222,7 +222,7 @@ TEST_F(ForeignTelemetry, ManyObjectsAreRefusedAfterTheFirst) {
   const std::string image = changed(std::string("PRAGMA writable_schema = ON;") + k_endless +
                                     "INSERT INTO sqlite_schema SELECT 'table', 't' || i, 't' || i, 2, "
                                     "'CREATE TABLE t' || i || '(a)' FROM n LIMIT 20000");
-  EXPECT_THAT(refusal(image), HasSubstr("its database takes more steps to read than"));
+  EXPECT_THAT(refusal(image), HasSubstr("the database takes more steps to read than"));
 }
 
 TEST_F(ForeignTelemetry, ValuesThatPackedCannotWriteAreRefused) {

@@ -41,7 +41,7 @@ TEST(ShortNumber, HasFourDigits) {
 TEST(Results, AlignDecimalPoints) {
   EXPECT_EQ(table(grid()),
             "run mine of lab: 2 succeeded, 1 failed\n"
-            "the same for all: epochs=10\n"
+            "in all rows: epochs=10\n"
             "TRIAL     lr  model   STATE      TIME   loss\n"
             "a      0.1    resnet  succeeded  –      0.25\n"
             "b      0.01   vit     succeeded  –     12.5\n"
@@ -120,9 +120,8 @@ TEST(Results, LeaveOutParamsBeforeMetricsInAnyOrderOfColumns) {
 TEST(Results, CutTheLineOfSharedParamsBetweenTwoParams) {
   Results results = run_of("mine", {"epochs", "lr", "note"});
   for (const char* name : {"a", "b"}) add(results, name, {10.0, 0.125, std::string(60, 'x')}, {0.5});
-  EXPECT_THAT(table(results, {.table = {.columns = 40}}),
-              HasSubstr("\nthe same for all: epochs=10 lr=0.125 …\n"));
-  EXPECT_THAT(table(results, {.table = {.columns = 34}}), HasSubstr("\nthe same for all: epochs=10 …\n"));
+  EXPECT_THAT(table(results, {.table = {.columns = 40}}), HasSubstr("\nin all rows: epochs=10 lr=0.125 …\n"));
+  EXPECT_THAT(table(results, {.table = {.columns = 34}}), HasSubstr("\nin all rows: epochs=10 …\n"));
 }
 
 TEST(Results, CountTheRowsThatAreLeftOut) {
