@@ -121,7 +121,7 @@ TEST(Results, CutTheLineOfSharedParamsBetweenTwoParams) {
   Results results = run_of("mine", {"epochs", "lr", "note"});
   for (const char* name : {"a", "b"}) add(results, name, {10.0, 0.125, std::string(60, 'x')}, {0.5});
   EXPECT_THAT(table(results, {.table = {.columns = 40}}), HasSubstr("\nin all rows: epochs=10 lr=0.125 …\n"));
-  EXPECT_THAT(table(results, {.table = {.columns = 34}}), HasSubstr("\nin all rows: epochs=10 …\n"));
+  EXPECT_THAT(table(results, {.table = {.columns = 30}}), HasSubstr("\nin all rows: epochs=10 …\n"));
 }
 
 TEST(Results, CountTheRowsThatAreLeftOut) {
