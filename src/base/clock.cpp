@@ -15,7 +15,7 @@ class RealClock final : public Clock {
   Instant now() override { return std::chrono::system_clock::now(); }
 
   void wait(Seconds duration, std::stop_token stop) override {
-    // Longer durations would overflow the clock's 64-bit count of nanoseconds.
+    // An upper limit far below 292 years, from which on the clock's 64-bit count of nanoseconds overflows.
     constexpr Seconds k_longest{std::chrono::hours(24 * 365)};
     const auto until = std::chrono::steady_clock::now() +
                        std::chrono::duration_cast<std::chrono::nanoseconds>(std::min(duration, k_longest));

@@ -218,12 +218,12 @@ constexpr std::array<std::string_view, 8> k_steps{R"sql(
   ALTER TABLE texts ADD COLUMN imports TEXT;
   ALTER TABLE texts ADD COLUMN given_values TEXT;
 )sql",
-                                                  // The column `by_index` lists files that have a git filter,
-                                                  // and whose size or modification time differs from the
-                                                  // index. The column `problem` says why combu could not
-                                                  // record the working tree. The table `host_paths` holds
-                                                  // each host path, and the path to which its symbolic links
-                                                  // led when the run began.
+                                                  // The column `by_index` lists changed files that have a git
+                                                  // filter: combu compares their sizes and modification times
+                                                  // with git's index, not their content. The column `problem`
+                                                  // says why combu could not record the working tree. The
+                                                  // table `host_paths` holds each host path, and the path to
+                                                  // which its symbolic links led when the run began.
                                                   R"sql(
   ALTER TABLE working_trees ADD COLUMN by_index TEXT NOT NULL DEFAULT '';
   ALTER TABLE working_trees ADD COLUMN problem TEXT NOT NULL DEFAULT '';

@@ -113,7 +113,7 @@ class Drive {
   }
 
   Outcome run(const std::stop_token& stop, Steering* steering) {
-    // Connects first, so that settings take effect before the first command.
+    // Users can change the settings of the run from here on, so before the planner's first command.
     const Steered steered(steering, inbox_, ending_.again_with);
     inbox_.post(Event{Begin{}});  // Begin must come before the first listing
     executor_.begin(planner_.settings().starts_in_flight_max);

@@ -19,13 +19,14 @@ class Canaries {
   // no canary, because their success is never observed.
   Canaries(const Experiment& experiment, const std::function<bool(TrialIndex)>& ends);
 
-  // True if the ready trial may start: no trial of its shape has been started, or a trial of its shape has
-  // succeeded. While the canary runs, admit() keeps the other trials of its shape until passed(), failed() or
-  // withdrawn() returns them.
+  // A shape is the set of trials with the same image, program and option names. True if the ready trial may
+  // start: no trial of its shape has been started, or a trial of its shape has succeeded. While the canary
+  // runs, admit() holds back the other trials of its shape until passed(), failed() or withdrawn() returns
+  // them.
   [[nodiscard]] bool admit(TrialIndex trial);
-  // Call this when a trial is started. The first started trial of a shape becomes the canary, and the other
-  // trials of the shape are kept. If `trial` becomes the canary, returns all trials of its shape that admit()
-  // has admitted, including the canary. Otherwise returns no trials.
+  // Call this when a trial is started. The first started trial of a shape becomes the canary, and the
+  // other trials of the shape wait for its end. If `trial` becomes the canary, returns all trials of its
+  // shape that admit() has admitted, including the canary. Otherwise returns no trials.
   [[nodiscard]] std::vector<TrialIndex> started(TrialIndex trial);
   // Returns the canary whose success the trial waits for; nullopt if the trial does not wait.
   [[nodiscard]] std::optional<TrialIndex> awaited_by(TrialIndex trial) const;
