@@ -63,7 +63,7 @@ struct StoredLog {
   Bytes dropped;                // size of the dropped beginning of the log
   Instant until{};              // timestamp of the latest ingested piece; the epoch if there is none
   std::size_t at_until = 0;     // number of ingested pieces with exactly the timestamp `until`
-  std::size_t passed_over = 0;  // number of ignored points of metrics beyond k_metrics_max
+  std::size_t passed_over = 0;  // number of points of the metrics that k_metrics_max excludes
   // Number of times that the engine's log rotation removed a part of the log between two readings. A loss
   // before the first reading is not counted, because combu cannot detect such a loss.
   std::size_t gaps = 0;

@@ -12,7 +12,7 @@
 
 namespace combu {
 
-// Options that every process uses while it drives the run.
+// Options of a run that its owner uses, and that the owners after it use, too.
 struct RunOptions {
   bool wait = false;
   std::size_t starts_in_flight = PlannerOptions{}.starts_in_flight_max;

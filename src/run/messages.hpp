@@ -56,7 +56,7 @@ struct OutputsCollected {
   int attempt;
   CollectionResult collection;
 };
-// Partial outputs of a running attempt were collected; `fault` is the reason if the collection failed.
+// A collection of partial outputs of a running attempt has ended. `fault`: why it failed, if so.
 struct PartCollected {
   TrialIndex trial;
   std::string fault;

@@ -17,8 +17,8 @@ namespace {
 using database::Rows;
 using database::Sql;
 
-// Maximum distance of a timestamp from 1970 in nanoseconds: 250 years. Within this range, conversions between
-// nanoseconds and microseconds cannot overflow.
+// Maximum distance of a timestamp from 1970, in nanoseconds; about 250 years. Within this range, conversions
+// between nanoseconds and microseconds cannot overflow.
 constexpr std::int64_t k_foreign_nanos_max = 8'000'000'000'000'000'000;
 constexpr std::int64_t k_foreign_micros_max = k_foreign_nanos_max / 1000;
 
