@@ -12,7 +12,7 @@
 
 namespace combu {
 
-// Options of a run that its owner uses, and that the owners after it use, too.
+// Options of a run. They apply until the run ends, also if another process becomes its owner.
 struct RunOptions {
   bool wait = false;
   std::size_t starts_in_flight = PlannerOptions{}.starts_in_flight_max;
