@@ -17,7 +17,7 @@ namespace combu {
 
 enum class CacheUse {
   done,  // skips a trial if an equal trial has succeeded before
-  none,  // runs every trial, and stores its results for later lookups
+  none,  // runs every trial; stores the trial's results for later lookups
 };
 
 // True if any trial of the experiment has `cache`.

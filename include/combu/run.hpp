@@ -33,11 +33,11 @@ struct Snapshot {
   std::size_t trials = 0;
   TrialCounts counts{};
   std::vector<TrialIndex> starting;  // the first few of the trials that are being started
-  // Running trials for whose end the run waits, the oldest first. Empty if more than k_running_max such
-  // trials run.
+  // Running trials for which the run waits (see Planner::is_waited_for()), the oldest first. Empty if more
+  // than k_running_max such trials run.
   std::vector<RunningTrial> running = {};
-  std::size_t started = 0;      // trials that have been started successfully so far
-  Seconds elapsed{0};           // time since the run began, possibly in an earlier process
+  std::size_t started = 0;      // number of trials that have had a running attempt
+  Seconds elapsed{0};           // time since the run began; an earlier process may have begun it
   std::optional<Seconds> left;  // estimated remaining time (see src/run/time_left.hpp); nullopt if unknown
   bool interrupted = false;
   std::string interrupter;  // the command that interrupted the run, such as "combu kill"; empty if none did
@@ -53,8 +53,8 @@ struct Snapshot {
 class CacheLookup {
  public:
   virtual ~CacheLookup() = default;
-  // Returns one result for each trial, in any order. One thread, which drive() creates for lookups, makes all
-  // calls. Throws only Error(cancelled): other errors count as cache misses.
+  // Returns one result for each trial, in any order. drive() creates one thread for lookups, which alone
+  // calls look_up(). Throws only Error(cancelled): other errors count as cache misses.
   [[nodiscard]] virtual std::vector<CacheResult> look_up(const std::vector<TrialIndex>& trials,
                                                          const std::stop_token& stop) = 0;
   // Called when the trial has succeeded, and its outputs and logs are stored. done() must return at once. The
@@ -78,7 +78,8 @@ class Journal {
   // Called before fact() reports that the trial is skipped or started.
   virtual void cache_result(const CacheResult& /*result*/) {}
   // Makes everything durable that the journal received since the last commit(). Commands that follow from the
-  // facts are executed only after commit() has returned. drive() also calls commit() before each snapshot.
+  // facts are executed only after commit() has returned. drive() also calls commit() before each call of
+  // ProgressListener::snapshot().
   virtual void commit() = 0;
 };
 
@@ -90,7 +91,8 @@ class ProgressListener {
   // Shows a line of text about an event that no fact reports.
   virtual void remark(const std::string& /*line*/) {}
   // An attempt failed or was stopped. Called after fact(), as soon as the last lines of the attempt's log
-  // have been read. `tail`: the last lines of the log; empty except for the first failures of the run.
+  // have been read. `tail`: the last lines of the log; combu reads them only for the first failures of a run,
+  // otherwise `tail` is empty.
   virtual void failure(const Fact& /*fact*/, const std::vector<std::string>& /*tail*/) {}
   // Called at most ten times a second while trials change, otherwise once a second, and at the end of the
   // run.
@@ -159,10 +161,10 @@ struct DriveContext {
   CacheLookup* cache_lookup = nullptr;  // used if PlannerOptions::looks_up_cache is set
 };
 
-// Starts the trials of `run` in the order of `plan`. Returns when the condition options.until is met, or
-// after context.stop requested a stop and all starts in flight are answered. A trial that cannot be started
-// blocks only the trials that depend on it. Throws Error(unavailable) if the engine stays unavailable
-// although context.engine has repeated its calls; trials that were started keep running.
+// Starts the trials of `run` in the order of `plan`. Returns when the condition options.until is met. If
+// context.stop requests a stop, returns as soon as the engine has answered all starts in flight. A trial that
+// cannot be started blocks only the trials that depend on it. Throws Error(unavailable) if the engine is
+// still unavailable after all retries by `context.engine`; trials that were started keep running.
 //
 // Calls the engine from these threads:
 // - options.starts_in_flight_max threads that start attempts; if `steering` raises this limit, more threads
@@ -197,10 +199,10 @@ struct OutputsResult {
 
 // Blocks until every attempt that `selector` selects at the time of the call has ended or is removed. Waits
 // for services only if the selector names trials. Calls `on_end` for each attempt that has ended; first for
-// the attempts that had ended before the call. Attempts that are created but were never started are reported
-// last, with Phase::created. Returns the last observation of each attempt. Watches the engine's changes, and
-// lists the attempts again each time the watch reconnects. Throws Error(cancelled) if `stop` requests a stop
-// before the attempts have ended.
+// the attempts that had ended before the call. Calls `on_end` last for the attempts that were created but
+// never started; they have Phase::created. Returns the last observation of each attempt. Watches the engine's
+// changes, and lists the attempts again each time the watch reconnects. Throws Error(cancelled) if `stop`
+// requests a stop before the attempts have ended.
 [[nodiscard]] std::vector<Observation> await_end(Engine& engine, const Selector& selector,
                                                  const std::function<void(const Observation&)>& on_end,
                                                  std::stop_token stop);

@@ -121,7 +121,7 @@ struct CacheLookupAnswered {
 // Was the engine unreachable around the moment when an attempt ended? If it was, the attempt counts as lost
 // with the engine.
 enum class Break {
-  unknown,  // not yet unreachable, but the engine may be about to restart
+  unknown,  // the engine was reachable, but it may be about to restart
   was,
   was_not,
 };
@@ -236,7 +236,7 @@ using Command = std::variant<StartCommand, StopCommand, GiveUpCommand, CollectCo
 enum class Stopper : std::uint8_t {
   none,
   person,
-  outside,  // a person or program other than combu
+  outside,  // a person or program that did not use combu
   run,      // the run itself, for example at its deadline
 };
 inline constexpr std::size_t k_stopper_count = 4;
@@ -286,7 +286,7 @@ template <class End>
 // One change of a trial. A fact reports one of these:
 // - The trial's state changed.
 // - A running trial became healthy (`healthy`).
-// - A starting or running attempt is being stopped, for `cause`.
+// - combu is stopping a starting or running attempt; `cause` says why.
 //
 // A fact also reports the state `ready` when a start is taken back, and when a retry has to wait for its
 // start.
@@ -333,9 +333,9 @@ struct Step {
 enum class Until {
   // Every trial has been started or can never start, and no running trial is monitored (see is_monitored()).
   started,
-  // Every trial except the services is over, and combu has stopped the services. Some trials keep running
-  // although they are not marked as services: trials on which others depend only with the condition `started`
-  // or `healthy`.
+  // Every trial for which the run waits (see Planner::is_waited_for()) is over, and combu has stopped the
+  // services. Trials on which others depend only with the condition `started` or `healthy` may still be
+  // running.
   ended,
 };
 
@@ -551,8 +551,9 @@ class Planner {
   Planner& operator=(const Planner&) = delete;
 
   // Handles one event at time `now`, which must never decrease. Takes time linear in the number of trials
-  // that change. Only the event Listed takes time linear in the listing and in all trials. Repeated, late and
-  // reordered observations have no effect: the state of an attempt changes only forward.
+  // that change. Only the event Listed takes time linear in the listing and in all trials. An observation
+  // that is repeated, or older than the attempt's known state, has no effect: the state of an attempt changes
+  // only forward.
   [[nodiscard]] Step step(const Event& event, Instant now);
 
   [[nodiscard]] bool done() const;
@@ -583,8 +584,8 @@ class Planner {
 };
 
 // Collects the outputs of a run for the last time: no process drives the run, and a command is about to
-// remove its containers. Each `collecting` attempt gets one CollectCommand, which is not retried if it fails.
-// `experiment` and `plan` must outlive the object.
+// remove the run's containers. Each `collecting` attempt gets one CollectCommand, which is not retried if it
+// fails. `experiment` and `plan` must outlive the object.
 class LastCollection {
  public:
   // `restored`: states of all trials.

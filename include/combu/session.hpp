@@ -59,8 +59,8 @@ struct Invocation {
   std::string evaluate_memory = "4GiB";
   std::string evaluate_time = "10m";
   std::string progress = "auto";
-  // The value of --engine. If empty, combu uses the engine of DOCKER_HOST, else of Docker's context, else of
-  // Docker's default socket.
+  // The value of --engine. If empty, combu uses the engine that DOCKER_HOST names, else the engine of
+  // Docker's current context, else the engine at Docker's default socket.
   std::string engine;
   NamedEngine named_engine = NamedEngine::none;  // the kind of engine that `engine` names
   std::string trace;                             // path of the trace file; empty: no trace
@@ -107,7 +107,7 @@ class Session {
   [[nodiscard]] const std::string& given_engine() const { return name_.given; }
   [[nodiscard]] const std::string& engine_address() const { return name_.address; }
   // Returns the engine in a decorator that repeats calls while the engine does not answer. For use cases that
-  // have already reached the engine. Prints at most one note about repeated calls in five seconds.
+  // have already reached the engine. Prints a note about repeated calls at most every five seconds.
   [[nodiscard]] std::unique_ptr<Engine> patient_engine();
 
  private:
@@ -153,16 +153,16 @@ class Patience {
 // record. `progress` must outlive the record.
 void note_waits(Record& record, Progress& progress);
 
-// Returns the run with this id. If `id` is empty, returns the last run of the invocation's file, or of the
-// default file. Throws Error(not_found).
+// Returns the run with this id. If `id` is empty, returns the last run of the invocation's file. If the
+// invocation names no file, uses the default file (see with_default_file()). Throws Error(not_found).
 [[nodiscard]] RunEntry find_run(Record& record, const Invocation& invocation, const std::string& id);
 
 // Like find_run(), but if `id` is empty, prefers the file's newest run that has an owner.
 [[nodiscard]] RunEntry find_owned_run(Record& record, const Invocation& given, const std::string& id);
 
-// Returns Error(not_found), the error of a command that needs an owner of the run when the run has none. The
-// error's message says that the run has ended, or how to resume the run. `engine`: the address given by
-// --engine; empty if not given.
+// Returns the Error(not_found) of a command that cannot work because no process owns the run. The message
+// says that the run has ended, or how to resume the run. `engine`: the address given by --engine; empty if
+// not given.
 [[nodiscard]] Error no_owner(const RunEntry& entry, std::string_view engine);
 
 // The message of a command that finds only runs on the simulated engine.

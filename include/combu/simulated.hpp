@@ -1,7 +1,7 @@
 #pragma once
-// A simulation of one engine on one host, with its own clock and seeded faults. The simulation keeps the
-// contracts of Engine: the conformance tests run on the simulated engine as on real engines. The tests of
-// order, faults and scale use the simulated engine.
+// A simulation of one engine on one host, with its own clock and seeded faults. The simulation fulfils the
+// contracts of Engine: the conformance tests run on the simulated engine as on real engines. The simulated
+// engine also serves the tests of the start order, of faults and of large experiments.
 
 #include <cstdint>
 #include <deque>
@@ -30,7 +30,7 @@ struct Faults {
   double change_dropped = 0;   // a change is not reported
   double change_repeated = 0;  // a change is reported twice
   double change_held = 0;      // a change is reported after the change that follows it
-  double out_of_memory = 0;    // an attempt ends half-way, with exit code 137
+  double out_of_memory = 0;    // an attempt ends after half of its duration, with exit code 137
   // An attempt of another run takes the slots of a trial just before the trial starts, and holds these slots
   // for a while.
   double slots_taken = 0;
@@ -67,7 +67,7 @@ struct Script;  // the effects of a trial's command
 // - `echo TEXT`, also with `>&2` or `> /file`
 // - `cat FILE`, also with `> /file`; the file is an input, or was written earlier
 // - `eat 600m`: uses 600 MiB of memory; the attempt is killed if the trial has less memory
-// - several of the commands above, joined by `;` or `&&`, alone or after `sh -c`
+// - several of the commands above, joined by `;` or `&&`; they may follow `sh -c`
 // - a command that begins with `/no/` cannot be started
 // - any other command takes options.trial_takes and exits with 0
 //
@@ -117,7 +117,7 @@ class World {
   [[nodiscard]] std::map<std::string, std::string> files(const Key& key, const std::string& path,
                                                          Instant now);
 
-  // Changes are passed to `on_change` during calls that advance the time. If the simulated engine goes down,
+  // Calls that advance the simulated time pass the changes to `on_change`. If the simulated engine goes down,
   // the watch ends and `broken` is called.
   using WatchId = std::uint64_t;
   WatchId watch(const Selector& selector, std::function<void(Observation)> on_change,

@@ -164,9 +164,9 @@ struct Input {
   bool operator==(const Input&) const = default;
 };
 
-// For each path on this machine in the experiment file: the path after symbolic links were resolved at the
-// beginning of the run. combu resolves the links only once, because a container may later replace links in a
-// mounted folder.
+// Maps each path on this machine that the experiment file names to the path without symbolic links, as
+// resolved at the beginning of the run. combu resolves the links only once, because a container may later
+// replace links in a mounted folder.
 using HostPaths = std::map<std::string, std::string>;
 
 // If `on`, combu skips a trial for which an equal trial has already succeeded.
@@ -247,7 +247,8 @@ struct Trial {
   Rare<GpuRequest> gpus;  // request for GPUs that an attempt reserves
   int priority = 0;       // ready trials with the highest priority start first
   Retries retries;
-  Seconds timeout{0};  // maximum time from the moment when an attempt runs until its end; 0: no limit
+  // maximum time from the moment when an attempt begins to run until its end; 0: no limit
+  Seconds timeout{0};
   // maximum time from the start request to the engine until the attempt runs; 0: no limit
   Seconds start_deadline{0};
   std::vector<Output> outputs;
@@ -256,7 +257,7 @@ struct Trial {
   Bytes log_size_max{64LL << 20U};  // maximum number of bytes that combu stores of an attempt's log
   Cache cache;
   Pull pull = Pull::missing;
-  std::string platform;      // "linux/arm64", or empty
+  std::string platform;      // for example "linux/arm64"; empty: the engine's default
   std::string params;        // JSON text of an object, or empty
   bool params_file = false;  // combu puts /combu/params.json into the container
   // why `process.env` is incomplete (see Caller::may_lack_env_files); empty: complete

@@ -21,8 +21,8 @@ struct User {
   bool operator==(const User&) const = default;
 };
 
-// If root runs combu, returns the user in SUDO_UID and SUDO_GID. If combu does not run as root, returns the
-// user of this process.
+// Returns the user of this process. If this user is root, the ids in SUDO_UID and SUDO_GID replace root's ids
+// where these variables are set.
 [[nodiscard]] User calling_user();
 // name_of_user() and home_of_user() read the system's user database. Both functions return an empty string if
 // the user is not listed.
@@ -67,9 +67,9 @@ struct ProgramEnd {
 // ---- Private files
 
 // A private file or folder is owned by the user of this process or, under sudo, by the calling user. No other
-// user can write to a private file or folder. If the mode of a private file lets other users write, combu
-// corrects the mode. All files with combu's state are private, because they determine which processes combu
-// interrupts and which programs combu runs.
+// user can write to a private file or folder. If a file would be private except that its mode lets other
+// users write, combu corrects the mode. All files with combu's state are private, because they determine
+// which processes combu interrupts and which programs combu runs.
 //
 // A new folder has mode 0700 and a new file has mode 0600, regardless of the umask. A file or folder that
 // root creates in a folder of the calling user belongs to the calling user.

@@ -73,7 +73,7 @@ struct StoredLog {
 // Maximum number of different metrics of an attempt. Metrics beyond this maximum are ignored.
 inline constexpr std::size_t k_metrics_max = 1000;
 
-// Maximum number of points that combu keeps for all metrics of an attempt together: the first points of the
+// Maximum number of points that combu stores for all metrics of an attempt together: the first points of the
 // attempt. Points beyond k_kept_points_max only contribute to the summaries.
 inline constexpr std::size_t k_kept_points_max = 1'000'000;
 
@@ -99,8 +99,8 @@ inline constexpr std::size_t k_packed_max = std::size_t{256} << 20U;
 struct LogBatch {
   struct Metric {
     std::string name;
-    std::vector<MetricPoint> points;  // points to keep
-    PointSummary more = {};           // summary of the points after `points`, which are not kept
+    std::vector<MetricPoint> points;  // points to store
+    PointSummary more = {};           // summary of the later points, which are not stored
   };
   std::span<const LogPiece> pieces;  // pieces of the log that follow the stored pieces
   std::span<const Metric> metrics;
@@ -136,14 +136,14 @@ class Telemetry {
   [[nodiscard]] Instant read_up_to(const std::string& trial, int attempt, Instant until);
   // Returns the number of complete logs; logs reused from cached trials are not counted.
   [[nodiscard]] std::size_t complete();
-  // Calls `sink` for each kept piece of the log, in the log's order, until `sink` returns false. If `tail` is
-  // given, reads only the last `tail` lines.
+  // Calls `sink` for each stored piece of the log, in the log's order, until `sink` returns false. If `tail`
+  // is given, reads only the last `tail` lines.
   void read_log(const std::string& trial, int attempt, std::optional<std::size_t> tail,
                 const std::function<bool(const LogPiece&)>& sink);
 
-  // Stores a batch in one transaction. Keeps at most the last `size_max` bytes of the log. Returns the new
-  // state of the log. If the log's state is not `before`, another process has stored a part of the log:
-  // returns nullopt and changes nothing.
+  // Stores a batch in one transaction. If the stored log is then larger than `size_max` bytes, removes its
+  // beginning. Returns the new state of the log. If the log's state is not `before`, another process has
+  // stored a part of the log: returns nullopt and changes nothing.
   [[nodiscard]] std::optional<StoredLog> append(const std::string& trial, int attempt,
                                                 const std::optional<StoredLog>& before, const LogBatch& batch,
                                                 Bytes size_max);
@@ -164,13 +164,13 @@ class Telemetry {
   // Returns why the last call of append() failed, or an empty string if append() succeeded.
   [[nodiscard]] std::string fault();
   // Returns the metrics of the attempt. Maps each metric to the number of its points, including points that
-  // are not kept.
+  // are not stored.
   [[nodiscard]] std::map<std::string, std::size_t> metric_points(const std::string& trial, int attempt);
   // Returns the trials whose newest attempt has a complete log but no metrics.
   [[nodiscard]] std::vector<std::string> silent();
   // Calls `sink` for each metric of the newest attempt of each trial, ordered by trial and metric.
   void metrics(const std::function<void(const MetricSummary&)>& sink);
-  // Calls `sink` for each kept point of a metric of the trial's newest attempt, in the order in which the
+  // Calls `sink` for each stored point of a metric of the trial's newest attempt, in the order in which the
   // trial wrote the points.
   void points(const std::string& trial, const std::string& metric,
               const std::function<void(const MetricPoint&)>& sink);

@@ -34,7 +34,7 @@ namespace combu {
 [[nodiscard]] bool is_before(std::string_view left, std::string_view right);
 
 // Joins names that differ only in their last number, if the numbers are consecutive, as in "solver-a-[1-5]"
-// and "solver-[08-10]". The returned ranges are in the order of their first names in `names`.
+// and "solver-[08-10]". The ranges are returned in the order in which their first names appear in `names`.
 [[nodiscard]] std::vector<std::string> ranges(const std::vector<std::string_view>& names);
 
 // Returns a count with its noun, such as "1 run" or "3 runs". If `plural` is empty, the plural is the noun

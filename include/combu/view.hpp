@@ -1,5 +1,5 @@
 #pragma once
-// Functions that print plans, tables, JSON lines, charts, and the last lines of a run.
+// Functions that print plans, tables, JSON lines and charts.
 
 #include <algorithm>
 #include <cstddef>
@@ -49,7 +49,7 @@ struct TableForm {
 // run and trial; numbers in trial names sort by value.
 void print_observations(std::ostream& out, std::span<const Observation> observations,
                         const TableForm& form = {});
-// Prints one JSON object a line:
+// Prints one JSON object for each observation, one object a line:
 // {"experiment","run","trial","attempt","state","health","exit_code","image","id","created_at"}. Only the row
 // limit of `form` applies, and more_text() is not printed.
 void print_observations_json(std::ostream& out, std::span<const Observation> observations,
@@ -58,7 +58,7 @@ void print_observations_json(std::ostream& out, std::span<const Observation> obs
 // Prints a table with the columns RUN EXPERIMENT BEGAN ENDED STATE TRIALS ENGINE. Times are local.
 // `columns_max` is the maximum width of a line; 0: no limit.
 void print_runs(std::ostream& out, std::span<const RunRow> runs, std::size_t columns_max = 0);
-// Prints one JSON object a line.
+// Prints one JSON object for each run, one object a line.
 void print_runs_json(std::ostream& out, std::span<const RunRow> runs);
 // Returns for example "12 files, 3.4 MiB".
 [[nodiscard]] std::string outputs_text(const CollectionResult& collection);
@@ -69,12 +69,12 @@ void print_runs_json(std::ostream& out, std::span<const RunRow> runs);
 // trial, the collected outputs follow the table. `now` is used to compute how long running trials have run.
 void print_trials(std::ostream& out, const RunRow& run, std::span<const TrialRow> trials, Instant now,
                   const TableForm& form = {});
-// Prints one JSON object a line.
+// Prints one JSON object for each trial, one object a line.
 void print_trials_json(std::ostream& out, const RunRow& run, std::span<const TrialRow> trials, Instant now);
 
 // Prints one line for each detail of a trial, for example "state      failed: exit code 1".
 void print_trial(std::ostream& out, const ShownTrial& shown);
-// Prints all details of a trial as one JSON object on a line.
+// Prints all details of a trial as one JSON object, on a single line.
 void print_trial_json(std::ostream& out, const ShownTrial& shown);
 
 // Prints the run's id, its duration, and a table with a row for each AttemptPart. The columns are MEDIAN, 90
@@ -84,9 +84,9 @@ void print_times(std::ostream& out, const RunEntry& run, std::span<const TimedAt
 // empty.
 void print_attempt_times(std::ostream& out, std::span<const TimedAttempt> attempts,
                          const TableForm& form = {});
-// Prints one JSON object a line, with the fields "trial" and "attempt". The fields "needs", "retry", "place",
-// "combu", "creating", "starting", "running" and "home" are the durations of the parts in seconds. Only the
-// row limit of `form` applies, and more_text() is not printed.
+// Prints one JSON object for each attempt, one object a line, with the fields "trial" and "attempt". The
+// fields "needs", "retry", "place", "combu", "creating", "starting", "running" and "home" are the durations
+// of the parts in seconds. Only the row limit of `form` applies, and more_text() is not printed.
 void print_attempt_times_json(std::ostream& out, std::span<const TimedAttempt> attempts,
                               const TableForm& form = {});
 
@@ -109,7 +109,8 @@ struct ResultsForm {
 // Prints a table. Numbers are rounded and aligned at their decimal points. Params with the same value in all
 // trials are printed above the table.
 void print_results(std::ostream& out, const Results& results, const ResultsForm& form);
-// Prints one JSON object a line. Numbers are printed in full, but NaN and infinite numbers are null.
+// Prints one JSON object for each trial, one object a line. Numbers are printed in full, but NaN and infinite
+// numbers are null.
 void print_results_json(std::ostream& out, const Results& results, const ResultsForm& form);
 
 // Compares the first run with every later run in `runs`. If there is only one run, prints statistics of the
@@ -119,8 +120,8 @@ void print_results_json(std::ostream& out, const Results& results, const Results
 // left out.
 void print_comparison(std::ostream& out, std::span<const Results> runs, const CompareForm& form,
                       const TableForm& table = {});
-// Prints one JSON object a line for each metric and each Pair of trials. Returns notes about trials or params
-// that were left out.
+// Prints one JSON object for each metric and each Pair of trials, one object a line. Returns notes about
+// trials or params that were left out.
 [[nodiscard]] std::vector<std::string> print_comparison_json(std::ostream& out, std::span<const Results> runs,
                                                              const CompareForm& form,
                                                              const TableForm& table = {});
@@ -133,8 +134,8 @@ struct ChartSurface {
 };
 // Returns the size and the capabilities of standard output.
 [[nodiscard]] ChartSurface standard_surface();
-// Both functions print a chart. If the labels of x_words would overlap, only every n-th label is printed, and
-// the functions return a note about the missing labels. Otherwise the functions return "".
+// Both functions print a chart. If the labels in Chart::x_words would overlap, only every n-th label is
+// printed, and the functions return a note about the missing labels. Otherwise the functions return "".
 std::string print_chart(std::ostream& out, const Chart& chart, const ChartSurface& surface);
 std::string print_chart_svg(std::ostream& out, const Chart& chart);
 

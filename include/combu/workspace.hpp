@@ -69,7 +69,7 @@ class RunLock {
 // Returns the path of the socket on which the run's owner accepts requests of other combu processes.
 [[nodiscard]] std::string channel_path(const RunId& run, const Caller& caller);
 
-// A combu process to which interrupt_runs() has sent SIGINT, and the run of this process.
+// A combu process to which interrupt_runs() has sent SIGINT, and the run that the process drives.
 struct Interrupted {
   int process = 0;
   std::string run;
@@ -100,7 +100,7 @@ struct Interrupted {
 // The differences between a folder's working tree and its commit.
 struct WorkingTree {
   std::string diff;                    // a patch that `git apply` accepts
-  bool is_cut = false;                 // true if the diff was longer and is truncated
+  bool is_cut = false;                 // true if the end of `diff` is left out, because the diff is too large
   std::vector<std::string> untracked;  // paths of untracked files, without their content
   std::vector<std::string> left_out;   // changed files that may hold secrets; not in `diff`
   // Paths of files that have a git filter, and whose size or modification time differs from the index. For

@@ -82,8 +82,8 @@ class Retry : public Engine {
     Attempts(Retry& retry, std::stop_token stop)
         : retry_(retry), stop_(std::move(stop)), pause_(retry.policy_.pause) {}
 
-    // Call this inside the `catch` of the failure. Rethrows the error if a repeat would not help or `give_up`
-    // has passed; otherwise pauses before the repeat.
+    // Call failed() inside the `catch` block. Rethrows the error if a repeat would not help, or if
+    // RetryPolicy::give_up has passed since the first failure. Otherwise pauses before the repeat.
     void failed(const Error& error) {
       if (error.kind() != ErrorKind::unavailable && error.kind() != ErrorKind::timeout) throw;
       const Instant now = retry_.clock_.now();

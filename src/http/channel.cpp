@@ -40,9 +40,9 @@ constexpr int k_send_buffer =
 // size without blocking. For each piece of twice this size, the memory allocator would make a separate memory
 // mapping, which is slower.
 constexpr std::size_t k_piece_max = std::size_t{32} << 10U;
-// Maximum number of bytes of a response that may arrive before the next byte of its body, such as headers.
-// For comparison: HTTP servers written in Go refuse requests with more than 1 MiB of headers. An engine's
-// response has less than 2 KiB of headers.
+// Maximum number of a response's bytes outside its body, such as headers, that may arrive before the next
+// byte of the body. For comparison: HTTP servers written in Go refuse requests with more than 1 MiB of
+// headers. An engine's response has less than 2 KiB of headers.
 constexpr std::size_t k_framing_max = std::size_t{256} << 10U;
 constexpr std::time_t k_unlimited_seconds = std::time_t{10} * 365 * 24 * 3600;
 
@@ -96,7 +96,7 @@ auto uninterrupted(const Verb& verb) {
 }
 
 // Enforces k_framing_max and HttpRequest::answer_max for one response. Necessary because cpp-httplib does not
-// limit headers, interim responses and the framing of chunks.
+// limit the size of headers, interim responses and chunk framing.
 class Meter {
  public:
   explicit Meter(const HttpRequest& request) : answer_max_(request.answer_max) {}
@@ -113,7 +113,7 @@ class Meter {
     return excess_ == Excess::none;
   }
   // The class Stream calls read() when cpp-httplib reads bytes. Returns false if more than k_framing_max
-  // bytes have arrived since the last byte of the body.
+  // bytes have been read since the most recent byte of the body.
   bool read(std::size_t bytes) {
     unseen_ += bytes;
     if (unseen_ > k_framing_max) excess_ = Excess::framing;
@@ -272,8 +272,8 @@ struct Call {
   bool keeps_open = true;
   bool sink_refused = false;
   bool is_too_large = false;
-  std::exception_ptr
-      thrown;  // exception of a function of the caller, kept because cpp-httplib cannot handle exceptions
+  std::exception_ptr thrown;  // exception that a callback of the request threw; send() rethrows it, because
+                              // cpp-httplib cannot handle exceptions
 
   template <typename Body>
   bool guarded(const Body& body) {

@@ -32,8 +32,8 @@ std::string folder_name(const Experiment& experiment) {
   return name;
 }
 
-// The entry at a path below a trial's folder. `target` is set if the entry is a symbolic link. A ReadStep
-// returns nullopt if the entry does not exist.
+// One file, folder or link on a path in a trial's outputs. `target` is set if the entry is a symbolic link. A
+// ReadStep returns nullopt if the entry does not exist.
 struct Step {
   std::optional<fs::path> target;
 };

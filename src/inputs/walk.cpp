@@ -168,7 +168,7 @@ class Walk {
   std::size_t root_size_;
   const std::function<bool(const Found&)>& visit_;
   std::optional<FolderPath> folder_;  // the current folder
-  std::vector<Level> levels_;         // the folders that contain the current entry, from the root on
+  std::vector<Level> levels_;  // the folders that contain the current entry; the first is the input itself
   struct stat status_ {};
   std::string target_;
 };

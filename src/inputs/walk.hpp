@@ -19,13 +19,13 @@ struct Found {
   const std::string& target;  // target of a symbolic link
 };
 
-// Calls `visit` for `input.from` and, if `input.from` is a folder, for all files, folders and links in it. A
-// folder comes before its content; siblings are sorted by the bytes of their names. If `visit` returns false,
-// the walk stops. Returns the last result of `visit`. Other processes may write to the folder at the same
-// time. Hence walk() opens every entry relative to its folder, and follows no symbolic link. A symbolic link
-// in the path `input.from` is an error. The number of open descriptors does not depend on the depth of the
-// folder. Throws Error(refused) if an entry cannot be read, or if it changed its kind after its folder was
-// listed.
+// Calls `visit` for `input.from` and, if `input.from` is a folder, for all files, folders and links in it at
+// any depth. A folder comes before its content; siblings are sorted by the bytes of their names. If `visit`
+// returns false, the walk stops. Returns the last result of `visit`. Other processes may write to the folder
+// at the same time. Hence walk() opens every entry relative to its folder, and follows no symbolic link. A
+// symbolic link in the path `input.from` is an error. The number of open descriptors does not depend on the
+// depth of the folder. Throws Error(refused) if an entry cannot be read, or if it changed its kind after its
+// folder was listed.
 bool walk(const Input& input, const std::function<bool(const Found&)>& visit);
 
 // Passes the file's content to `sink` in pieces, `found.status.st_size` bytes in total. Returns false if

@@ -9,8 +9,8 @@ namespace combu::plan {
 
 [[nodiscard]] std::string self_message(const Trial& trial);
 
-// Adds one error for each strongly connected component of several trials. The message names a shortest cycle
-// through the component's first trial.
+// Adds one error for each strongly connected component that has several trials. The message names a shortest
+// cycle through the component's first trial.
 void report_cycles(const Plan& plan, const Experiment& experiment, std::vector<Error>& errors);
 
 }  // namespace combu::plan

@@ -47,8 +47,8 @@ bool is_v6(std::string_view ip) {
   return ip.find(':') != std::string_view::npos;
 }
 
-// Returns a claim that conflicts with a claim on the address `ip`. A claim on all addresses of a family
-// conflicts with every address of the family.
+// Returns the index of a claim that conflicts with a claim on the address `ip`. A claim on all addresses of a
+// family conflicts with every address of the family.
 std::optional<std::size_t> holder(const Holders& holders, std::string_view ip) {
   if (ip.empty()) return holders.any;
   const bool v6 = is_v6(ip);

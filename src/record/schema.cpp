@@ -97,9 +97,9 @@ constexpr std::array<std::string_view, 8> k_steps{R"sql(
     UNION ALL SELECT run, over_at, trial, NULL, over, NULL, NULL, reason FROM trials WHERE over IS NOT NULL;
 )sql",
                                                   // Durations in the database are in microseconds, too. The
-                                                  // texts of a run may have megabytes. They are in the table
-                                                  // `texts`, because combu reads and writes the table `runs`
-                                                  // often.
+                                                  // texts of a run, such as the experiment file, may be
+                                                  // megabytes long. They are in the table `texts`, because
+                                                  // combu reads and writes the table `runs` often.
                                                   R"sql(
   CREATE INDEX trials_by_name ON trials (run, name);
   ALTER TABLE trials ADD COLUMN digest TEXT;
@@ -122,14 +122,14 @@ constexpr std::array<std::string_view, 8> k_steps{R"sql(
   ALTER TABLE runs DROP COLUMN source;
   ALTER TABLE runs DROP COLUMN evaluated;
 )sql",
-                                                  // The column `collected_at` holds when combu collected the
-                                                  // outputs of the attempt (0: not yet, NULL: no outputs).
-                                                  // The column `doom` holds the stop cause. The column
-                                                  // `leaving` holds the Departure of the trial if combu stops
-                                                  // its attempt because the file was edited. In the row of a
-                                                  // failed attempt, `next_ready_at` holds when the next
-                                                  // attempt began to wait for slots, and `next_memory` holds
-                                                  // the memory of the next attempt.
+                                                  // The column `collected_at` holds the moment when combu
+                                                  // collected the outputs of the attempt (0: not yet, NULL:
+                                                  // no outputs). The column `doom` holds the stop cause. The
+                                                  // column `leaving` holds the Departure of the trial if
+                                                  // combu stops its attempt because the file was edited. In
+                                                  // the row of a failed attempt, `next_ready_at` holds the
+                                                  // moment when the next attempt began to wait for slots, and
+                                                  // `next_memory` holds the memory of the next attempt.
                                                   R"sql(
   ALTER TABLE attempts ADD COLUMN collected_at INTEGER;
   ALTER TABLE attempts ADD COLUMN doom TEXT;
@@ -166,8 +166,10 @@ constexpr std::array<std::string_view, 8> k_steps{R"sql(
       WHERE collected_at > 0
     UNION ALL SELECT run, over_at, trial, NULL, over, NULL, NULL, reason FROM trials WHERE over IS NOT NULL;
 )sql",
-                                                  // The outputs that combu collected from an attempt, and the
-                                                  // paths that combu could not collect, separated by "//".
+                                                  // The number and total size of the files that combu
+                                                  // collected from an attempt. The column `outputs_left`
+                                                  // holds the paths that combu could not collect, separated
+                                                  // by "//".
                                                   R"sql(
   ALTER TABLE attempts ADD COLUMN outputs_files INTEGER;
   ALTER TABLE attempts ADD COLUMN outputs_size INTEGER;
@@ -212,8 +214,9 @@ constexpr std::array<std::string_view, 8> k_steps{R"sql(
   ) WITHOUT ROWID;
   CREATE INDEX recollections_by_hash ON recollections (hash);
 )sql",
-                                                  // JSON objects: the imports of the experiment file, and the
-                                                  // values given to its evaluation.
+                                                  // Both columns hold JSON objects: the imports of the
+                                                  // experiment file, and the values that the user gave for
+                                                  // its evaluation.
                                                   R"sql(
   ALTER TABLE texts ADD COLUMN imports TEXT;
   ALTER TABLE texts ADD COLUMN given_values TEXT;
