@@ -247,7 +247,7 @@ enum class Next : std::uint8_t {
   none,     // nothing to report
   attempt,  // another attempt follows after EndDetails::pause
   due,      // another attempt waits to be started
-  verdict,  // another attempt follows if a restart of the engine turns out to have ended this attempt
+  verdict,  // another attempt follows if combu finds that a restart of the engine ended this attempt
   // The collection of the outputs failed for the reason in `next_why`; combu tries it again.
   collect,
   spent,     // all retries of the trial are used up
@@ -273,7 +273,8 @@ struct EndDetails {
 // function where the text is shown beside the trial's state.
 [[nodiscard]] std::string reason_text_beside(TrialState state, const std::string& reason,
                                              const EndDetails& details, int attempt);
-// Overloads for a type that has the members `state`, `reason`, `details` and `attempt`, such as Fact.
+// Like the two functions above, for a type that has the members `state`, `reason`, `details` and `attempt`,
+// such as Fact.
 template <class End>
 [[nodiscard]] std::string reason_text(const End& end) {
   return reason_text(end.reason, end.details, end.attempt);
@@ -302,7 +303,7 @@ struct Fact {
   std::optional<int> exit_code;  // exit code of an attempt that ran and ended
   // Reason of the state, as text for users; set if failed, stopped, retrying, blocked or skipped.
   std::string reason;
-  EndDetails details = {};  // set if `reason` is set, and if the state is collecting
+  EndDetails details = {};  // set if `reason` is set or the state is collecting
   // If blocked: the trial that caused the block, directly or through other blocked trials.
   std::optional<TrialIndex> root;
   // Moment of the change: the argument `now` of step(), or a time by the engine's clock.
@@ -363,7 +364,7 @@ struct RestoredTrial {
   bool was_healthy = false;
   std::optional<Instant> ran_at;                  // when the trial's last attempt began to run
   std::optional<Instant> over_at = std::nullopt;  // when the trial ended
-  // Why combu was stopping the trial's attempt; Cause::none if combu was not.
+  // Why combu was stopping the trial's attempt; Cause::none if combu was not stopping the attempt.
   Cause stop_cause = Cause::none;
   std::vector<Cause> earlier;  // why each earlier attempt failed
   Bytes memory{};              // memory of the next attempt of a `ready` trial
@@ -520,7 +521,7 @@ struct RunSituation {
 // some of these slots. After k_overtakes_max such starts, no later trial may take slots that A needs until A
 // has started. Exception: if services or other runs hold slots that A needs, later trials do not wait for A,
 // because such slots may never become free. The driver also sends the planner observations of other runs'
-// attempts, so the planner counts the slots of other runs.
+// attempts, so the planner counts the slots that other runs hold.
 //
 // GPUs: the planner assigns GPUs to each attempt by their ids. If another process has just claimed a GPU that
 // the planner chose, that process keeps the GPU, and the trial waits again.

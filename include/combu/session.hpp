@@ -28,7 +28,7 @@ namespace combu {
 enum class Result {
   succeeded,
   failed,       // a trial was unsuccessful, or an operation was refused or failed
-  invalid,      // the file or an option is wrong
+  invalid,      // the experiment file or an option is invalid
   no_engine,    // no engine answers, or the server that answers is not an engine
   interrupted,  // a signal interrupted the use case
 };
@@ -147,7 +147,7 @@ class Patience {
 // Returns the user and the folder of the caller. The invocation need not name a file.
 [[nodiscard]] Caller caller_for(const Invocation& invocation);
 
-// Opens the invocation's record. Throws Error.
+// Opens the record in the caller's state folder. Throws Error.
 [[nodiscard]] Record open_record(const Invocation& invocation, Record::Use use = Record::Use::all);
 // Makes `record` print a note on `progress` each time a call waits because another process writes to the
 // record. `progress` must outlive the record.

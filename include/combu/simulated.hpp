@@ -22,7 +22,7 @@
 
 namespace combu {
 
-// The probability of each fault, 0 to 1, for one call or one change.
+// The probability of each fault, 0 to 1, for one call, one change or one attempt.
 struct Faults {
   double refused = 0;          // the engine refuses a start and each repeat of this start
   double cut_before = 0;       // a call fails before the engine has done anything
@@ -43,7 +43,7 @@ struct Faults {
 
 struct SimulationOptions {
   std::uint64_t seed = 1;
-  Seconds start_takes{0.05};  // mean duration of a start; each start takes 0.5 to 1.5 times as long
+  Seconds start_takes{0.05};  // mean duration of a start; each start takes 0.5 to 1.5 times this mean
   Seconds trial_takes{1};     // duration of a command that the simulation does not know
   std::size_t gpus = 0;       // number of GPUs "0", "1", …, each with 16 GiB
   // Number of simulated seconds in one real second; 0: the simulation skips every wait. Only open_simulated()
@@ -52,9 +52,9 @@ struct SimulationOptions {
   Faults faults;
 };
 
-// Parses "simulated:" or "simulated:?seed=3&speed=0&start=0.01&trial=2&refused=0.1&…". Most options have the
-// names of members of SimulationOptions or Faults. Throws Error(invalid), which names the option, if an
-// option is unknown or its value is malformed.
+// Parses "simulated:" or "simulated:?seed=3&speed=0&start=0.01&trial=2&refused=0.1&…". Options have the names
+// of members of SimulationOptions or Faults, except `start` (start_takes) and `trial` (trial_takes). Throws
+// Error(invalid), which names the option, if an option is unknown or its value is malformed.
 [[nodiscard]] SimulationOptions parse_simulation(std::string_view address);
 
 struct Script;  // the effects of a trial's command

@@ -144,7 +144,7 @@ struct Collect {
 // The places where combu finds a trial's metrics.
 struct Metrics {
   bool json = false;    // true: lines of standard output that are JSON objects hold metrics
-  std::string pattern;  // regular expression (RE2) for lines of standard output; its named groups are metrics
+  std::string pattern;  // regular expression (RE2) for lines of standard output; each named group is a metric
   // absolute path of a file of metrics in the container; its format is CSV if the name ends with ".csv", else
   // JSON lines
   std::string file;
@@ -301,8 +301,9 @@ struct Caller {
 };
 
 // Result of reading an experiment file. `errors` holds every error in the order of the file. The subject of
-// an error is its location, for example "[17].ports[0].host" or "defaults.env". If `errors` is not empty,
-// `experiment` is incomplete and must not be used.
+// an error (see Error::subject()) is the location of the fault in the evaluated file, for example
+// "[17].ports[0].host" or "defaults.env". If `errors` is not empty, `experiment` is incomplete and must not
+// be used.
 struct Reading {
   Experiment experiment;
   std::vector<Error> errors;

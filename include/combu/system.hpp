@@ -90,8 +90,8 @@ void make_state_folder(const std::string& path);
 // private or has several hard links. Throws Error(refused) if the file cannot be opened.
 [[nodiscard]] Descriptor open_private_file(const std::string& path, int flags);
 
-// Checks a file like open_private_file(), but does not open the file for reading or writing. Closing a
-// descriptor that was opened for reading or writing would release the locks that SQLite holds in this
+// Checks a file like open_private_file(), but does not open the file for reading or writing. The reason:
+// closing an open descriptor of the file would release the locks that SQLite holds on the file in this
 // process. Returns false if the file `path` does not exist.
 [[nodiscard]] bool is_private_file(const std::string& path);
 

@@ -59,8 +59,8 @@ struct MetricSummary {
 // The state of an attempt's stored log.
 struct StoredLog {
   bool complete = false;        // the attempt has ended, and its whole log was ingested
-  Bytes size;                   // size of all ingested pieces of the log, including dropped ones
-  Bytes dropped;                // size of the dropped beginning of the log
+  Bytes size;                   // size of all ingested pieces of the log, including removed pieces
+  Bytes dropped;                // size of the beginning of the log that append() has removed
   Instant until{};              // timestamp of the latest ingested piece; the epoch if there is none
   std::size_t at_until = 0;     // number of ingested pieces with exactly the timestamp `until`
   std::size_t passed_over = 0;  // number of points of the metrics that k_metrics_max excludes
@@ -117,8 +117,8 @@ class Telemetry {
   // Removes the telemetry of the run. Throws Error(refused) if a file cannot be removed.
   static void remove(const std::string& folder, const RunId& run);
 
-  // Use::reading creates no file. With Use::reading, a file that this process cannot write to is read without
-  // changes.
+  // Use::reading creates no file. It upgrades the tables of a file that an older version of combu made. If
+  // this process cannot write to the file, the tables must already have the newest form.
   enum class Use { all, reading };
 
   // Opens FOLDER/telemetry/RUN.sqlite. If the file is missing, Use::all creates it, and Use::reading throws
@@ -131,8 +131,8 @@ class Telemetry {
   // Returns the state of the attempt's stored log, or nullopt if combu has ingested nothing of the attempt.
   [[nodiscard]] std::optional<StoredLog> log(const std::string& trial, int attempt);
   // Remembers that this process has read the attempt's log up to the moment `until`. Returns the `until` of
-  // the previous call if that call was at least k_log_disorder_max ago, else the epoch. All pieces of the log
-  // up to the returned moment can be read by now.
+  // the previous call if that call was at least k_log_disorder_max ago, else the epoch. No piece of the log
+  // from before the returned moment can still arrive late.
   [[nodiscard]] Instant read_up_to(const std::string& trial, int attempt, Instant until);
   // Returns the number of complete logs; logs reused from cached trials are not counted.
   [[nodiscard]] std::size_t complete();

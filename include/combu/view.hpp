@@ -19,7 +19,8 @@
 
 namespace combu {
 
-// Prints the waves and counts of a plan as text. Long waves are shortened to fit a screen.
+// Prints a plan as text: the numbers of trials, waves, dependencies, images and networks, then the trials of
+// each wave. Long waves are shortened to fit a screen.
 void print_plan(std::ostream& out, const Experiment& experiment, const Plan& plan);
 // Prints the whole plan as one JSON object with the members "experiment", "file", "trials", "edges",
 // "images", "networks", "waves" and "needs". An element of "images" has the form {"image", "trials"}, and an
@@ -64,9 +65,10 @@ void print_runs_json(std::ostream& out, std::span<const RunRow> runs);
 [[nodiscard]] std::string outputs_text(const CollectionResult& collection);
 // Prints the run's id and state, the number of trials in each state, and a table with the columns TRIAL STATE
 // ATTEMPT RAN MEMORY CPU REASON. For a running trial, MEMORY is the current memory, and CPU is the mean
-// number of used cores. For other trials, MEMORY is the peak memory and CPU is the CPU time of the last
-// attempt. If the usage of all trials is unknown, the columns MEMORY and CPU are left out. For a single
-// trial, the collected outputs follow the table. `now` is used to compute how long running trials have run.
+// number of cores used since the attempt began to run. For other trials, MEMORY is the peak memory and CPU is
+// the CPU time of the last attempt. If the usage of all trials is unknown, the columns MEMORY and CPU are
+// left out. For a single trial, the collected outputs follow the table. `now` is used to compute how long
+// running trials have run.
 void print_trials(std::ostream& out, const RunRow& run, std::span<const TrialRow> trials, Instant now,
                   const TableForm& form = {});
 // Prints one JSON object for each trial, one object a line.
@@ -99,7 +101,8 @@ void print_attempt_times_json(std::ostream& out, std::span<const TimedAttempt> a
 // The form in which print_results() shows results. find_column() defines the names of columns.
 // print_results() throws Error(invalid) for an unknown name.
 struct ResultsForm {
-  // names of columns; empty: the trial, params that differ between trials, state, duration and metrics
+  // names of columns; empty: the trial, params whose values differ between trials, state, duration and
+  // metrics
   std::vector<std::string> columns;
   std::string sort;      // name of the column to sort by; empty: the order of the experiment file
   bool reverse = false;  // true: the order is reversed, but rows without a value stay last
@@ -115,9 +118,9 @@ void print_results_json(std::ostream& out, const Results& results, const Results
 
 // Compares the first run with every later run in `runs`. If there is only one run, prints statistics of the
 // run's repetitions. Only trials that succeeded are compared. Trials are paired if their params are equal;
-// trials without params are paired by name. Params in `form.over`, and params that are constant within each
-// run but differ between runs, need not be equal. Below each table, notes explain which trials or params were
-// left out.
+// trials without params are paired by name. Params in `form.over` need not be equal, nor params whose value
+// is constant within each run but differs between runs. Below each table, notes explain which trials or
+// params were left out.
 void print_comparison(std::ostream& out, std::span<const Results> runs, const CompareForm& form,
                       const TableForm& table = {});
 // Prints one JSON object for each metric and each Pair of trials, one object a line. Returns notes about

@@ -339,7 +339,7 @@ struct Channel::Impl {
     socket = Descriptor(::fcntl(number, F_DUPFD_CLOEXEC, 0));
     if (!stop.stop_requested()) return;
     // If a stop was requested before the socket existed, break_off() could not shut the socket down. Hence
-    // adopt_socket() replaces the socket, so that connect() fails.
+    // adopt_socket() replaces the socket by /dev/null, so that connect() fails.
     const Descriptor nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
     ::dup2(nothing.number(), number);
   }
