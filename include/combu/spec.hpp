@@ -164,9 +164,9 @@ struct Input {
   bool operator==(const Input&) const = default;
 };
 
-// Maps each path on this machine that the experiment file names to the path without symbolic links, as
-// resolved at the beginning of the run. combu resolves the links only once, because a container may later
-// replace links in a mounted folder.
+// Maps each path on this machine from the experiment file to its form without symbolic links, as resolved at
+// the beginning of the run. combu resolves the links only once, because a container may later replace links
+// in a mounted folder.
 using HostPaths = std::map<std::string, std::string>;
 
 // If `on`, combu skips a trial for which an equal trial has already succeeded.
