@@ -57,8 +57,8 @@ struct ShownTrial {
   std::string partial_outputs;  // folder or bucket of outputs that were collected while an attempt still ran
 
   [[nodiscard]] bool is_equal() const { return known && !known->equal_trial.empty(); }
-  // Number of metric points that were counted but not stored, because an attempt keeps at most
-  // k_kept_points_max.
+  // Number of metric points that were counted but not stored, because combu stores at most k_kept_points_max
+  // points of an attempt.
   [[nodiscard]] std::size_t points_dropped() const {
     std::size_t points = 0;
     for (const MetricSummary& metric : metrics) points += metric.points;
@@ -70,10 +70,11 @@ struct ShownTrial {
 };
 
 // Returns the trial's field `name`, such as "state" or "memory_peak", for a filter condition that compares
-// the field with `wanted`. For "state", returns the state of the trial's container if `wanted` is such a
-// state (Phase). For "gpus", returns `wanted` if `wanted` is one of the trial's GPUs. Returns nullopt if
-// there is no such field, or if the trial has no value for the field. Throws Error(invalid) if `name` is
-// "state" and `wanted` is neither a state nor a pattern.
+// the field with `wanted`. For "state", returns the state of the trial, or the state of its container if
+// `wanted` is a state of containers (Phase). For "gpus", returns `wanted` if `wanted` is one of the trial's
+// GPUs, otherwise all GPUs of the trial. Returns nullopt if there is no such field, or if the trial has no
+// value for the field. Throws Error(invalid) if `name` is "state" and `wanted` is neither a state nor a
+// pattern.
 [[nodiscard]] std::optional<std::string> trial_value(const TrialEntry& entry, std::string_view name,
                                                      std::string_view wanted = {});
 
@@ -179,11 +180,11 @@ struct Column {
 // ---- Times: how an attempt's time divides into parts
 
 // The parts into which the time of an attempt divides, in chronological order. The time begins when the trial
-// waits for the attempt, and ends when the outputs are collected. An attempt has at most one of `needs` and
-// `retry`.
+// begins to wait for the attempt, and ends when the outputs are collected. An attempt has at most one of
+// `needs` and `retry`.
 enum class AttemptPart {
   needs,  // the trial waits for its dependencies
-  retry,  // the trial waits for a retry
+  retry,  // the trial waits for the end of the pause before a retry
   place,  // the trial is ready and waits for slots
   // the time that combu itself takes for the start: from the start command to the beginning of `running`,
   // minus `creating` and `starting`
@@ -263,9 +264,11 @@ struct CompareForm {
 // Matching trials of several runs, which compare() compares with one another. The trials of a pair have equal
 // params, except for the params in `over`.
 struct Pair {
-  std::vector<Value> params;              // same order as PairTable::params
-  std::string trial;                      // name of a trial without params; empty for trials with params
-  std::vector<Sample> samples;            // one for each run; Sample::count is 0 if the run has no value
+  std::vector<Value> params;  // same order as PairTable::params
+  // name of the paired trials if they have no params; empty if they have params
+  std::string trial;
+  // the values of each run; Sample::count is 0 if the run has no value
+  std::vector<Sample> samples;
   std::vector<Difference> differences{};  // for each run after the first: its difference from the first run
 };
 
@@ -278,8 +281,9 @@ struct PairTable {
   std::vector<Pair> pairs;
   // for each run after the first: its difference from the first run, computed from the means of all pairs
   std::vector<Difference> overall;
-  std::vector<std::size_t> overall_count;  // number of pairs for each element of `overall`
-  std::vector<std::string> notes;          // notes for the user, such as the number of values left out
+  // number of pairs from which each element of `overall` is computed
+  std::vector<std::size_t> overall_count;
+  std::vector<std::string> notes;  // notes for the user, such as the number of values left out
 };
 
 // Returns one table for each metric. Throws Error(invalid) if a column of `form.metrics` exists in no run.
@@ -291,7 +295,8 @@ enum class Scale { linear, logarithmic };
 struct ChartForm {
   std::string metric;  // the column to draw, which must be a metric if `x` is empty
   // If `by` names a column, trials with the same value in the column form one curve or series. If `by` is
-  // empty, each trial has its own curve, but more than 10 trials have a single curve for their mean.
+  // empty, each trial has its own curve. If there are more than 10 trials, one curve shows their mean
+  // instead.
   std::string by;
   // If `x` names a column for the x axis, each trial is one point. If `x` is empty, the chart has curves over
   // the steps of the metric.
@@ -314,7 +319,8 @@ struct Chart {
   std::string y_title;
   Scale x_scale = Scale::linear;
   Scale y_scale = Scale::linear;
-  // If `x_words` is not empty, the x axis has these words, and Point::x is an index into `x_words`.
+  // If `x_words` is not empty, these words are the labels of the x axis, and Point::x is an index into
+  // `x_words`.
   std::vector<std::string> x_words;
   bool joined = true;  // true: lines connect the points; false: a scatter plot
   std::vector<Series> series;

@@ -23,11 +23,11 @@ namespace combu {
 
 // The kinds of errors. Callers choose their reaction by the kind, never by the text of the message.
 enum class ErrorKind {
-  invalid,      // the file or the arguments are wrong; the user must correct them
+  invalid,      // a file or an argument is wrong; the user must correct it
   not_found,    // the named object does not exist
   conflict,     // the name, the port or the path is already in use
   refused,      // the engine or the system understood and refused the request; a repeat would be refused, too
-  unavailable,  // the answer is missing or incomplete; a repeat may succeed
+  unavailable,  // the engine's or server's answer is missing or incomplete; a repeat may succeed
   timeout,      // the operation took longer than its limit
   cancelled,    // the caller stopped the operation by its stop token
   corrupt,      // the answer or the data is malformed

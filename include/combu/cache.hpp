@@ -1,6 +1,6 @@
 #pragma once
 // The cache key of a trial: a JSON object and its hash. The object contains everything that is known before
-// the start and affects the trial's outputs. Trials with the same hash are equal.
+// the trial starts and affects the trial's outputs. Trials with the same hash are equal.
 
 #include <string>
 #include <string_view>

@@ -48,8 +48,8 @@ class ControlServer {
   // True if any client follows the run.
   [[nodiscard]] bool is_followed() const;
   // Hands the run over to the client that has asked to take it over. Blocks until the client disconnects or
-  // `stop` requests a stop. If the client is still connected after `patience`, hand_over() disconnects the
-  // client and returns false.
+  // `stop` requests a stop, but at most for `patience`. If the client is still connected after `patience`,
+  // hand_over() disconnects the client and returns false.
   [[nodiscard]] bool hand_over(const std::stop_token& stop, std::chrono::milliseconds patience);
   // Sends the last line of the channel, which contains the exit code of the process.
   void done(int exit_code);

@@ -43,8 +43,8 @@ struct DockerOptions {
   std::function<std::vector<Gpu>()> gpus = [] { return std::vector<Gpu>(); };
 };
 
-// The returned engine connects at its first call. Each call has a connection of its own; idle connections are
-// kept and reused. The process ignores SIGPIPE from the first call on.
+// The returned engine connects at its first call. Concurrent calls use separate connections. A connection
+// stays open after its call, and later calls reuse it. The process ignores SIGPIPE from the first call on.
 [[nodiscard]] std::unique_ptr<Engine> open_docker(const DockerEndpoint& place,
                                                   const DockerOptions& options = {});
 

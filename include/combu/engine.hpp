@@ -24,7 +24,7 @@ namespace combu {
 struct Run {
   RunId id;
   Experiment experiment;
-  // When an earlier process began the run; nullopt: this process begins the run.
+  // The moment at which an earlier process began the run; nullopt: this process begins the run.
   std::optional<Instant> began_at = std::nullopt;
   HostPaths host_paths = {};
 };
@@ -179,7 +179,7 @@ struct LogPiece {
 };
 using OnLogPiece = std::function<void(const LogPiece&)>;
 
-// The subscription of watch() begins. watch() may have missed changes before this moment.
+// watch() reports Watching when its subscription begins. watch() may have missed changes before this moment.
 struct Watching {};
 using Change = std::variant<Watching, Observation>;
 

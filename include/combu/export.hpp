@@ -18,14 +18,14 @@ namespace combu {
 // `path` cannot be written.
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write);
 
-// Writes a row for each trial: run, trial, fields, params, metrics. In CSV (RFC 4180), NaN and infinite
-// numbers are nan, inf and -inf, which pandas and DuckDB read. In JSON, NaN and infinite numbers are null. No
-// two CSV columns have names that differ only in case. If an earlier column has the name of a param or
-// metric, the column of the param or metric is named "params.NAME" or "metrics.NAME". If this name is also
-// used, a number follows, for example "params.NAME_2".
+// Writes a row for each trial. The columns are the run, the trial, the fields, the params and the metrics. In
+// CSV (RFC 4180), NaN and infinite numbers are written as nan, inf and -inf, which pandas and DuckDB read. In
+// JSON, these numbers are null. No two CSV columns have names that differ only in case. If an earlier
+// column has the name of a param or metric, the column of the param or metric is named "params.NAME" or
+// "metrics.NAME". If this name is also used, a number follows, for example "params.NAME_2".
 void export_csv(std::ostream& out, std::span<const Results> runs);
 void export_json(std::ostream& out, std::span<const Results> runs);
-// Writes a row for each metric point: run, trial, metric, step, time, value.
+// Writes a row for each metric point. The columns are run, trial, metric, step, time and value.
 void export_points_csv(std::ostream& out, std::span<const Results> runs);
 void export_points_json(std::ostream& out, std::span<const Results> runs);
 // Writes the tables runs, trials, params, metrics and points to a new SQLite file, which replaces any file at
@@ -33,7 +33,7 @@ void export_points_json(std::ostream& out, std::span<const Results> runs);
 void export_sqlite(const std::string& path, std::span<const Results> runs);
 
 struct MlflowForm {
-  std::string uri;  // address of the MLflow server, "http://HOST:PORT" or "https://HOST/PATH"
+  std::string uri;  // address of the MLflow server, such as "http://HOST:PORT" or "https://HOST/PATH"
   // Returns the folder or bucket of a trial's outputs, or "" if the trial has no outputs. Called from several
   // threads.
   std::function<std::string(const TrialEntry& trial)> outputs_of;
@@ -50,9 +50,9 @@ struct MlflowForm {
 // params, tags, all points, times and states. The export may be repeated, also after a failed export. In this
 // case the exporter finds the MLflow runs of the earlier export by the tags combu.run, combu.trial and
 // combu.attempt, and updates these runs. Each attempt has its own MLflow run, because points cannot be
-// removed from an MLflow run. The exporter closes the MLflow runs of earlier attempts. Sends several requests
-// at the same time. Blocks until the server has answered all requests, or until `stop` is requested. Throws
-// Error.
+// removed from an MLflow run. The exporter ends the MLflow runs of a trial's earlier attempts. Sends several
+// requests at the same time. Blocks until the server has answered all requests, or until `stop` is requested.
+// Throws Error.
 void export_to_mlflow(const Results& results, const MlflowForm& form, const std::stop_token& stop);
 
 }  // namespace combu

@@ -21,8 +21,8 @@ namespace combu {
 [[nodiscard]] std::string resolved_results_folder(const Experiment& experiment, const RunId& run,
                                                   const HostPaths& host_paths);
 
-// Returns a folder on this machine that contains the output `path` of `trial`, for example "/out/a" as
-// FOLDER/out/a.
+// Returns a folder on this machine that contains the output `path` of `trial`. For example, the output
+// "/out/a" is at FOLDER/out/a if the function returns FOLDER.
 using LocateOutput = std::function<std::string(const std::string& trial, const std::string& path)>;
 // Replaces Input::from of each input by a path on this machine that contains no symbolic links. For an input
 // from the user's files, the path comes from `host_paths`. Symbolic links in outputs of another trial are
@@ -58,9 +58,9 @@ struct InputOwner {
 std::optional<std::vector<std::string>> pack_inputs(const std::vector<Input>& inputs, const InputOwner& owner,
                                                     const std::function<bool(std::string_view)>& sink);
 
-// Returns the content of each file of an input, by the file's path in the container. If a file is larger than
-// `most` bytes, reads only its first `most` bytes. Omits symbolic links. Also throws Error(cancelled) if
-// `stop` requests a stop.
+// Returns a map from the path of each file of an input, as in the container, to the file's content. If a file
+// is larger than `most` bytes, reads only its first `most` bytes. Omits symbolic links. Also throws
+// Error(cancelled) if `stop` requests a stop.
 [[nodiscard]] std::map<std::string, std::string> read_input(const Input& input, Bytes most,
                                                             const std::stop_token& stop = {});
 

@@ -24,7 +24,7 @@ struct Evaluation {
   Pairs tla_str;   // string arguments of a file that is a function; tla_code holds arguments as Jsonnet code
   Pairs tla_code;
   // Folders that combu searches for imports after the importing file's own folder. The search begins with the
-  // last of these folders, as that of jsonnet -J. The search continues with the folders of $JSONNET_PATH,
+  // last of these folders, as `jsonnet -J` does. The search continues with the folders of $JSONNET_PATH,
   // beginning with the first. If no folder has a file `combu.libsonnet`, `import "combu.libsonnet"` finds the
   // library that is embedded in combu.
   std::vector<std::string> import_dirs;
@@ -63,9 +63,9 @@ struct Evaluated {
 // Returns the name and version of the evaluator, for example "libjsonnet 0.18.0" or "rsjsonnet 0.5.1".
 [[nodiscard]] std::string evaluator();
 
-// Returns `source` with the run's id inserted. The run's id replaces the four letters in each bind `local
-// NAME = "UUID";`. The quotes may be single or double, the spacing is free, and the bind may be part of a
-// list of binds. Pure.
+// Returns `source` with the run's id inserted. The run's id replaces the text UUID in each bind `local NAME =
+// "UUID";`. The quotes may be single or double, the spacing is free, and the bind may be part of a list of
+// binds. Pure.
 [[nodiscard]] std::string put_identifier(const std::string& source, const RunId& run);
 
 }  // namespace combu

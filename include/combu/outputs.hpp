@@ -68,9 +68,10 @@ class OutputStore {
   // after OutputWriter::close(). If sharing failed, the text says why, for example that the outputs differ
   // from their manifest.
   [[nodiscard]] virtual std::vector<std::string> share(std::span<const Sharing> wanted) = 0;
-  // Returns a folder on this machine that contains the trial's output `path`, for example "/out/a" as
-  // FOLDER/out/a. Downloads the output if necessary. Downloaded files stay until the store is destroyed or
-  // the trial's outputs are replaced. Throws Error(refused) or Error(cancelled).
+  // Returns a folder on this machine that contains the trial's output `path`. For example, the output
+  // "/out/a" is at FOLDER/out/a if fetch() returns FOLDER. Downloads the output if necessary. Downloaded
+  // files stay until the store is destroyed or the trial's outputs are replaced. Throws Error(refused) or
+  // Error(cancelled).
   [[nodiscard]] virtual std::string fetch(const std::string& trial, const std::string& path,
                                           const std::stop_token& stop) = 0;
   // Returns content_digest() of the trial's output `path`; nullopt if computing the digest needs a download.
@@ -97,7 +98,7 @@ class OutputStore {
 inline constexpr std::string_view k_manifest_name = "manifest.sha256";
 // In a bucket, the object of this name is next to the manifest. JSON lines in the object describe folders,
 // links, names that are not UTF-8, and executable files. If one of the lines describes the object itself, the
-// lines describe all executable files; otherwise some may be missing.
+// lines describe all executable files; otherwise lines of executable files may be missing.
 inline constexpr std::string_view k_entries_name = "manifest.entries";
 
 // Owner of the files. Only a process of root can give files to another user.

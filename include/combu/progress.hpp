@@ -34,7 +34,8 @@ class Progress : public ProgressListener {
   virtual void preparation(const Preparation& preparation) = 0;
   // Shows how far a command such as `combu kill` is, for example "removed 12 of 200" for the verb "removed".
   virtual void counted(std::string_view verb, std::size_t count, std::size_t total) = 0;
-  // Prints a permanent line, for example that combu has made a folder or that the engine is unreachable.
+  // Prints a permanent line. For example, the line says that combu has made a folder, or that the engine is
+  // unreachable.
   virtual void note(std::string_view line) = 0;
   void remark(const std::string& line) final { note(line); }
   virtual void error(std::string_view line) = 0;
@@ -61,7 +62,8 @@ struct Failure {
   std::string reason;     // result of reason_text_beside(), followed by the last line of the log
   std::string kind = {};  // `reason` without the numbers of attempts; empty: same as `reason`
   Stopper stopper = Stopper::none;
-  std::string_view root = {};  // set for a blocked trial: the trial whose failure first caused the block
+  // set for a blocked trial: the trial whose end began the chain of blocked trials
+  std::string_view root = {};
 };
 struct FailureGroup {
   TrialState state = TrialState::failed;

@@ -48,25 +48,26 @@ struct RunEntry {
   std::string experiment;  // Experiment::name and ::file
   std::string file;
   std::string folder;                // Caller::folder
-  FileText text;                     // `text` and `earlier` are empty in a list of runs
+  FileText text;                     // `text` and `earlier` are empty in the result of Record::runs()
   std::vector<std::string> earlier;  // evaluated JSON of the earlier versions of the file, oldest first
   std::string arguments;             // a JSON array: the command line
-  std::string options;   // a JSON object: the options of `run` that also hold when the run continues
+  // a JSON object: the options of `combu run` that still apply when the run is resumed
+  std::string options;
   std::string revision;  // commit of the file's folder in version control; empty: none
   bool revision_dirty = false;
-  WorkingTree working_tree;  // empty in a list of runs
+  WorkingTree working_tree;  // empty in the result of Record::runs()
   RunEngine engine;
   std::string user;
   std::string machine;
-  std::string program;                  // "combu 0.1.0 (libjsonnet 0.18.0)"
+  std::string program;                  // such as "combu 0.1.0 (libjsonnet 0.18.0)"
   std::optional<Seconds> evaluated_in;  // duration of the file's evaluation; nullopt: not known
   // How long combu inspected and pulled images, and created networks and folders, before the run began;
   // nullopt: not known.
   std::optional<Seconds> prepared_in;
   Digests digests;       // digests of the images when the run began; empty in an entry read from the record
-  Digests references;    // Preparation::digest of each image; empty in a list of runs
+  Digests references;    // Preparation::digest of each image; empty in the result of Record::runs()
   std::string results;   // folder or bucket path that contains all outputs of the run; empty: not known
-  HostPaths host_paths;  // empty in a list of runs
+  HostPaths host_paths;  // empty in the result of Record::runs()
   Instant began_at{};
   // The moment from which the deadline counts: when the run was last reopened, or began_at if it never was.
   Instant working_since{};
@@ -231,8 +232,8 @@ struct RunFilter {
 class Record {
  public:
   // A fingerprint of a run's state on record. The stamp changes if a trial is added, starts or ends, or if
-  // its outputs are collected. The stamp also changes if an edit of the file requires a stop, or if a process
-  // reopens the run.
+  // its outputs are collected. The stamp also changes if combu must stop an attempt after an edit of the
+  // file, or if a process reopens the run.
   using Stamp = std::array<std::int64_t, 4>;
 
   // True if the folder contains a record.
@@ -268,8 +269,8 @@ class Record {
   [[nodiscard]] bool append_unwatched(const RunId& run, std::span<const Fact> facts, const Stamp& stamp,
                                       RunEnds ends);
   // Like append_unwatched(), but for facts that follow from a user's command. If the record has a later time
-  // for the run than the first fact, append_if_unchanged() delays all facts, so that none is earlier than
-  // this time.
+  // for the run than the first fact, append_if_unchanged() moves the times of all facts later, so that none
+  // is earlier than this time.
   [[nodiscard]] bool append_if_unchanged(const RunId& run, std::span<const Fact> facts, const Stamp& stamp,
                                          RunEnds ends);
   [[nodiscard]] Stamp stamp(const RunId& run);

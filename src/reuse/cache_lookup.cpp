@@ -28,11 +28,11 @@ constexpr std::size_t k_looked_at_max = 8;
 // Maximum number of concurrent requests to the bucket's server.
 constexpr std::size_t k_asked_at_once = 16;
 
-// Maximum size in bytes of telemetry that is read in parallel. Larger telemetry is read one trial at a time,
-// to limit memory.
+// Maximum size in bytes of a trial's telemetry that combu reads in parallel with other telemetry. combu reads
+// larger telemetry one trial at a time, to limit memory.
 constexpr std::int64_t k_parallel_telemetry_max = 16LL << 20U;
 
-// Maximum number of notes about refused objects of a bucket; there may be one for each trial.
+// Maximum number of notes about objects of a bucket that combu refuses; each trial may have such an object.
 constexpr int k_refusals_shown_max = 10;
 
 class RecordCacheLookup final : public CacheLookup {

@@ -113,7 +113,8 @@ class Drive {
   }
 
   Outcome run(const std::stop_token& stop, Steering* steering) {
-    // Users can change the settings of the run from here on, so before the planner's first command.
+    // From here on, users can change the settings of the run. So a change can precede the planner's first
+    // command.
     const Steered steered(steering, inbox_, ending_.again_with);
     inbox_.post(Event{Begin{}});  // Begin must come before the first listing
     executor_.begin(planner_.settings().starts_in_flight_max);
@@ -137,7 +138,7 @@ class Drive {
     bool interrupted = false;
     std::string interrupter;             // Snapshot::interrupter
     std::optional<Settings> again_with;  // settings at the moment of Steering::leave()
-    std::optional<Error> lost;           // the error with which the engine was lost
+    std::optional<Error> lost;           // the error after which combu gave up the engine (EngineLost)
   };
   // The moments of the last shown snapshot and of the last message from the engine.
   struct Pace {

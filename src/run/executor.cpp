@@ -17,14 +17,15 @@ namespace {
 using Steady = std::chrono::steady_clock;
 
 constexpr std::size_t k_log_workers = 2;
-// A disk is fast with only a few writers. With several workers, a large output blocks only one worker.
+// Number of threads that collect outputs. With more threads, concurrent writes would slow a disk down; with a
+// single thread, a large output would delay all others.
 constexpr std::size_t k_output_workers = 4;
 constexpr std::size_t k_poll_workers = 2;
 // Maximum number of trials in one batch of cache lookups. Trials of a batch can start while combu looks up
 // the next batch.
 constexpr std::size_t k_lookups_at_once = 1000;
 
-// The tail of a failed attempt's log: its number of lines, and the maximum bytes of each line.
+// The tail of a failed attempt's log: the maximum number of lines, and the maximum size of a line in bytes.
 constexpr std::int64_t k_tail_lines = 5;
 constexpr std::size_t k_tail_line_max = 500;
 // Limit for the total size of the tail's lines, because a line may have any size.

@@ -56,7 +56,8 @@ struct OutputsCollected {
   int attempt;
   CollectionResult collection;
 };
-// A collection of partial outputs of a running attempt has ended. `fault`: why it failed, if so.
+// A collection of partial outputs of a running attempt has ended. `fault`: why the collection failed; empty:
+// it succeeded.
 struct PartCollected {
   TrialIndex trial;
   std::string fault;

@@ -68,7 +68,8 @@ class PartialCollection {
 
   struct Done {
     std::optional<CollectCommand> held;
-    // True if a partial collection of the attempt failed for the first time, and not by a cancellation.
+    // True if this was the first partial collection of the attempt that failed. A cancelled collection does
+    // not count.
     bool is_first_fault = false;
   };
   // Call this when a partial collection of the trial has ended.

@@ -27,7 +27,7 @@ class CacheGate {
   [[nodiscard]] std::vector<TrialIndex> next_lookups(TrialIndex succeeded) const;
   // Lets the trial start without a lookup.
   void skip_lookup(TrialIndex trial) { rows_[trial] = Lookup::done; }
-  // Forgets the lookup: the trial is handled as if it had no attempt so far.
+  // Forgets the trial's lookup. The trial is looked up again before its next start.
   void reset(TrialIndex trial) { rows_[trial] = Lookup::none; }
 
   void sent(TrialIndex trial);

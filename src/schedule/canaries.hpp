@@ -1,7 +1,7 @@
 #pragma once
 // Implements Experiment::canary. Two trials have the same shape if canary_shape() returns equal texts for
-// them. The first trial of each shape starts alone, as the canary. The other trials of the shape wait until
-// the canary has succeeded.
+// them, that is, if their images, programs and option names are equal. The first trial of each shape starts
+// alone, as the canary. The other trials of the shape wait until the canary has succeeded.
 
 #include <cstdint>
 #include <functional>
@@ -19,10 +19,9 @@ class Canaries {
   // no canary, because their success is never observed.
   Canaries(const Experiment& experiment, const std::function<bool(TrialIndex)>& ends);
 
-  // A shape is the set of trials with the same image, program and option names. True if the ready trial may
-  // start: no trial of its shape has been started, or a trial of its shape has succeeded. While the canary
-  // runs, admit() holds back the other trials of its shape until passed(), failed() or withdrawn() returns
-  // them.
+  // True if the ready trial may start: no trial of its shape has been started, or a trial of its shape has
+  // succeeded. While the canary runs, admit() holds back the other trials of its shape until passed(),
+  // failed() or withdrawn() returns them.
   [[nodiscard]] bool admit(TrialIndex trial);
   // Call this when a trial is started. The first started trial of a shape becomes the canary, and the
   // other trials of the shape wait for its end. If `trial` becomes the canary, returns all trials of its
@@ -54,7 +53,7 @@ class Canaries {
     // Trials that wait for the canary. While `verdict` is unknown: trials that admit() has admitted.
     std::vector<TrialIndex> kept;
   };
-  // Sets `verdict` of the trial's shape and returns the kept trials. Does nothing if the trial is not the
+  // Sets `verdict` of the trial's shape and returns its Shape::kept. Does nothing if the trial is not the
   // canary of its shape.
   [[nodiscard]] std::vector<TrialIndex> settle(TrialIndex trial, Verdict verdict);
 

@@ -11,7 +11,8 @@
 
 namespace combu::schedule {
 
-// Exit code of a container that ended while its engine was down (moby: daemon/daemon.go, restore).
+// Exit code that a restarted Docker Engine reports for a container that ended while the engine was down
+// (moby: daemon/daemon.go, restore).
 inline constexpr int k_exit_unknown = 255;
 
 // The reason for an attempt's end if its container was removed while no process drove the run.

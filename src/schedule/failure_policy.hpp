@@ -49,7 +49,7 @@ class FailurePolicy {
   // Lets the trial wait until combu knows if a shutdown of the engine stopped its attempt. An engine that
   // shuts down first stops its containers, and becomes unreachable some seconds later.
   void await(TrialIndex trial) { awaiting_.push_back(trial); }
-  // Call this after a time in which the engine was unreachable. Returns the trials that await() added: the
+  // Call this after a period in which the engine was unreachable. Returns the trials that await() added: the
   // engine's shutdown stopped their attempts.
   [[nodiscard]] std::vector<TrialIndex> release_awaiting();
 

@@ -12,8 +12,8 @@ void Lifecycle::kill(const std::vector<TrialIndex>& kept) {
   failures.halt("the run was killed");
   std::vector<bool> is_kept(trials.size());
   for (const TrialIndex trial : kept) is_kept[trial] = true;
-  // No trial is blocked because of another trial before all trials have ended. So every trial's reason is the
-  // kill.
+  // The end of a trial affects other trials only after all trials have ended. So the reason of every trial is
+  // the kill, not a blocked dependency.
   defer_spreading();
   for (TrialIndex trial = 0; trial < trials.size(); ++trial)
     if (!is_kept[trial] && !is_over(trials.state(trial))) end_killed(trial);

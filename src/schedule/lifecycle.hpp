@@ -82,11 +82,11 @@ class Lifecycle {
   void count_failure(TrialIndex trial, Cause cause);
   void next_attempt(TrialIndex trial, Seconds pause);
   void retry_when_possible(TrialIndex trial);
-  // Call this after a time in which the engine was unreachable. Attempts that were stopped shortly before
-  // that time count as stopped by the engine's shutdown.
+  // Call this after a period in which the engine was unreachable. Attempts that were stopped shortly before
+  // that period count as stopped by the engine's shutdown.
   void blame_engine();
-  // Reports the state `ready` for retries that do not start in this step, so that a later process can start
-  // them.
+  // Reports the state `ready` for retries that do not start in this step, so that a process that resumes the
+  // run can start them.
   void report_waiting_retries();
 
   // ---- Stops

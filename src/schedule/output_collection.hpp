@@ -42,8 +42,8 @@ class OutputCollection {
   // Returns why the last try to collect outputs failed; empty if no try failed or no trial is collecting.
   [[nodiscard]] const std::string& undelivered() const { return undelivered_; }
 
-  // Call this after a time in which the engine was unreachable. Attempts that were stopped shortly before
-  // that time count as lost with the engine.
+  // Call this after a period in which the engine was unreachable. Attempts that were stopped shortly before
+  // that period count as lost with the engine.
   void mark_lost();
 
  private:

@@ -20,10 +20,10 @@ using schedule::AttemptEnd;
 using schedule::Restoration;
 using schedule::Timer;
 
-// Time for which another run's claim counts. Within this time, the claiming attempt begins to run, unless its
-// combu process has died.
+// Duration for which another run's claim counts. Within this duration, the claiming attempt begins to run,
+// unless its combu process has died.
 constexpr Seconds k_claim_believed{10};
-// If a trial lost its slots to an attempt whose slots were already counted, the trial requests slots again
+// If a trial lost its slots to an attempt whose slots already counted as held, the trial requests slots again
 // after this pause.
 constexpr Seconds k_place_after{1};
 
@@ -79,8 +79,8 @@ struct Planner::Impl {
     life.answer_start(event.trial);
     // Even if the engine's answer was lost, an event of the engine may have shown that the attempt runs.
     const bool is_starting = trials.state(event.trial) == TrialState::starting;
-    // combu gave up this start because of the interrupt. The trial stays `starting`, and the next process
-    // starts it again.
+    // combu gave up this start because of the interrupt. The trial stays `starting`, and the process that
+    // resumes the run starts it again.
     if (is_starting && life.interrupted && !attempts.is_stopping(event.trial) &&
         event.error.kind() == ErrorKind::cancelled)
       return;
@@ -370,7 +370,8 @@ struct Planner::Impl {
       life.set_timer(Timer::Kind::claim, trial, k_claim_believed);
       life.undo_start(trial);
     } else if (life.return_slots(trial)) {
-      // The slots of `winner` were counted already, so an immediate retry would choose the same slots again.
+      // The slots of `winner` already counted as held, so an immediate retry would choose the same slots
+      // again.
       attempts[trial].queued_at = trials.now();
       life.set_timer(Timer::Kind::place, trial, k_place_after);
     }

@@ -1,6 +1,6 @@
 #pragma once
-// Keeps slots free for the trials that services serve. Otherwise services could take all slots, and the
-// trials that they serve could never start.
+// Keeps slots free for the trials that depend on services. Otherwise services could take all slots, and these
+// trials could never start.
 
 #include <cstddef>
 #include <functional>
@@ -36,12 +36,12 @@ class ServiceRoom {
   ServiceRoom(const Experiment& experiment, const Plan& plan, const std::optional<Slots>& capacity,
               std::span<const Gpu> gpus, Until until);
 
-  // True if, after a start of `service`, all trials that services serve can still run in some order. `left`:
-  // slots that are free once all running trials except services have ended. `gpus`: GPUs that the service
-  // would get; empty: any GPUs.
+  // True if, after a start of `service`, all trials that depend on services can still run in some order.
+  // `left`: slots that are free once all running trials except services have ended. `gpus`: GPUs that the
+  // service would get; empty: any GPUs.
   [[nodiscard]] bool may_start(TrialIndex service, const Slots& left, Horizon horizon,
                                const std::vector<std::string>& gpus = {}) const;
-  // True if all trials that services serve can still run if `trial` requests `slots`.
+  // True if all trials that depend on services can still run if `trial` requests `slots`.
   [[nodiscard]] bool may_want(TrialIndex trial, const Slots& slots, const Slots& left) const;
 
   void started(TrialIndex service, const Slots& slots);
@@ -70,7 +70,7 @@ class ServiceRoom {
   // trials.
   struct Group {
     std::vector<TrialIndex> company;
-    // The slots that the group's trials need, without those that fit into larger slots of this list.
+    // The slots that the group's trials need. Omits slots that fit into other slots of this list.
     std::vector<Need> needs;
     std::size_t left = 0;  // number of trials of the group that have not ended
   };

@@ -23,9 +23,9 @@ class SlotRequests {
 
   // Returns the slots that the trial requests, without ids of GPUs.
   [[nodiscard]] Slots of(TrialIndex trial) const;
-  // Multiplies the requested memory by Retries::grow_memory. The result is limited to the memory that can
-  // become free while other trials keep running. `is_listed`: true if the engine has listed the running
-  // attempts, so that ServiceRoom knows these attempts.
+  // Multiplies the requested memory by Retries::grow_memory. The result is limited to the memory that remains
+  // while trials that may keep running, such as services, hold their memory. `is_listed`: true if the engine
+  // has listed the running attempts, so that ServiceRoom knows these attempts.
   void grow_memory(TrialIndex trial, bool is_listed);
   void reset(TrialIndex trial) { memory_.erase(trial); }
 

@@ -20,7 +20,7 @@ void Lifecycle::stop(TrialIndex trial, Cause cause) {
   const Attempt& attempt = attempts[trial];
   if (attempts.is_stopping(trial) || attempt.is_service_stop) return;
   attempts.set_stop_cause(trial, cause);
-  // A later process learns from this fact why the attempt ends.
+  // A process that resumes the run learns from this fact why the attempt ends.
   trials.report(
       {.trial = trial, .state = trials.state(trial), .cause = cause, .ran = dependencies.was_started(trial)});
   // If the start is in flight, the stop is sent after the engine's answer. After a start_deadline, combu
@@ -39,8 +39,8 @@ void Lifecycle::send_stop(TrialIndex trial) {
 void Lifecycle::halt(std::string why) {
   if (!failures.halted().empty()) return;
   failures.halt(std::move(why));
-  // No trial is blocked because of another trial before all trials have ended. So every trial's reason is
-  // `why`.
+  // The end of a trial affects other trials only after all trials have ended. So the reason of every trial is
+  // `why`, not a blocked dependency.
   const bool is_nested = std::exchange(spreading_, true);
   for (TrialIndex trial = 0; trial < trials.size(); ++trial) {
     const TrialState state = trials.state(trial);

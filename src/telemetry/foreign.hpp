@@ -17,15 +17,15 @@ namespace combu::telemetry {
 inline constexpr const char* k_packed_name = "it";
 
 // Maximum total size of all packs of a log, uncompressed. The limit bounds the time to decompress small
-// frames with large content. The result of packed() stays far below this limit, because each piece of a log
-// has a header.
+// frames with large content. packed() accepts only logs whose texts have at most half this size, because each
+// piece of a log also has a header.
 inline constexpr std::int64_t k_foreign_log_max = 4LL << 30U;
 
 class ForeignAttempt {
  public:
-  // Opens `image`, the bytes of an SQLite file, and checks the type and range of every value, and the order
-  // and sums of rows. Needs memory for the image and for one pack of the log. Throws Error(corrupt) with an
-  // empty subject if a check fails, and Error(cancelled) once `stop` requests a stop.
+  // Opens `image`, the bytes of an SQLite file, and checks the type and range of every value, the order of
+  // rows, and the sizes of packs. Needs memory for the image and for one pack of the log. Throws
+  // Error(corrupt) with an empty subject if a check fails, and Error(cancelled) once `stop` requests a stop.
   ForeignAttempt(std::string image, const database::Schema& schema, std::stop_token stop);
 
   [[nodiscard]] const StoredLog& log() const { return log_; }

@@ -20,9 +20,9 @@ using telemetry::MetricLimits;
 using telemetry::MetricLines;
 
 constexpr std::size_t k_batch_size = 4U << 20U;
-// Maximum size in bytes of pieces that are read but not yet stored. Above k_held_max, LogIngester stores
-// pieces even if older pieces may follow. The limit is necessary because the pieces of a line all have the
-// same timestamp, and a line may have any size.
+// Maximum total size in bytes of pieces that are read but not yet stored. Above k_held_max, LogIngester
+// stores pieces even if older pieces may follow. The limit is necessary because the pieces of a line all have
+// the same timestamp, and a line may have any size.
 constexpr std::size_t k_held_max = 2 * k_batch_size;
 // Size in bytes that counts for each piece in addition to its text, because a log may consist of many pieces
 // of one byte.

@@ -19,18 +19,18 @@
 
 namespace combu::telemetry {
 
-// Limits the metrics and points of an attempt. MetricLimits admits the first k_metrics_max different metrics,
-// and keeps the first k_kept_points_max points of admitted metrics.
+// Limits the numbers of metrics and points that combu stores for an attempt. MetricLimits admits the first
+// k_metrics_max different metrics, and the first k_kept_points_max points of these metrics.
 class MetricLimits {
  public:
   // `take_points` maps each metric of the attempt to the number of its points that are already stored.
   explicit MetricLimits(const std::map<std::string, std::size_t>& take_points = {});
 
   [[nodiscard]] bool admits(const std::string& name);
-  // Counts a point of an admitted metric. Returns true if the point must be kept.
+  // Counts a point of an admitted metric. Returns true if the point must be stored.
   [[nodiscard]] bool keeps_point() { return ++points_ <= k_kept_points_max; }
 
-  // Returns the number of points that belong to metrics beyond k_metrics_max.
+  // Returns the number of points of metrics that were not admitted.
   [[nodiscard]] std::size_t passed_over() const { return passed_over_; }
   // Returns true if admitted metrics had more than k_kept_points_max points.
   [[nodiscard]] bool exceeds_points() const { return points_ > k_kept_points_max; }
@@ -58,7 +58,7 @@ class MetricLines {
  private:
   struct Series {
     std::vector<MetricPoint> points;
-    PointSummary more;     // summary of the points that are not kept
+    PointSummary more;     // summary of the points that are not stored
     std::size_t line = 0;  // number of the line with the last point, counted from 1
   };
 

@@ -274,8 +274,8 @@ struct Telemetry::Impl {
     }
   }
 
-  // Deletes the oldest packs until at most `size_max` bytes of the attempt's log are kept. Removes only a
-  // part of a pack if the pack is much larger than necessary. Returns the size of the removed texts.
+  // Deletes the oldest packs until at most `size_max` bytes of the attempt's log remain. If a pack is much
+  // larger than the excess, deletes only a part of the pack. Returns the size of the removed texts.
   Bytes drop(std::int64_t attempt, Bytes kept, Bytes size_max) {
     Bytes dropped;
     if (kept <= size_max) return dropped;
