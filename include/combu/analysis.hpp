@@ -169,8 +169,8 @@ struct Column {
 // Returns the value of a trial in a column, or an empty Value if the trial has no value there.
 [[nodiscard]] Value value_in(const ResultRow& row, const Column& column);
 
-// Returns how long the trial's last attempt ran or, if it still runs, has run until `now`. Returns nullopt if
-// the attempt did not run or if the duration is unknown.
+// Returns the duration of the trial's last attempt; if the attempt still runs, its duration until `now`.
+// Returns nullopt if the attempt did not run or if the duration is unknown.
 [[nodiscard]] std::optional<Seconds> time_of(const TrialEntry& entry, Instant now);
 
 // Returns for each param whether all trials have the same value of the param. Returns false for each param if
@@ -179,7 +179,7 @@ struct Column {
 
 // ---- Times: how an attempt's time divides into parts
 
-// The parts into which the time of an attempt divides, in chronological order. The time begins when the trial
+// The parts of an attempt's total duration, in chronological order. This duration begins when the trial
 // begins to wait for the attempt, and ends when the outputs are collected. An attempt has at most one of
 // `needs` and `retry`.
 enum class AttemptPart {

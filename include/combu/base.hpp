@@ -71,12 +71,13 @@ struct Cpus {
 };
 
 // Parses a timestamp of RFC 3339, such as "2026-01-31T12:00:00Z" or "2026-01-31T13:00:00.5+01:00". A date
-// without a time means midnight UTC. Returns nullopt if `text` is not a timestamp, or if Instant cannot hold
-// its year. For example, returns nullopt for the year 1, which Docker writes for a time that is not set.
+// without a time of day means midnight UTC. Returns nullopt if `text` is not a timestamp, or if Instant
+// cannot hold its year. For example, returns nullopt for the year 1, which Docker writes for a time that is
+// not set.
 [[nodiscard]] std::optional<Instant> parse_timestamp(std::string_view text);
 
-// Converts a file's time, in seconds and nanoseconds since 1970, to an Instant. Instant holds the years 1677
-// to 2262. An earlier or later time becomes the first or the last second that Instant can hold.
+// Converts a file's timestamp, in seconds and nanoseconds since 1970, to an Instant. Instant holds the years
+// 1677 to 2262. An earlier or later timestamp becomes the first or the last second that Instant can hold.
 [[nodiscard]] Instant file_time(std::int64_t seconds, std::int64_t nanoseconds = 0);
 
 // Parses a duration such as "90s", "1h30m", "500ms" or "1.5h", or a plain number of seconds. Throws

@@ -80,9 +80,9 @@ class SharedProgress final : public Progress {
   void end() override;
 
  private:
-  // Calls `line`, which sends the line of `fact`, if a client follows the run or if `fact` is a failure. The
-  // server keeps the lines of failures for later clients. Without a client, publish() does not call `line`
-  // for other facts, because a run with many trials has many facts.
+  // `line` is a function that sends the JSON line of `fact`. publish() calls `line` if a client follows the
+  // run or if `fact` is a failure. The server keeps the lines of failures for later clients. Without a
+  // client, publish() does not call `line` for other facts, because a run with many trials has many facts.
   void publish(const Fact& fact, const std::function<void()>& line);
   [[nodiscard]] Progress& shown() const { return *shown_.load(); }
 

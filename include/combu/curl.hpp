@@ -63,7 +63,7 @@ struct BufferedAnswer {
   // text about the exceeded limit, such as "is larger than 16 MiB"; empty: no limit is exceeded
   std::string excess = {};
 
-  // add_header() counts a header of `bytes` bytes; add() keeps a piece of the body. Both functions return
+  // add_header() counts a header of `bytes` bytes; add() appends a piece to `body`. Both functions return
   // false if the response exceeds a limit.
   [[nodiscard]] bool add_header(std::size_t bytes);
   [[nodiscard]] bool add(std::string_view piece);

@@ -101,9 +101,9 @@ struct Observation {
   std::string digest;
 };
 
-// Resources that an attempt has used until some moment.
+// The resource usage of an attempt at one moment.
 struct Usage {
-  // Memory that the attempt uses at one moment. In TrialEntry::usage, the largest value that combu has
+  // Memory that the attempt uses at this moment. In TrialEntry::usage, the largest value that combu has
   // observed. Memory that the kernel can drop (the inactive part of the page cache) does not count.
   Bytes memory;
   Seconds cpu{0};  // CPU time since the attempt began
@@ -230,8 +230,8 @@ class Engine {
   virtual void stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) = 0;
 
   // Returns the existing attempts, in no particular order. With `consistent` or `full`, the result is the
-  // true state at some moment after the call began. The result includes every earlier change, even if watch()
-  // lost that change.
+  // true state at some moment after the call began. The result includes every change before that moment, even
+  // if watch() lost the change.
   [[nodiscard]] virtual std::vector<Observation> list(const Selector& selector, ListDetail detail,
                                                       std::stop_token stop) = 0;
 

@@ -142,7 +142,7 @@ class SharedCacheIndex {
     std::string key;
     std::string place;         // the folder of the cached trial's outputs, in the form of Sharing::from
     RunId run;                 // the run of the cached trial
-    std::string trial;         // valid by fault_of_trial_name()
+    std::string trial;         // a name that fault_of_trial_name() accepts
     std::string version;       // identifies the content of `place`, which may be overwritten later
     std::string telemetry_at;  // the address of the object with the telemetry, which telemetry() reads
   };

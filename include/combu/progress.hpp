@@ -24,7 +24,7 @@ enum class ProgressForm { automatic, tty, plain, json, quiet };
 //
 // The form tty shows a block of lines that is repainted at most ten times a second and fits the terminal.
 // Permanent lines (failures, notes) scroll above the block. The form plain prints permanent lines, and a line
-// with counts every few seconds while something changes. The form json prints one JSON object a line:
+// with counts every few seconds while something changes. The form json prints one JSON object per line:
 // {"time": …, "event": …, …}. The form quiet prints only errors.
 class Progress : public ProgressListener {
  public:

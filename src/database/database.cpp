@@ -53,8 +53,8 @@ std::string without_links(const std::string& path) {
   return failed ? path : (folder / name.filename()).string();
 }
 
-// Returns false if the database file does not exist. Also checks the three files that SQLite keeps beside the
-// database, because SQLite reads these files without checking their owner.
+// Like is_private_file(), but also checks the three files that SQLite keeps beside the database, because
+// SQLite reads these files without checking their owner. Returns false if the database file does not exist.
 bool is_private(const std::string& path) {
   for (const char* suffix : {"-wal", "-shm", "-journal"}) (void)is_private_file(path + suffix);
   return is_private_file(path);

@@ -13,7 +13,8 @@
 
 namespace combu {
 
-// Publishes on a separate thread. If combu cannot publish a trial, other users run that trial themselves.
+// Publishes trials on a separate thread. If combu cannot publish a trial, other users run that trial
+// themselves.
 class Publisher {
  public:
   // `context` and `cache_index` must outlive the publisher.

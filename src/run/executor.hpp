@@ -23,8 +23,8 @@ namespace combu {
 // executor's threads post the answers to `inbox`. The referenced objects must outlive the executor.
 class Executor {
  public:
-  // `selector`: the attempts that are watched and listed. `stops_max`: number of concurrent stops. If a
-  // pointer is null, the caller must not give orders that need the object.
+  // `selector`: the attempts that are watched and listed. `stops_max`: maximum number of concurrent stops. If
+  // a pointer is null, the caller must not give orders that need the object.
   Executor(Engine& engine, const Run& run, Selector selector, std::size_t stops_max, Inbox<Message>& inbox,
            OutputStore* output_store, Telemetry* telemetry, CacheLookup* cache_lookup);
   // Cancels everything under way and joins the threads. Without the cancellation, a command could delay the
@@ -35,7 +35,7 @@ class Executor {
 
   // Starts the threads, which watch the engine and carry out orders.
   void begin(std::size_t starts_max);
-  // Allows `starts_max` concurrent starts. Never lowers the number of concurrent starts.
+  // Raises the maximum number of concurrent starts to `starts_max`. Never lowers this maximum.
   void allow_starts(std::size_t starts_max);
 
   void start(const std::vector<StartCommand>& commands) {

@@ -7,7 +7,7 @@
 
 namespace combu {
 
-// combu polls a running attempt after one second, and then at growing intervals.
+// combu first polls an attempt one second after the attempt began to run, and then at growing intervals.
 inline constexpr Seconds k_poll_first{1};
 inline constexpr double k_poll_factor = 1.5;
 inline constexpr Seconds k_poll_pause_max{60};

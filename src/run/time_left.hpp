@@ -18,7 +18,7 @@ struct WorkDone {
   Seconds ended_took{0};      // sum of the ended trials' durations
   Seconds worked{0};          // from the first command to the end of the last ended trial, less the pauses
   Seconds since_end{0};       // from the end of the last ended trial to now
-  std::vector<Seconds> ages;  // for each open trial that was started: the time since its start
+  std::vector<Seconds> ages;  // for each open trial that was started: the seconds since its start
   std::size_t not_begun = 0;
 };
 

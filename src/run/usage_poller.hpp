@@ -1,5 +1,6 @@
 #pragma once
-// Schedules the usage polls of running attempts, and keeps the largest usage of each attempt.
+// Schedules the usage polls of running attempts, and remembers the largest memory and the last CPU time of
+// each attempt.
 
 #include <map>
 #include <optional>
@@ -16,7 +17,8 @@ class UsagePoller {
  public:
   // Call this when the attempt has begun to run. `id`: the engine's id of the attempt.
   void begin(TrialIndex trial, int attempt, const std::string& id, Instant now);
-  // Call this when the attempt has ended. Returns the attempt's usage; nullopt if its usage was never known.
+  // Call this when the attempt has ended. Returns the attempt's largest memory and last CPU time; nullopt if
+  // no poll returned its usage.
   [[nodiscard]] std::optional<Usage> end(TrialIndex trial);
 
   // Returns the next poll that is due. While starts are in flight, returns at most one poll a second. On

@@ -15,10 +15,10 @@ namespace combu {
 // A queue for worker threads, which take the items in the order of arrival. All functions may be called from
 // any thread.
 //
-// A push wakes one worker. A worker that takes an item and sees more items in the queue first wakes the next
-// worker. Therefore no item waits for a slow worker while another worker is idle. Only one worker is being
-// woken at a time, because waking a thread may take longer than processing an item. Until the woken worker
-// runs, the workers that are awake have often taken all items.
+// A push wakes one worker. If more items remain after a worker has taken an item, the worker wakes the next
+// worker before it processes its item. Therefore no item waits for a slow worker while another worker is
+// idle. Only one worker is being woken at a time, because waking a thread may take longer than processing an
+// item. Until the woken worker runs, the workers that are awake have often taken all items.
 template <class Item>
 class WorkQueue {
  public:
@@ -33,7 +33,8 @@ class WorkQueue {
     wake_next(lock);
   }
 
-  // Blocks until the queue has an item. Returns nullopt once the queue is closed.
+  // Blocks until the queue has an item, and removes and returns the item. Returns nullopt once the queue is
+  // closed.
   std::optional<Item> pop() {
     std::unique_lock lock(mutex_);
     if (!await_items(lock)) return std::nullopt;
@@ -42,8 +43,8 @@ class WorkQueue {
     return first;
   }
 
-  // Blocks until the queue has an item, and returns all items, but at most `count_max`. Returns no items once
-  // the queue is closed.
+  // Blocks until the queue has an item. Removes and returns the first items, at most `count_max`. Returns no
+  // items once the queue is closed.
   std::vector<Item> pop_up_to(std::size_t count_max) {
     std::unique_lock lock(mutex_);
     std::vector<Item> first;

@@ -201,7 +201,7 @@ void Lifecycle::vanish(TrialIndex trial, std::string reason) {
   if (attempts[trial].is_service_stop) {
     finish({.trial = trial, .state = TrialState::stopped});
   } else {
-    // A `reason` that the caller gives is more specific than the run's deadline.
+    // The caller's `reason` says more than the stop cause, which is the run's deadline.
     if (!reason.empty() && !departs(trial) && attempts[trial].stop_cause == Cause::stopped)
       attempts.clear_stop_cause(trial);
     fail_attempt(trial, {.cause = Cause::stopped, .exit_code = std::nullopt, .reason = std::move(reason)});

@@ -72,8 +72,8 @@ class ServiceRoom::Trying {
     return *room_.experiment_.trials[service].gpus;
   }
 
-  // Starts the service. If `gpus` is empty, chooses GPUs so that enough GPUs are left for the groups that the
-  // service serves.
+  // Starts the service. If `gpus` is empty, chooses GPUs so that enough GPUs are left for the groups that
+  // need the service.
   bool bring(TrialIndex service, std::vector<std::string> gpus) {
     Slots slots = room_.slots_of(service);
     if (!slots.fit(left_)) return false;
@@ -239,7 +239,7 @@ Slots ServiceRoom::slots_of(TrialIndex service) const {
   return grown == grown_.end() ? experiment_.trials[service].slots : grown->second;
 }
 
-// Returns the groups that `services` serve, the groups of all further services that these groups need, and so
+// Returns the groups that need `services`, the groups that need the other services of these groups, and so
 // on. With Horizon::now, the search does not continue with the groups of running services.
 std::vector<std::size_t> ServiceRoom::reached_from(std::vector<TrialIndex> services, Horizon horizon) const {
   std::unordered_set<TrialIndex> seen(services.begin(), services.end());

@@ -106,8 +106,8 @@ StartQueue::Obstacle StartQueue::judge(const Line& line, Scan& scan) const {
   return {};
 }
 
-// Returns an earlier line that other lines have overtaken too often, and that waits for slots that `line`
-// would take. Returns nullptr if there is no such line.
+// Returns a line before `line` in the queue that has been overtaken too often, and that waits for slots that
+// a start from `line` would take. Returns nullptr if there is no such line.
 const StartQueue::Line* StartQueue::holding_back(const Line& line, const Scan& scan) const {
   const auto first = std::ranges::find_if(scan.waiting, [&](const Line* one) {
     return was_overtaken_enough(*one) && holdings_.is_free_in_time(*one) && holdings_.holds_up(line, *one);

@@ -1,5 +1,6 @@
 #pragma once
-// The queue of ready trials; decides which trial starts next.
+// The queue of ready trials; decides which trial starts next. Ready trials that need equal slots form one
+// line (see ReadyLines).
 
 #include <cstddef>
 #include <optional>

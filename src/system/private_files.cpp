@@ -56,8 +56,8 @@ struct stat status_of(const Descriptor& file, const std::string& path) {
   return status;
 }
 
-// Changes the mode of an open file. The descriptor may be opened with O_PATH; fchmod() rejects such a
-// descriptor (open(2)).
+// Changes the mode of an open file. Unlike fchmod(), set_mode() also accepts a descriptor that was opened
+// with O_PATH (open(2)).
 bool set_mode(const Descriptor& file, mode_t mode) {
   return chmod(fmt::format("/proc/self/fd/{}", file.number()).c_str(), mode) == 0;
 }
@@ -70,7 +70,8 @@ void take_writing_from_others(const Descriptor& file, const std::string& path, m
                           why(), path));
 }
 
-// Sets the mode and the owner of a file or folder that has just been created in the folder `above`.
+// Sets the mode of a file or folder that has just been created in the folder `above`. If root created it and
+// `above` belongs to the calling user, also makes that user its owner.
 bool set_up(const Descriptor& made, const Descriptor& above, mode_t mode) {
   if (!set_mode(made, mode)) return false;
   struct stat status {};

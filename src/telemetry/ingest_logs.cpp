@@ -148,8 +148,8 @@ class LogIngester {
     return whole;
   }
 
-  // Returns `count` instead of whole_lines() if more than k_batch_size bytes would wait: a line without an
-  // end must not delay the other stream for ever.
+  // Returns whole_lines(), or `count` if more than k_batch_size bytes would have to wait for a line end.
+  // Otherwise a line without an end would delay the other stream for ever.
   [[nodiscard]] std::size_t complete_enough(std::size_t count) const {
     const std::size_t whole = whole_lines(count);
     return size_behind(whole) > k_batch_size ? count : whole;
@@ -248,8 +248,8 @@ std::vector<std::string> ingest_once(Engine& engine, const Key& key, const Trial
   try {
     engine.logs(key, {.since = ingester.since(), .timed = true}, add, stop);
   } catch (const Error& error) {
-    // If the engine keeps no log, the empty log counts as complete. If storing a piece failed, the log is
-    // incomplete.
+    // If the engine keeps no log, the empty log counts as complete. Errors of storing a piece, and all other
+    // errors, are rethrown.
     if (error.kind() != ErrorKind::refused || !is_kept) throw;
     notes.push_back(fmt::format("reading the log failed: {}", error.message()));
   }

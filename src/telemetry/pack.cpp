@@ -16,7 +16,8 @@ namespace {
 using std::chrono::nanoseconds;
 
 constexpr std::int64_t k_pack_size = 256LL << 10U;
-// Maximum size of a decompressed pack; no piece of an engine's log is larger.
+// Maximum size in bytes of a decompressed pack. A pack may consist of one large piece of a log, but no piece
+// of an engine's log is larger than this.
 constexpr std::size_t k_plain_max = 1U << 31U;
 constexpr int k_level = 3;
 constexpr int k_window_log_max = 24;  // maximum of zstd's windowLog; k_level needs at most 21
@@ -95,7 +96,8 @@ std::string decompressed(std::string_view data, std::size_t size_max) {
       if (in.pos != in.size || out.pos != size) throw damage();
       return plain;
     }
-    // If decompression makes no progress because no input or no output space is left, the frame is truncated.
+    // If decompression makes no progress because no input or no output space is left, the frame is truncated
+    // or larger than expected.
     if (out.pos == filled && (in.pos == in.size || out.pos == size)) throw damage();
     filled = out.pos;
   }

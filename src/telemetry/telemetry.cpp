@@ -108,7 +108,8 @@ double value_in(const Rows& row, int column) {
   return row.is_null(column) ? std::nan("") : row.real(column);
 }
 
-// Names of the databases in SQL statements.
+// Names of the databases in SQL statements: `main` is the database that the connection opened, `other` a
+// database that Attached adds.
 constexpr std::string_view k_ours = "main";
 constexpr std::string_view k_other = "other";
 
