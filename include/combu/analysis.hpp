@@ -283,7 +283,7 @@ struct PairTable {
   std::vector<Difference> overall;
   // number of pairs from which each element of `overall` is computed
   std::vector<std::size_t> overall_count;
-  std::vector<std::string> notes;  // notes for the user, such as the number of values left out
+  std::vector<std::string> notes;  // notes for the user, for example about values that the table omits
 };
 
 // Returns one table for each metric. Throws Error(invalid) if a column of `form.metrics` exists in no run.
@@ -324,7 +324,7 @@ struct Chart {
   std::vector<std::string> x_words;
   bool joined = true;  // true: lines connect the points; false: a scatter plot
   std::vector<Series> series;
-  std::vector<std::string> notes;  // notes for the user, such as the number of values left out
+  std::vector<std::string> notes;  // notes for the user, for example about values that the chart omits
 };
 // Throws Error(not_found) if there is nothing to draw. Throws Error(invalid) if a column of `form` does not
 // exist or has values that the chart cannot show.

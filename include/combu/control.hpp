@@ -123,8 +123,8 @@ class ControlClient {
 
   // Shows the owner's progress on `progress`, starting with the run's present state. Returns the owner's exit
   // code, or nullopt if the owner ends without sending an exit code, or if `stop` requests a stop. Fills
-  // `run` from the owner's lines; `run` must outlive `progress`. Throws Error(refused) if a line of the owner
-  // is invalid.
+  // `run` from the owner's lines; `run` must outlive `progress`. Throws Error(refused) if the owner sends an
+  // invalid line.
   [[nodiscard]] std::optional<int> follow(Progress& progress, Run& run, const std::stop_token& stop);
 
  private:

@@ -61,7 +61,7 @@ struct RunEntry {
   std::string machine;
   std::string program;                  // such as "combu 0.1.0 (libjsonnet 0.18.0)"
   std::optional<Seconds> evaluated_in;  // duration of the file's evaluation; nullopt: not known
-  // How long combu inspected and pulled images, and created networks and folders, before the run began;
+  // How long combu took to inspect and pull images, and to create networks and folders, before the run began;
   // nullopt: not known.
   std::optional<Seconds> prepared_in;
   Digests digests;       // digests of the images when the run began; empty in an entry read from the record
@@ -194,7 +194,8 @@ struct FileVersion {
   FileText text;
   Digests digests;
   Digests references;
-  std::vector<TrialIndex> updated;                          // trials that use the new version from now on
+  // trials that use the new version of the file from now on
+  std::vector<TrialIndex> updated;
   std::vector<Fact> facts;                                  // result of facts_of_edits()
   std::vector<std::pair<TrialIndex, Departure>> departure;  // trials whose attempts combu must stop
   Opens opens = Opens::no;
@@ -205,7 +206,7 @@ struct FileVersion {
 // Trials of a run that become waiting again, each for a new attempt.
 struct Reopening {
   std::vector<Fact> facts;          // result of facts_of_edits()
-  std::vector<TrialIndex> updated;  // trials that use the run's newest version from now on
+  std::vector<TrialIndex> updated;  // trials that use the file's newest version from now on
   Anew anew;
   // Digests of the images of the reopened trials; `references` holds Preparation::digest of the same images.
   Digests digests;

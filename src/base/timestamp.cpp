@@ -30,7 +30,8 @@ std::optional<Instant> parse_timestamp(std::string_view text) {
   const int hour = number(part[4]);
   const int minute = number(part[5]);
   const int second = number(part[6]);
-  constexpr int k_year_min = 1678;  // range of a 64-bit count of nanoseconds since 1970
+  // first and last whole year in the range of a 64-bit count of nanoseconds since 1970
+  constexpr int k_year_min = 1678;
   constexpr int k_year_max = 2261;
   if (day.year() < year(k_year_min) || day.year() > year(k_year_max)) return std::nullopt;
   if (!day.ok() || hour > 23 || minute > 59 || second > 60) return std::nullopt;

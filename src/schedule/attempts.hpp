@@ -25,7 +25,7 @@ struct Attempt {
   // Why combu stops the attempt. `none` if combu does not stop it, or if is_service_stop is true.
   Cause stop_cause = Cause::none;
   bool is_service_stop = false;  // combu is stopping a service whose work is done
-  bool is_due = false;           // the pause before this attempt has ended
+  bool is_due = false;           // the pause before this attempt has passed
   Instant queued_at{};           // when the trial last became ready
   // The value of Fact::ready_at for the attempt's start; nullopt: the value is `queued_at`.
   std::optional<Instant> ready_since = {};

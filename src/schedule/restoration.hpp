@@ -39,7 +39,7 @@ class Restoration {
     departs,  // the trial's attempt is being stopped after an edit of the file
     lives,    // the trial's attempt is starting or running
     retries,  // the trial's last attempt failed, and another attempt follows
-    // a restart of the engine seemed to have stopped the last attempt, but the engine has not restarted
+    // the last attempt was stopped, apparently by a shutdown of the engine, but the engine did not restart
     fails,
     collects,  // the trial's attempt has ended, and its outputs are being collected
     is_over,

@@ -18,7 +18,7 @@ struct Timer {
     start_deadline,  // start_deadline of an attempt
     give_up,         // a start is still unanswered, some time after its start_deadline
     timeout,         // timeout of an attempt
-    retry,           // the pause before an attempt has ended
+    retry,           // the pause before a retry has passed
     collect,         // combu tries again to collect the outputs
     place,           // a trial that lost its slots to another attempt enters the queue again
     verdict,         // the engine stayed reachable, so its shutdown did not stop the attempt

@@ -43,8 +43,8 @@ struct Content {
 // nanoseconds of 1970. Throws Error(corrupt) with an empty subject if a check fails, or if the pack is larger
 // than any pack that pack() makes.
 [[nodiscard]] Content checked(std::string_view data, std::int64_t nanos_max);
-// Maximum total size in bytes of the texts of a pack that users share. A log with a larger line is not
-// shared.
+// Maximum total size in bytes of the texts of a pack that is shared with other users. A log with a larger
+// line is not shared.
 inline constexpr std::int64_t k_foreign_pack_max = 64LL << 20U;
 
 // Calls `sink` for each piece of a pack, until `sink` returns false. Returns false if `sink` has returned

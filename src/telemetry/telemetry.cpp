@@ -275,8 +275,9 @@ struct Telemetry::Impl {
     }
   }
 
-  // Deletes the oldest packs until at most `size_max` bytes of the attempt's log remain. If a pack is much
-  // larger than the excess, deletes only a part of the pack. Returns the size of the removed texts.
+  // Deletes the oldest packs until at most `size_max` bytes of the attempt's log remain. If deleting a whole
+  // pack would remove much more than necessary, deletes only a part of the pack. Returns the size of the
+  // removed texts.
   Bytes drop(std::int64_t attempt, Bytes kept, Bytes size_max) {
     Bytes dropped;
     if (kept <= size_max) return dropped;
