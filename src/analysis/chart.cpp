@@ -15,11 +15,13 @@
 namespace combu {
 namespace {
 
-// maximum number of curves, because a reader cannot distinguish more
+// maximum number of curves in a chart, because a reader cannot distinguish more curves
 constexpr std::size_t k_series_max = 24;
-constexpr std::size_t k_single_max = 10;    // maximum number of trials that have their own curves
-constexpr std::size_t k_title_max = 60;     // maximum width of a curve's name, in columns
-constexpr std::size_t k_points_max = 2000;  // maximum number of points of a curve, more than a page can show
+// If `by` is empty and there are more trials than this, one curve shows the mean of all trials.
+constexpr std::size_t k_single_max = 10;
+constexpr std::size_t k_title_max = 60;  // maximum width of a curve's name, in columns
+// Maximum number of points of a curve. A page is too narrow to show more points.
+constexpr std::size_t k_points_max = 2000;
 
 // Computes the mean and the deviation of values without storing the values, by the algorithm of Welford,
 // Technometrics 4 (1962) 419.
@@ -87,8 +89,8 @@ std::vector<SeriesGroup> groups_by(const std::vector<const ResultRow*>& rows, co
   return groups;
 }
 
-// Groups trials by their value in the column `by`. If `by` is empty, each trial is a group, but more than
-// k_single_max trials form one group.
+// Groups trials by their value in the column `by`. If `by` is empty, each trial forms its own group. If `by`
+// is empty and there are more than k_single_max trials, all trials form one group.
 std::vector<SeriesGroup> groups_of(const Results& results, const std::vector<const ResultRow*>& rows,
                                    const std::string& by) {
   if (!by.empty()) return groups_by(rows, expect_column(results, by, "--by"), by);
@@ -99,8 +101,8 @@ std::vector<SeriesGroup> groups_of(const Results& results, const std::vector<con
   return groups;
 }
 
-// Replaces adjacent points by their mean until at most k_points_max remain. If there is a gap within a group
-// of such points, the gap moves to the position before the mean.
+// Replaces adjacent points by their mean until at most k_points_max remain. If the curve has a gap between
+// points that one mean replaces, the gap moves to the position before this mean.
 void thin(Chart::Series& series, std::vector<std::string>& notes) {
   const std::size_t width = (series.points.size() + k_points_max - 1) / k_points_max;
   if (width <= 1) return;

@@ -51,7 +51,8 @@ std::optional<Column> find_param(const Results& results, std::string_view name, 
       .of = Column::Of::param, .index = *index, .part = Column::Part::last, .name = std::string(called)};
 }
 
-// First looks for a metric with the full name, because a metric may itself be called "loss.least".
+// First looks for a metric with the whole `name`: "loss.least" may be the name of a metric, or the least
+// value of `loss`.
 std::optional<Column> find_metric(const Results& results, std::string_view name, std::string_view called) {
   const auto column = [&](std::size_t index, Column::Part part) {
     return Column{.of = Column::Of::metric, .index = index, .part = part, .name = std::string(called)};

@@ -44,7 +44,9 @@ enum class Role {
   // the param changed between the runs: trials are paired only if both or neither have it, whatever its
   // values
   there,
-  elsewhere,  // the param changed between the runs, and one run has no value at all: the param is ignored
+  // the param changed between the runs, and no trial of one run has a value for the param: the param is
+  // ignored
+  elsewhere,
   repeat  // the param differs between repetitions: ignored when trials are paired, used to match repetitions
 };
 
@@ -100,7 +102,7 @@ class Key {
   std::vector<const Param*> repeat_;
 };
 
-// Returns the different values that a param has in the successful trials of a run.
+// Returns the distinct values that a param has in the successful trials of a run.
 std::set<Value> values_in(const Results& run, const std::optional<std::size_t>& place) {
   std::set<Value> values;
   for (const ResultRow& row : run.rows)

@@ -62,7 +62,7 @@ std::string_view to_string(Pairing pairing) {
 }
 
 double student_t(double freedom) {
-  // t of a 95 % interval for infinitely many degrees of freedom
+  // Student's t for a two-sided 95 % interval with infinitely many degrees of freedom
   constexpr double k_normal = 1.959963984540054;
   constexpr double k_as_normal = 1e7;
   constexpr int k_steps_max = 200;
@@ -109,7 +109,8 @@ Difference paired_difference(std::span<const double> one, std::span<const double
     scale = std::max({scale, std::fabs(one[i]), std::fabs(other[i])});
   }
   Sample sample = sample_of(differences);
-  // Differences that vary only by the rounding error count as equal.
+  // Differences that vary only by the rounding error count as equal, so their confidence interval has the
+  // width 0.
   if (sample.count > 1) {
     const auto [least, greatest] = std::ranges::minmax(differences);
     if (greatest - least <= k_rounding * scale) sample.half = 0;

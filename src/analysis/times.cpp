@@ -19,7 +19,7 @@ bool waits_to_retry(const AttemptEntry& entry) {
 
 // Returns the moment at which the attempt began to wait. A trial's first attempt begins to wait when the run
 // begins, or when an edited file adds the trial. A retry begins to wait at the end of the previous attempt,
-// `before`. The first attempt after `combu retry` begins to wait at its ready_at.
+// `before`. The first attempt after `combu retry` begins to wait at the moment `ready_at` of this attempt.
 Instant since_of(const AttemptEntry& entry, const AttemptEntry* before, const RunEntry& run) {
   if (entry.attempt == 1) return entry.revision > 1 ? run.working_since : run.began_at;
   if (!waits_to_retry(entry) || before == nullptr || before->trial != entry.trial) return entry.ready_at;
@@ -30,7 +30,7 @@ AttemptTimes parts_of(const AttemptEntry& entry, Instant since) {
   const auto between = [](Instant from, Instant to) { return at_least_none(to - from); };
   std::optional<Seconds> needs;
   std::optional<Seconds> retry;
-  // A trial without dependencies is ready when the run begins, so its attempt has no part `needs`.
+  // A trial without dependencies is ready when the run begins, so `needs` stays nullopt.
   if (waits_to_retry(entry)) {
     retry = between(since, entry.ready_at);
   } else if (entry.ready_at > since) {

@@ -24,12 +24,13 @@
 namespace combu {
 namespace {
 
-// Maximum duration of the wait until this process can take over the run, which another process may be
-// changing or may be about to own.
+// Maximum number of seconds for which this process tries to take over the run while another process owns or
+// changes the run.
 constexpr std::chrono::seconds k_hand_over_patience{30};
 constexpr Seconds k_hand_over_poll{0.1};
 
-// Returns the experiment with only its new and changed trials, which the engine has not checked yet.
+// Returns the experiment with only its new and changed trials: these trials must still be checked against the
+// engine.
 Experiment only_new(const Changes& changes) {
   Experiment part = changes.experiment;
   const std::size_t known = part.trials.size() - changes.joined;
@@ -83,8 +84,8 @@ class Apply {
 
   // Records the new version of the file in one transaction. Stops no trial: only records which running trials
   // must stop. The process that continues the run stops these trials. Call this function while no other
-  // process drives the run. Calls `may` within the transaction: if another process drives the run, `may`
-  // throws Error, which cancels the transaction.
+  // process drives the run. Calls `may` within the transaction. If another process drives the run, `may`
+  // throws Error and so cancels the transaction.
   void apply_file(const Changes& changes, const std::function<void()>& may) {
     const std::vector<RestoredTrial> restored = record_.restored_trials(entry_.id);
     const auto if_joined = changes.joined > 0 ? FileVersion::Opens::if_ended : FileVersion::Opens::no;
@@ -117,7 +118,8 @@ class Apply {
     if (is_parallel_edited_) record_parallel(record_, entry_.id, std::nullopt);
   }
 
-  // For a file whose evaluated text did not change: records the source text and the imports if these changed.
+  // Records the file's source text and imports if they differ from the record. Call this function only if the
+  // evaluated text equals the newest recorded text.
   void renew() {
     const FileText& text = file_.text;
     if (text.source != entry_.text.source || text.imports != entry_.text.imports)
@@ -179,7 +181,8 @@ std::unique_ptr<ControlClient> take_over(Session& session, const RunEntry& entry
       owner.begin(session, file, run_options_of(entry.options));
       return nullptr;
     } catch (const Error& error) {
-      // Try again: another process may be changing the run, or may be starting or ending as its owner.
+      // Try again: another process may be changing the run, may be becoming the run's owner, or may be
+      // ending.
       const bool may_pass = is_others || error.kind() == ErrorKind::conflict;
       if (error.kind() == ErrorKind::cancelled || !may_pass || real_clock().now() >= end) throw;
     }
@@ -226,7 +229,7 @@ Result apply_file(Session& session, Record& record, const RunEntry& entry, const
     if (is_done()) return print_unchanged(session, entry.id, wishes);
     is_ready = has_all(ready, only_new(changes).trials);
     if (is_ready) continue;
-    // Preparing images may take long, so let the owner continue the run meanwhile.
+    // Preparing images may take long. Destroying the connection lets the owner continue the run meanwhile.
     is_ready = !std::exchange(other, nullptr);
     if (const auto errors = apply.make_ready(changes); !errors.empty()) return refuse(session, errors);
   }

@@ -13,7 +13,7 @@
 namespace combu {
 namespace {
 
-constexpr Seconds k_attach_patience{5};  // maximum time to wait until the owner opens its channel
+constexpr Seconds k_attach_patience{5};  // maximum duration of the wait until the owner opens its channel
 constexpr Seconds k_attach_poll{0.05};
 
 // Follows the run. Returns the owner's exit code; nullopt if the run has no owner, or if `stop` requests a

@@ -52,9 +52,9 @@ struct Changes {
   }
 };
 
-// Returns one flag for each trial in `trials`, which the user starts again. The flag is true if the trial
-// must run even if the cache has a result. The flag of a blocked trial is false: the trial has not run yet,
-// so combu may use the result of an equal trial.
+// `trials`: the trials that the user starts again. Returns one flag for each of these trials. The flag is
+// true if the trial must run even if the cache has a result. The flag of a blocked trial is false: the trial
+// has not run yet, so combu may use the result of an equal trial.
 [[nodiscard]] Anew anew_of(const std::vector<TrialIndex>& trials, const std::vector<RestoredTrial>& restored);
 
 using TrialNameSet = std::unordered_set<std::string>;

@@ -18,7 +18,8 @@
 namespace combu {
 namespace {
 
-// Assumed maximum duration for which another user's run has no running container between two trials.
+// Duration of the wait before the containers of another user's run are listed again. combu assumes that the
+// run starts its next container within this duration.
 constexpr Seconds k_second_look{1};
 
 std::set<RunId> runs_that_live(const std::vector<Observation>& earlier) {
@@ -80,7 +81,8 @@ std::vector<Error> remove_containers(Session& session, const Experiment& experim
     Selector& selector = selectors[observation.key.run];
     selector.experiment = experiment.name;
     selector.run = observation.key.run;
-    // Select the trials by their names, so that the networks of a replaced run stay: the new run uses them.
+    // If the selector names trials, release() removes no networks. The networks of a replaced run must stay,
+    // because the new run uses them.
     selector.trials.push_back(observation.key.trial);
   }
   if (!errors.empty()) return errors;
@@ -125,9 +127,9 @@ Uncollected reconcile_earlier(Session& session, Record& record, const Loaded& lo
 
 // Lists the containers of the experiment's other runs again, since other processes may have started
 // containers after the first listing. If a container of a run that is not in `replaced` still runs, adds an
-// error. A run that is not on the caller's record belongs to another user and may have no running container
-// for a moment, between two trials. If there is a run of another user, lists the containers once more after
-// k_second_look.
+// error to `errors`. A run that is not on the caller's record belongs to another user and may have no running
+// container for a moment, between two trials. If there is a run of another user, lists the containers once
+// more after k_second_look.
 std::vector<Observation> look_again(Session& session, Record& record, const Loaded& loaded,
                                     const std::set<RunId>& replaced, std::vector<Error>& errors) {
   std::vector<Observation> others;

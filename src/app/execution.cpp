@@ -84,8 +84,8 @@ void note_presence(Record& record, const RunId& run, Presence presence) {
   }
 }
 
-// Resolves the links in the run's host paths and records the targets, so that a resumed run uses the same
-// files. If a recorded path resolves to a new target, prints a note and keeps the recorded target.
+// Resolves the symbolic links in the run's host paths and records the targets, so that a resumed run uses the
+// same files. If a recorded path resolves to a new target, prints a note and keeps the recorded target.
 void record_host_paths(Session& session, Record& record, Run& run) {
   HostPaths now = resolved_host_paths(run.experiment);
   for (const auto& [path, known] : run.host_paths) {

@@ -44,7 +44,8 @@ std::string_view condition_text(Condition condition) {
   return "";
 }
 
-// Returns the slots in `held` of those kinds (CPUs, memory, GPUs) that `wanted` or `gpus` requests.
+// Returns from `held` only the CPUs, memory or GPUs, depending on which of these kinds `wanted` and `gpus`
+// request.
 Slots of_kinds(const Slots& wanted, const GpuRequest& gpus, const Slots& held) {
   Slots some;
   if (wanted.cpus.nano != 0) some.cpus = held.cpus;
@@ -250,7 +251,8 @@ class ExplanationText {
                        holders(trial));
   }
 
-  // Services are not counted, since the limit `parallel` does not apply to services.
+  // The number of attempts in the text does not include services, since the limit `parallel` does not apply
+  // to services.
   [[nodiscard]] std::string place_text() const {
     std::size_t alive = 0;
     for (TrialIndex trial = 0; trial < restored_.size(); ++trial)

@@ -41,7 +41,8 @@ void append_new(std::vector<Error>& errors, const std::vector<Error>& more) {
 void add(Released& sum, const Released& more) {
   sum.attempts += more.attempts;
   sum.networks += more.networks;
-  sum.left = more.left;  // the latest list of errors is the most accurate
+  // The errors of the latest removal replace earlier errors, which may be out of date.
+  sum.left = more.left;
   sum.in_use = more.in_use;
 }
 
@@ -84,8 +85,8 @@ void interrupt_all(Session& session, const Invocation& invocation, const std::ve
 }
 
 // Calls `body` for each selected run on this engine that is on record, has not ended and has no owner. If the
-// record cannot be used, prints a note and returns: `kill` can still remove containers without outputs or
-// logs to collect.
+// record cannot be used, prints a note and returns: `kill` can still remove the containers that have no
+// outputs or logs to collect.
 void for_each_on_record(Session& session, const Invocation& invocation,
                         const std::vector<Selector>& selectors,
                         const std::function<void(Record&, const RunId&)>& body) {
@@ -170,7 +171,8 @@ void keep_unread(Record& record, const RunId& run, const std::vector<Observation
 }
 
 // Ingests the logs of `attempts`, except logs that are already stored. If this fails for an attempt, adds the
-// attempt to `known.kept`. `runs`: the runs that may have outputs to collect.
+// attempt to `known.kept`. For each run in `runs`, adds the attempts whose outputs still have to be collected
+// to `known.pending`.
 void collect_logs(Session& session, const Invocation& invocation, const std::vector<RunId>& runs,
                   std::vector<Observation> attempts, Known& known) {
   std::erase_if(attempts, [&](const Observation& seen) { return known.kept.contains(seen.key); });

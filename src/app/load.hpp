@@ -37,10 +37,10 @@ struct Loaded {
 [[nodiscard]] Loaded load_or_throw(const Invocation& invocation, const RunId& run,
                                    const std::function<void()>& slow);
 
-// Loads a run with its trials from the record, without evaluating a file. An image that the engine already
-// has is not pulled again. An `env_file` may be missing, see expect_env_files(). `texts` chooses the text of
-// an unsuccessful trial that was edited after its last attempt: the text with which the trial ran, or the
-// newest text.
+// Loads a run with its trials from the record, without evaluating a file. In the trials, `pull: missing`
+// replaces `pull: always`, so that an image that the engine already has is not pulled again. An `env_file`
+// may be missing, see expect_env_files(). `texts` chooses the text of an unsuccessful trial that was edited
+// after its last attempt: the text with which the trial ran, or the newest text.
 enum class Texts { as_ran, newest };
 [[nodiscard]] Loaded load(Record& record, const RunId& run, Texts texts = Texts::as_ran);
 

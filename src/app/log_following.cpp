@@ -113,8 +113,8 @@ class Following {
   std::atomic<bool> reader_has_gone_ = false;
 };
 
-// True if `names` is empty, or if the record does not show the end of a trial in `names`, so that the trial
-// may begin another attempt.
+// True if a selected trial may begin another attempt: if `names` is empty, or if any trial in `names` has not
+// ended according to the record.
 bool may_begin(const RunId& run, const std::vector<std::string>& names, const Caller& caller) {
   if (names.empty()) return true;
   bool any = false;

@@ -47,8 +47,10 @@ class LogPlace {
   // timestamp of the first piece that was passed to the sink; nullopt: no piece
   std::optional<Instant> begin_;
   Instant until_{};
-  Counts recent_;  // number of recent pieces that were passed to the sink, by timestamp and stream
-  Counts known_;   // number of pieces in `recent_` that the present reading has not repeated yet
+  // By timestamp and stream: number of pieces that were passed to the sink, for the last k_log_disorder_max
+  // before `until_`.
+  Counts recent_;
+  Counts known_;  // the part of `recent_` that the present reading has not repeated yet
 };
 
 }  // namespace combu

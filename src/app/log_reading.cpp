@@ -19,8 +19,8 @@ std::optional<StoredLog> find_stored(std::optional<Telemetry>& telemetry, const 
   return telemetry->log(key.trial, key.attempt);
 }
 
-// Reads the log of one attempt from the engine and passes it to the sink. If the log is followed, begins at
-// `place`. Returns false if the reader of the output has closed the pipe.
+// Reads the log of one attempt from the engine and passes it to the sink. If `wanted.follow` is set,
+// continues at `place`. Returns false if the reader of the output has closed the pipe.
 bool read_live(Session& session, const Key& key, const LogOptions& wanted, LogPlace& place, LogSink& sink) {
   std::stop_source enough;
   const std::stop_callback on_stop(session.stop(), [&enough] { enough.request_stop(); });

@@ -17,7 +17,8 @@
 
 namespace combu {
 
-// Opens results_folder() of the run as an output store. The files in the store belong to the caller's user.
+// Opens results_folder() of the run as an output store. The caller's user becomes the owner of the files that
+// combu writes to the store.
 [[nodiscard]] std::unique_ptr<OutputStore> open_results(const Loaded& loaded);
 
 // The locations of a trial's outputs, in a folder or a bucket. A member is an empty string if there are no
@@ -43,7 +44,8 @@ struct OutputsAt {
 // Collects the outputs of the attempts whose recorded state is `collecting`, and records the results. The run
 // must have no owner, and its containers are about to be removed. If `collected` is not empty, calls it after
 // each attempt whose outputs were collected. Returns the attempts whose outputs could not be collected.
-// Throws Error(cancelled). Also throws Error if the record cannot be read.
+// Throws Error(cancelled) if the session's stop token requests a stop. Also throws Error if the record cannot
+// be read.
 [[nodiscard]] Uncollected collect_remaining(Session& session, Record& record, const RunId& run,
                                             const std::function<void(const Key&)>& collected = {});
 // Returns the attempts that collect_remaining() would collect.

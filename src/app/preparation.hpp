@@ -31,8 +31,9 @@ enum class Earlier { refuse, replace };
 
 // A run that is ready to begin.
 struct Readiness {
-  std::unique_ptr<RunLock> starts;  // lock held until no trial is left to start; nullptr: no lock
-  Facts facts;                      // the result of Engine::facts()
+  // the run's `starts` lock, held until no trial is left to start; nullptr: no lock
+  std::unique_ptr<RunLock> starts;
+  Facts facts;  // the result of Engine::facts()
   std::optional<Capacity> capacity;
   std::set<RunId> replaced;
   Prepared prepared;

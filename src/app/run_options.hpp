@@ -19,8 +19,8 @@ struct RunOptions {
   std::optional<std::size_t> parallel;  // overrides the file's `parallel`; 0: no limit; nullopt: no override
   std::string reserve;                  // the value of --reserve
   bool cache = true;                    // false: run trials with `cache` even if the cache has a result
-  // True if the owner must stay while the trials run, because of --wait, retries, timeouts or a deadline. The
-  // owner records this value; no option of the command line sets the value.
+  // True if the owner must stay while the trials run, because of --wait, outputs, retries, timeouts or a
+  // deadline. The owner records this value; no option of the command line sets the value.
   bool monitored = false;
   bool operator==(const RunOptions&) const = default;
 };

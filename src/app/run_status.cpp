@@ -60,8 +60,8 @@ const Observation* find_in(const ByName& by_name, const std::string& trial) {
   return found == by_name.end() ? nullptr : found->second;
 }
 
-// Returns the run's containers. If the run has no owner and a trial is alive, lists the containers again,
-// since the first listing may be slightly out of date.
+// Returns the run's containers. If the run has no owner and a trial has not ended, lists the containers
+// again, since the first listing may be slightly out of date.
 std::vector<Observation> own_of(Session& session, const RunEntry& run, const std::vector<TrialRow>& rows,
                                 const RunStatusQuery& query, bool attended) {
   std::vector<Observation> own;

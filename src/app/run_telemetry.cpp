@@ -118,8 +118,8 @@ Uncollected save_logs(Session& session, Record& record, const std::string& folde
   };
   take_all();
   if (containers == Containers::about_to_go) return failed;
-  // In the first reading, the last lines of a running attempt may be out of order. The second reading
-  // corrects the order.
+  // The reading above may have stored the last lines of a running attempt in the wrong order. The reading
+  // below stores them in the right order.
   std::erase_if(missing, [](const Observation* seen) { return seen->phase == Phase::ended; });
   if (missing.empty()) return failed;
   real_clock().wait(2 * k_log_disorder_max, session.stop());

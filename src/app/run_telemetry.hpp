@@ -37,10 +37,10 @@ void note_silent_trials(Session& session, const Experiment& experiment, const Ou
                         Telemetry& telemetry);
 
 // Ingests the logs and metrics of `attempts` that the telemetry database of the recorded run lacks. Returns
-// the attempts whose logs could not be ingested. Throws Error(cancelled). Also throws Error if the run cannot
-// be read from the record, or if no log of the run can be stored. With Containers::stay, the logs of running
-// attempts stay open, so that a later call continues them. With Containers::about_to_go, every log is marked
-// complete, since the containers are about to be removed.
+// the attempts whose logs could not be ingested. Throws Error(cancelled) if the session's stop token requests
+// a stop. Also throws Error if the run cannot be read from the record, or if no log of the run can be stored.
+// With Containers::stay, the logs of running attempts stay open, so that a later call continues them. With
+// Containers::about_to_go, every log is marked complete, since the containers are about to be removed.
 enum class Containers { stay, about_to_go };
 [[nodiscard]] Uncollected save_logs(Session& session, Record& record, const std::string& folder,
                                     const RunId& run, const std::vector<Observation>& attempts,

@@ -33,7 +33,8 @@ void ask_usage(Session& session, std::span<TrialRow> rows) {
   const std::size_t count = running.size();
   running.resize(std::min(count, k_usages_max));
   if (running.empty()) return;
-  // An engine does not report the usage of a container while files are copied out of the container.
+  // The duration is limited, because an engine does not report the usage of a container while files are
+  // copied out of the container.
   const Patience patience(session.stop(), k_usage_patience);
   try {
     in_parallel(running.size(), k_usages_in_flight, [&](std::size_t i) {

@@ -22,7 +22,7 @@ struct StatusQuery {
   std::string address;         // only runs on this engine; empty: runs on all engines
   std::optional<std::size_t> runs_max;  // as RunListQuery::rows_max
   bool all_runs = false;
-  std::size_t trials_max = 0;  // number of trials that the listener shows; 0: all
+  std::size_t trials_max = 0;  // maximum number of trials that the listener shows; 0: all
   bool all_details = false;    // read all details of each trial
   // add the last line of the log to each failure, then show equal failures in one row
   bool join_failures = false;

@@ -15,7 +15,7 @@
 namespace combu {
 namespace {
 
-// Returns the lists of values and import folders of an invocation, each with the name that the record uses.
+// Returns an invocation's lists of values and import folders, each with the name of the list in the record.
 template <class Lists>
 auto lists_of(Lists& invocation) {
   return std::array{std::pair{"ext_str", &invocation.ext_str}, std::pair{"ext_code", &invocation.ext_code},

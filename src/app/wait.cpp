@@ -117,8 +117,8 @@ class EndReporter {
       while (!quit.stop_requested()) {
         const Instant began = real_clock().now();
         look();
-        // With thousands of collecting trials, look() takes long. The pause grows with the duration of
-        // look().
+        // The pause is at least k_share times as long as look(), which takes long if thousands of trials are
+        // collecting.
         constexpr int k_share = 10;
         real_clock().wait(std::max(k_wait_poll, k_share * Seconds(real_clock().now() - began)), quit);
       }

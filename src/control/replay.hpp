@@ -15,9 +15,9 @@ class Replay {
   // Fills `run` from the JSON lines. The trials of `run` are in the order in which the lines first name them.
   Replay(Progress& progress, Run& run);
 
-  // Shows the progress in one JSON line. Returns the exit code if the line is the last line, else nullopt.
-  // Ignores events that this version of combu does not know, because a newer version may send them. Throws
-  // nlohmann's exceptions or Error if the line is invalid.
+  // Parses one JSON line, and shows the progress that this line reports. Returns the exit code if the line is
+  // the last line, else nullopt. Ignores events that this version of combu does not know, because a newer
+  // version may send them. Throws nlohmann's exceptions or Error if the line is invalid.
   [[nodiscard]] std::optional<int> show(const nlohmann::json& line);
 
  private:
@@ -31,7 +31,8 @@ class Replay {
   Progress& progress_;
   Run& run_;
   std::unordered_map<std::string, TrialIndex> by_name_;
-  // Failed trials for which no line with the end of the log has come yet.
+  // The failed trials, each with the fact of its failure, for which the line with the end of the log is still
+  // missing.
   std::unordered_map<TrialIndex, Fact> failures_;
 };
 

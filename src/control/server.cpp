@@ -29,8 +29,9 @@ constexpr std::size_t k_clients_max = 64;
 constexpr std::size_t k_request_max = std::size_t{64} << 10U;
 // Maximum number of bytes that the server buffers for a client.
 constexpr std::size_t k_behind_max = std::size_t{8} << 20U;
-// Maximum number of lines about failures that the server keeps. Each failure has two lines: a fact and the
-// end of the log. Hence the server keeps 20 failures, as many as a run lists at its end.
+// Maximum number of lines about failures that the server keeps for clients that connect later. Each failure
+// has two lines: a fact and the end of the log. Hence the server keeps 20 failures, as many as a run lists at
+// its end.
 constexpr std::size_t k_failures_kept = 40;
 constexpr std::chrono::seconds k_farewell{1};
 

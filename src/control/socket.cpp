@@ -26,7 +26,8 @@ std::string why() {
   return std::generic_category().message(errno);
 }
 
-// A short address for a socket path of any length: /proc/self/fd/FOLDER/NAME.
+// A short address for a socket path of any length: /proc/self/fd/NUMBER/NAME. NUMBER is the descriptor of the
+// opened folder, and NAME is the socket's file name.
 class ShortPath {
  public:
   explicit ShortPath(const std::filesystem::path& path)

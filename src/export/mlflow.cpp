@@ -57,8 +57,9 @@ std::string_view first_of(std::string_view text, std::size_t count) {
   return text;
 }
 
-// Returns `name` with "_" for each character that a key must not have: a key has letters, digits, _ - . / and
-// blanks. A key must not be a path with empty, "." or ".." parts.
+// Makes a valid MLflow key from `name`. A key may contain letters, digits, _ - . / and blanks; "_" replaces
+// every other character. A key must not have empty, "." or ".." parts between slashes. If `name` has such
+// parts, "_" replaces every "/" and ".".
 std::string allowed(const std::string& name) {
   constexpr std::string_view k_allowed = "_-./ ";
   std::string key = name;

@@ -70,8 +70,8 @@ void Replacement::commit() {
   if (!file.is_open()) throw cannot_be_written(path_, errno);
   struct stat there {};
   if (stat(place_.c_str(), &there) == 0) {
-    // If the process may change the owner, the file of another user keeps its owner. No file becomes setuid
-    // or setgid.
+    // If this process may change owners, the new file gets the owner of the replaced file. The new file never
+    // becomes setuid or setgid.
     (void)!fchown(file.number(), there.st_uid, there.st_gid);
     (void)fchmod(file.number(), there.st_mode & (S_IRWXU | S_IRWXG | S_IRWXO));
   }

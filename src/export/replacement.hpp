@@ -1,5 +1,5 @@
 #pragma once
-// Writes a file under a temporary name, and replaces another file with the new file.
+// Writes a file under a temporary name, and then replaces the target file with this file.
 
 #include <string>
 

@@ -66,7 +66,8 @@ Error nothing_meant(const Experiment& experiment, const std::string& wanted,
 std::optional<std::string> param_of(const std::string& params, std::string_view name) {
   constexpr std::string_view k_prefix = "params.";
   if (name.starts_with(k_prefix)) name.remove_prefix(k_prefix.size());
-  // This search avoids parsing in most cases: most trials do not have the param, or have no params at all.
+  // In most cases, this search makes it unnecessary to parse `params`: most trials lack the param, or have no
+  // params at all.
   if (params.find(name) == std::string::npos) return std::nullopt;
   const auto object = parse_json(params);
   const auto found = object.find(name);

@@ -38,8 +38,8 @@ std::string text_in(const json& object, const char* name, const std::string& whe
   throw Error(ErrorKind::invalid, "", fmt::format("{}'s `{}` must be a string", where, name));
 }
 
-// Returns true if `id` is a GPU's number or the name of a CDI device. Numbers and names of CDI devices mean
-// the same GPU to all users of an engine; other ids may not.
+// Returns true if `id` is a GPU's number or the name of a CDI device. A number or name of a CDI device means
+// the same GPU to all users of an engine. Another id may mean different GPUs to different users.
 bool is_device(std::string_view id) {
   constexpr std::string_view k_nvidia = "nvidia.com/gpu=";
   if (id.find(',') != std::string_view::npos) return false;

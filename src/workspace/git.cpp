@@ -32,7 +32,8 @@ constexpr std::array<std::string_view, 8> k_kept{
     "GIT_CEILING_DIRECTORIES=", "GIT_CONFIG_COUNT=",  "GIT_CONFIG_GLOBAL=", "GIT_CONFIG_KEY_",
     "GIT_CONFIG_NOSYSTEM=",     "GIT_CONFIG_SYSTEM=", "GIT_CONFIG_VALUE_",  "GIT_EXEC_PATH="};
 
-// Settings of git that affect the comparison of a file with a commit, and that name no program.
+// Settings of git that Git::ask() keeps: they affect the comparison of a file with a commit, and name no
+// program.
 constexpr std::array<std::string_view, 12> k_settings{
     "core.attributesfile", "core.autocrlf",           "core.checkstat",  "core.eol",
     "core.excludesfile",   "core.filemode",           "core.ignorecase", "core.precomposeunicode",
@@ -177,8 +178,8 @@ void Git::find(const std::string& folder) {
                                 shell_word(folder)));
   };
   if (found.exit_code != 0 || lines.size() != 3) return refuse(found);
-  // A repository's settings can name a work tree elsewhere (core.worktree). From such a work tree, git finds
-  // no repository or another repository.
+  // A repository's settings can name a work tree elsewhere (core.worktree). In such a work tree, git would
+  // find another repository, or no repository.
   const std::string& top = lines[1];
   const std::string& repository = lines[2];
   const ProgramEnd at_top = git(
@@ -243,7 +244,7 @@ void Git::make_folder() {
 }
 
 // Copies the index, because git writes to the index. The copy keeps the modification time of the index,
-// because git compares the content of files that are as new as the index.
+// because git also compares the content of each file that is not older than the index.
 void Git::copy_index() {
   const fs::path index = repository_ / "index";
   struct stat status {};

@@ -83,7 +83,7 @@ class Git {
   std::string top_;
   std::filesystem::path repository_;             // the git folder of this work tree
   std::filesystem::path common_;                 // the git folder that all work trees share
-  std::map<std::string, std::string> settings_;  // the settings that ask() passes on
+  std::map<std::string, std::string> settings_;  // the settings that ask() passes on to git
   std::set<std::string> filters_;
   std::filesystem::path folder_;  // the temporary git folder
   std::string problem_;
