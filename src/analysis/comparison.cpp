@@ -56,7 +56,7 @@ struct Param {
   Role role = Role::alike;
 };
 
-// The params by which trials are paired, and notes about these params.
+// The params of the compared runs, each with its role in the pairing of trials, and notes about these params.
 struct Grounds {
   std::vector<Param> params;  // sorted by name
   std::vector<std::string> notes{};

@@ -146,8 +146,8 @@ class ExplanationText {
                        words_of_none(*experiment_.trials[trial].metrics));
   }
 
-  // Returns why a trial with `cache` was not skipped: how the trial differs from the most similar earlier
-  // trial.
+  // Returns why a trial with `cache` was not skipped, for example how the trial differs from the most similar
+  // earlier trial.
   [[nodiscard]] std::string why_not_skipped(TrialIndex trial) const {
     if (!experiment_.trials[trial].cache.on) return "";
     const auto known = run_.record.known(id_, name(trial));

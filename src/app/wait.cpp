@@ -71,8 +71,8 @@ bool has_failed(const TrialEntry& entry, bool service) {
 
 // Reports each trial once, after its end, with its recorded row. If the run has an owner, waits until the
 // owner has finished with the trial: the owner may retry the trial and collects its outputs. If the run has
-// no owner, reconciles the run first. Works in its own thread, since a collection may take long while other
-// trials end.
+// no owner, reconciles the run first. An EndReporter works in its own thread, since collecting the outputs of
+// one trial may take long while other trials end.
 class EndReporter {
  public:
   EndReporter(Session& session, const Caller& caller, const OnEnd& on_end)
