@@ -51,7 +51,8 @@ int code_of(pid_t process) {
   return 128 + WTERMSIG(status);
 }
 
-// Waits in the foreground process until the child enters the background or ends. Returns the exit code.
+// Waits in the foreground process until the child enters the background or ends. Returns the exit code of the
+// foreground process.
 int see_off(pid_t process, int file) {
   const std::string run = line_from(file);
   if (run.empty()) return code_of(process);
@@ -89,7 +90,7 @@ int in_background(const std::function<int(const Background*)>& body) {
   sigset_t before;
   sigemptyset(&passed);
   for (const int number : k_passed_on) sigaddset(&passed, number);
-  // Block the signals until the handler is set, so that no signal is lost.
+  // Block the signals of k_passed_on until their handler is set, so that no signal is lost.
   (void)pthread_sigmask(SIG_BLOCK, &passed, &before);
   passed_to = fork();
   if (passed_to < 0) throw failed("cannot create the background process");

@@ -30,16 +30,15 @@ class CliOption {
   // For a list: each use of the option takes one value instead of all following words.
   CliOption one_value_each();
   CliOption value_may_be_absent();
-  // Makes the parser refuse this option together with the option `name`, such as "--only", which the command
-  // must already have.
+  // Makes the parser refuse arguments that contain both this option and the option `name`, such as "--only".
+  // The option `name` must already have been added to the command.
   CliOption excludes(const std::string& name);
 
   // The following functions restrict the valid values.
   CliOption one_of(const std::vector<std::string>& choices);
   CliOption between(int least, int greatest);
   CliOption positive();
-  // Allows integers from 0 to 999,999,999. `things`: the things that are counted, such as "lines", for
-  // messages.
+  // Allows integers from 0 to 999,999,999. `things`: the noun for messages, such as "lines".
   CliOption count_of(const std::string& things);
   // `fault` returns why a value is invalid, or an empty string for a valid value.
   CliOption check(const std::function<std::string(const std::string& value)>& fault);

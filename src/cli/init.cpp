@@ -25,11 +25,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view k_placeholder = "my-experiment";
-constexpr std::size_t k_name_max = 40;  // leaves enough characters for a trial's name within a hostname
+// a hostname also contains the trial's name, and has at most 63 characters
+constexpr std::size_t k_name_max = 40;
 
 // Converts a folder's name to a valid name for images and containers, for example "My Lab" to my-lab. Returns
 // "" if the name would be empty or too long, or would lose non-ASCII letters. If such letters were dropped,
-// different folders could get the same name, and combu would take them for one experiment.
+// different folders could get the same name, and combu would take their experiments for one experiment.
 std::string project_name(std::string_view folder) {
   std::string name;
   for (const char c : folder) {
@@ -64,7 +65,7 @@ std::string filled(std::string text, std::string_view name) {
                           is_one ? "exists" : "exist", is_one ? "it" : "them"));
 }
 
-// Files and folders that this call created. The destructor removes them unless keep() was called.
+// Files and folders that this call of `init` created. The destructor removes them unless keep() was called.
 class Made {
  public:
   Made() = default;
@@ -157,8 +158,8 @@ std::string ignored_paths(const fs::path& file) {
   }
 }
 
-// Returns a line that names the existing files that `init` kept, or an empty string if no file was kept. The
-// line also says if the .gitignore lacks /results/.
+// Returns a line that names the existing files that `init` left unchanged, or an empty string if there are
+// none. The line also says if the .gitignore lacks /results/.
 std::string left_alone(const fs::path& folder, const std::vector<InitFile>& made) {
   std::vector<std::string> names;
   for (const InitFile& file : k_init_files) {

@@ -30,9 +30,9 @@ struct LogsArguments {
   bool json = false;
 };
 
-// Prints log lines unchanged (plain), after the trial's name (named), or as JSON. Named and JSON lines have
-// at most k_line_max bytes, so longer lines are split. put() and note() return false if the reader of the
-// output has closed the pipe.
+// Prints log lines in one of three forms: unchanged (plain), with the trial's name before each line (named),
+// or as JSON objects (json). Named and JSON lines have at most k_line_max bytes, so longer lines are split.
+// put() and note() return false if the reader of the output has closed the pipe.
 class Printer : public LogSink {
  public:
   enum class Form { plain, named, json };

@@ -10,7 +10,7 @@
 
 namespace combu {
 
-// Adds FILE, an alternative to -f.
+// Adds the argument FILE, an alternative to the option -f.
 void add_file_argument(CliCommand command, std::string& file);
 
 // Adds --experiment and --run.

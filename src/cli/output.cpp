@@ -78,7 +78,8 @@ bool LogOutput::write(std::string_view text) const {
 
 OutStream::OutStream(Content content) : std::ostream(nullptr), buffer_(content) {
   rdbuf(&buffer_);
-  exceptions(std::ios::badbit);  // makes the stream throw the exceptions of put_out()
+  // Without this call, std::ostream would catch the exceptions of put_out().
+  exceptions(std::ios::badbit);
 }
 
 OutStream::Buffer::int_type OutStream::Buffer::overflow(int_type letter) {

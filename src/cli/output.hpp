@@ -14,8 +14,8 @@ namespace combu {
 // opened.
 void hold_standard_files();
 
-// Commands print only with this header, and show progress only with the room `progress` (src/progress). So no
-// text from a trial, an engine or a file can send control sequences to a terminal.
+// Commands print only with the functions of this header, and show progress only with the room `progress`
+// (src/progress). So no text from a trial, an engine or a file can send control sequences to a terminal.
 
 // Writes escape_controls(text) to standard output, without buffering. Returns false if the reader of the
 // output has closed the pipe, as in `combu ps | head`. A closed pipe is not an error, but further output is

@@ -81,7 +81,8 @@ int ps(const Invocation& invocation, const PsOptions& options) {
                     .all_runs = options.all,
                     .trials_max = printer.form().rows,
                     .all_details = options.json,
-                    // Equal failures are joined only on a terminal, so a pipe gets a row for each trial.
+                    // Only on a terminal, one row stands for several equal failures; a pipe gets a row for
+                    // each trial.
                     .join_failures = printer.form().columns > 0 && !options.json};
   if (options.limit >= 0) query.runs_max = static_cast<std::size_t>(options.limit);
   const StatusListener listener{

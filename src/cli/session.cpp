@@ -38,7 +38,7 @@ std::ofstream open_trace(const std::string& file) {
   return trace;
 }
 
-// Called on the signal thread while other threads may hold any lock, so it writes without stdio.
+// Called on the signal thread. Writes without stdio, because another thread may hold stdio's locks.
 void leave(Progress& progress, bool as_json) {
   progress.end();
   constexpr std::string_view k_line = "combu: ended at once by the second signal\n";

@@ -23,7 +23,7 @@ struct Wanted {
   std::string run;  // a run's id; empty for the last run of the file
 };
 
-// Parses words of the form "parallel=20", and a run's id, which contains no "=".
+// Parses words of the form "parallel=20". A word without "=" is a run's id.
 Wanted wanted_by(const std::vector<std::string>& words) {
   Wanted wanted;
   for (const std::string& word : words) {

@@ -34,7 +34,8 @@ struct SystemFacts {
 
 struct ImageFacts {
   std::string id;
-  // The digest "NAME@sha256:…" of the manifest by which the image was pulled, or the image's own id.
+  // The digest "NAME@sha256:…" of the manifest that was pulled, or the image's own id if the image has no
+  // such digest.
   std::string digest;
   std::string platform;  // "linux/amd64"
   bool has_healthcheck = false;
@@ -111,7 +112,7 @@ struct ContainerFacts {
 // PUT /containers/{id}/archive: unpacks `tar` in the container's root folder.
 void put_archive(Connections& engine, const std::string& id, std::string tar, const std::stop_token& stop);
 // PUT /containers/{id}/archive for an archive that `pack` writes piece by piece. Like pack_inputs(), `pack`
-// returns false if `pack` was asked to stop.
+// returns false if it ended early because it was asked to stop.
 void put_archive(Connections& engine, const std::string& id, const std::string& subject,
                  const std::function<bool(const HttpRequest::Send&)>& pack, const std::stop_token& stop);
 // POST /containers/{id}/start. Also succeeds if the container runs already.
@@ -129,8 +130,8 @@ void remove_container(Connections& engine, const std::string& id, const std::str
 [[nodiscard]] bool remove_unstarted_container(Connections& engine, const std::string& id,
                                               const std::stop_token& stop);
 
-// GET /containers/{id}/stats. Requests only one sample, which the engine returns at once. For two samples, as
-// in `docker stats`, a call takes a second. Returns nullopt if the container does not run.
+// GET /containers/{id}/stats. Requests only one sample, which the engine returns at once. Two samples, as
+// `docker stats` requests, would take a second. Returns nullopt if the container does not run.
 [[nodiscard]] std::optional<Usage> container_usage(Connections& engine, const std::string& id,
                                                    const std::stop_token& stop);
 

@@ -276,7 +276,8 @@ HttpRequest archive_request(Connections& engine, const std::string& id, const st
   return request_of(engine, "GET", "/containers/" + id + "/archive?path=" + percent_encode(path));
 }
 
-// Returns false if the path does not exist. Reads only the beginning of the archive.
+// Returns false if the path does not exist. Requests an archive of the path, and reads only the beginning of
+// the archive.
 bool can_be_read(Connections& engine, const std::string& id, const std::string& path,
                  const std::stop_token& stop) {
   HttpRequest request = archive_request(engine, id, path);

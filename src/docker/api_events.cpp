@@ -13,8 +13,8 @@ namespace {
 using nlohmann::json;
 
 constexpr std::chrono::seconds k_looked_back{10};
-// Maximum bytes of the answer with past events. An engine stores some hundred events, each with the labels of
-// a container.
+// Maximum bytes of the answer with past events. An engine stores the last few hundred events, each with the
+// labels of a container.
 constexpr std::size_t k_past_max = std::size_t{64} << 20U;
 
 ContainerEvent event_of(const json& event) {
@@ -66,10 +66,9 @@ void read_events(Connections& engine, const std::vector<std::string>& label_filt
                  const std::stop_token& stop) {
   HttpRequest request;
   // Request only the events that are needed, because each health check causes three other events. The engine
-  // takes the names of events as prefixes (moby: daemon/events/filter.go). Engine 20.10 sends the head of its
-  // answer before it begins to watch for events. So combu also requests the events of the last few seconds.
-  // An engine stores some hundred past events. If the engine's clock differs from combu's, only these earlier
-  // events are lost.
+  // takes the names of events as prefixes (moby: daemon/events/filter.go). Engine 20.10 sends the HTTP
+  // headers of its answer before it begins to watch for events. So combu also requests the events of the last
+  // few seconds. If the engine's clock differs from combu's, only these past events may be missing.
   request.target =
       fmt::format("/events?since={}&", whole_seconds(std::chrono::system_clock::now() - k_looked_back));
   request.target += filters_parameter({{"type", {"container"}},

@@ -58,8 +58,8 @@ bool has_healthcheck(const json& image) {
   return test.is_array() && !test.empty() && test.front() != "NONE";
 }
 
-// Returns the digest by which the image was pulled. If the image was pulled from several repositories,
-// prefers the digest of `repository`.
+// Returns ImageFacts::digest. If the image was pulled from several repositories, prefers the digest of
+// `repository`.
 std::string reference_of(const json& image, const std::string& repository) {
   std::string reference;
   for (const json& one : json_at(image, "RepoDigests")) {

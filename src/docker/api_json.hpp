@@ -26,7 +26,7 @@ auto reading(const Connections& engine, const Read& read) {
   }
 }
 // Limit for each size in bytes that an answer names. The limit is far above any real size, but the sum of
-// some thousand such sizes does not overflow.
+// several thousand such sizes does not overflow.
 inline constexpr std::int64_t k_bytes_max = std::int64_t{1} << 50U;
 inline constexpr std::int64_t k_epoch_seconds_max = 9'000'000'000;  // the type Instant ends in the year 2262
 

@@ -10,8 +10,8 @@
 namespace combu::docker {
 namespace {
 
-// How long combu waits for the answer to a ping, which any engine sends at once. Without an answer, the
-// engine hangs, or there is no engine.
+// How long combu waits for the answer to a ping, which any engine sends at once. If no answer comes, the
+// engine hangs, or the address is not that of an engine.
 constexpr Seconds k_ping_silence_max{15};
 
 ErrorKind kind_of(int status) {
@@ -27,8 +27,8 @@ ErrorKind kind_of(int status) {
     case 504:
       return ErrorKind::unavailable;
     default:
-      // Status 500 is also `refused`: the engine uses it for a port in use, an unknown user and an unknown
-      // device. A repetition of the request would get the same answer.
+      // Status 500 is also `refused`: the engine sends this status if, for example, a port is in use or a
+      // user is unknown. A repetition of the request would get the same answer.
       return status >= 400 && status < 600 ? ErrorKind::refused : ErrorKind::corrupt;
   }
 }
@@ -109,8 +109,8 @@ void Connections::give_back(std::unique_ptr<Channel> channel) {
 }
 
 HttpResponse Connections::send_over_one(const HttpRequest& request, const std::stop_token& stop) {
-  // If the call fails, the connection is closed. After a restart of the engine all idle connections are
-  // broken, so a later call opens a new connection.
+  // If send() throws, the connection is closed and not given back. So calls after a restart of the engine use
+  // up the broken idle connections, and then open new connections.
   std::unique_ptr<Channel> channel = take();
   HttpResponse response = channel->send(request, stop);
   give_back(std::move(channel));

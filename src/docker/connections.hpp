@@ -24,7 +24,8 @@ struct ApiVersion {
 [[nodiscard]] ApiVersion parse_api_version(std::string_view text);
 
 inline constexpr ApiVersion k_api_oldest{1, 41};  // Docker Engine 20.10
-// The newest API version whose changes were reviewed; newer engines support this version too.
+// The newest API version whose changes were reviewed; combu uses no newer version. Engines with a newer API
+// version support this version too.
 inline constexpr ApiVersion k_api_newest{1, 51};
 
 class Connections {
@@ -57,7 +58,8 @@ class Connections {
   std::optional<ApiVersion> version_;
 };
 
-// Returns the error that corresponds to the status of an answer. `subject`: the requested object.
+// Returns the error that corresponds to the status of an answer. `subject`: the subject of the Error, such as
+// the requested object.
 [[nodiscard]] Error error_of(const HttpResponse& response, const std::string& subject);
 
 // Returns `text` as one line of limited length.

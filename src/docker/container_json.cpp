@@ -94,7 +94,8 @@ void add_gpus(json& host, const Trial& trial) {
 }
 
 // Merges the trial's `docker` section into `into`, field by field. If both have a value for a field, the
-// section's value is used. Mounts and Env are extended, so that the entries of the trial's own fields stay.
+// section's value is used. For Mounts and Env, the section's entries are appended to the entries of the
+// trial's own fields.
 void merge(json& into, const json& section) {
   for (const auto& [name, value] : section.items()) {
     json& place = into[name];
@@ -138,7 +139,8 @@ json container_json(const Run& run, const Trial& trial, int attempt, NetworksAtC
   add_ports(body, trial);
   add_networks(body, trial, networks);
   if (!settings.docker.empty()) merge(body, parse_json(settings.docker));
-  // A retry after lack of memory may get more memory than the MemorySwap of the `docker` section allows.
+  // After lack of memory, a retry may get more memory than the MemorySwap of the `docker` section. The engine
+  // refuses a MemorySwap below the memory limit, so raise MemorySwap.
   json& swap = body["HostConfig"]["MemorySwap"];
   if (swap.is_number_integer() && swap >= 0 && swap < trial.slots.memory.count)
     swap = trial.slots.memory.count;

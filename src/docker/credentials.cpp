@@ -24,8 +24,8 @@ const json* object_at(const json& object, const std::string& name) {
   return at != object.end() && at->is_object() ? &*at : nullptr;
 }
 
-// Returns the host part of a key, which is "registry:5000" for both "https://registry:5000/v2/" and
-// "registry:5000".
+// Returns the host of a key in `auths`. For example, the host of both "https://registry:5000/v2/" and
+// "registry:5000" is "registry:5000".
 std::string host_of(std::string_view key) {
   for (const std::string_view scheme : {"https://", "http://"}) {
     if (key.starts_with(scheme)) key.remove_prefix(scheme.size());
@@ -46,7 +46,8 @@ std::string header_of(const json& auth) {
   return encode_base64url(json_text(auth));
 }
 
-// Finds the credentials of `key` in `auths`. `path`: the file that contains `auths`, for messages.
+// Finds the credentials of the registry `key` in `auths`. `path`: the file that contains `auths`, for
+// messages.
 Credentials from_auths(const json& auths, const std::string& key, const std::string& path) {
   const json* entry = object_at(auths, key);
   for (auto other = auths.begin(); entry == nullptr && other != auths.end(); ++other) {
@@ -59,7 +60,7 @@ Credentials from_auths(const json& auths, const std::string& key, const std::str
   const std::string pair = decode_base64(string_at(*entry, "auth"));
   const std::size_t colon = pair.find(':');
   if (colon == std::string::npos) return {};
-  // The header is JSON, which can contain only UTF-8.
+  // The value of X-Registry-Auth is JSON, which can contain only UTF-8.
   if (!is_utf8(pair))
     return {"", fmt::format("{}: `auth` of {} must be base64 of UTF-8 text", path, shortened(key))};
   return {header_of({{"username", pair.substr(0, colon)},

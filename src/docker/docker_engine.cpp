@@ -24,7 +24,8 @@ namespace {
 
 constexpr std::size_t k_looks_in_flight = 8;
 constexpr Seconds k_past{300};
-constexpr Seconds k_late{2};  // an event of this age counts as late; engines usually report changes at once
+// An event that arrives this long after the change counts as late; engines usually report changes at once.
+constexpr Seconds k_late{2};
 
 }  // namespace
 
@@ -165,9 +166,10 @@ std::vector<Observation> DockerEngine::list_once(const Selector& selector,
   return observations;
 }
 
-// Inspects attempts whose state in the listing may be wrong. An engine's listing is a copy that may be up to
-// a tenth of a second old (Engine 20.10). So a listing may show an attempt as running after the event that
-// reports its end. The inspection of a container shows its true state, and why it was killed.
+// Inspects attempts whose state in the listing may be wrong. An engine makes a listing from a copy of its
+// data, which may be up to a tenth of a second old (Engine 20.10). So a listing may show an attempt as
+// running after the event that reports its end. The inspection of a container shows its true state, and why
+// it was killed.
 void DockerEngine::look_again(std::vector<Observation>& observations, ListDetail detail,
                               const std::stop_token& stop) {
   std::vector<Observation*> unclear;
@@ -200,8 +202,8 @@ void DockerEngine::watch(const Selector& selector, const std::function<void(cons
   const TrialFilter filter(selector);
   std::set<std::string> gone;
   const auto take = [&](const ContainerEvent& event) {
-    // The stream also contains events of the last seconds. Skip the events of removed containers, because
-    // these containers may belong to an earlier run with the same id.
+    // The stream also contains events of the last seconds before the connection. Skip the events of removed
+    // containers, because these containers may belong to an earlier run with the same id.
     if (event.action != "destroy" && gone.contains(event.id)) return;
     const std::optional<Identity> identity = identity_of(event.attributes, attribute(event, "name"));
     if (!identity || !filter.selects(identity->key.trial)) return;

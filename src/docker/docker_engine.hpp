@@ -84,9 +84,9 @@ class DockerEngine : public Engine {
   std::shared_ptr<const SharedListing::Containers> list_claims(const std::stop_token& stop);
   std::optional<Observation> rival_of(const std::string& id, const Slots& slots, const std::stop_token& stop);
   // Says whether other containers leave enough CPUs and memory for a container. If `is_contested` is false,
-  // they do. If `holder` is set, the running containers and those created earlier do not leave enough;
-  // `holder` is the newest of them. If only `is_contested` is set, containers that were created later and do
-  // not run claim the rest; their starts will give up.
+  // they leave enough. If `holder` is set, the running containers and those created earlier do not leave
+  // enough; `holder` is the newest of them. If only `is_contested` is set, containers that were created later
+  // and do not run claim the rest; their starts will give up.
   struct Room {
     bool is_contested = false;
     std::optional<ContainerSummary> holder = {};
@@ -100,8 +100,8 @@ class DockerEngine : public Engine {
   // Returns Observation::inputs.
   std::vector<std::string> add_to_created(const std::string& id, const Trial& trial,
                                           const std::stop_token& stop);
-  // By name of each network that the selected attempts use: the trials whose attempts use the network and are
-  // kept.
+  // Maps the name of each network that the selected attempts use to some of the trials that use the network:
+  // those whose containers release() does not remove.
   using UsedNetworks = std::map<std::string, std::vector<std::string>>;
   std::vector<NetworkSummary> networks_to_release(const Selector& selector, const UsedNetworks& used,
                                                   const std::stop_token& stop);

@@ -33,7 +33,7 @@ constexpr std::size_t k_nvidia_output_max = std::size_t{1} << 20U;
 // If a container claims slots and is not started within this time, combu takes the process that created it
 // for dead. The claim of a dead process must not block other containers.
 constexpr std::int64_t k_claim_seconds_max = 30;
-// Pause before the next listing, in which processes with later claims give up their claims.
+// Pause before the next listing. During the pause, processes with later claims give up their claims.
 constexpr Seconds k_look_again{0.05};
 constexpr int k_looks_max = 100;
 
@@ -217,7 +217,8 @@ DockerEngine::Room DockerEngine::room_for(const std::string& id, std::int64_t cr
   return {.is_contested = true, .holder = std::move(*last)};
 }
 
-// True if the container runs. Inspects the container, because a listing shows its end a moment too late.
+// True if the container runs. Inspects the container, because a listing may still show the container as
+// running shortly after its end.
 bool DockerEngine::lives(const std::string& id, const std::stop_token& stop) {
   const std::optional<ContainerFacts> container = inspect_container(connections_, id, stop);
   return container && parse_status(container->state, "").phase == Phase::running;

@@ -50,7 +50,7 @@ struct Identity {
 [[nodiscard]] bool are_labels_of(const Labels& labels, const Run& run, const std::string& trial, int attempt);
 
 // Returns the `label` filters of a selector, such as "combu.run=x". The filters do not contain the selector's
-// trials, because a filter cannot select one of several values.
+// trials, because the engine cannot filter for containers whose label has one of several values.
 [[nodiscard]] std::vector<std::string> label_filters(const Selector& selector);
 [[nodiscard]] std::vector<std::string> label_filters(const Key& key);
 

@@ -66,8 +66,8 @@ class LogFrames {
   LogStream stream_ = LogStream::out;
 };
 
-// Splits the log of a container with a terminal, which is not multiplexed. Each line is one message that
-// begins with a timestamp.
+// Splits the log of a container with a terminal, because the streams of such a log are not multiplexed. Each
+// line is one message that begins with a timestamp.
 class TimedLines {
  public:
   explicit TimedLines(OnLogPiece on_piece) : message_(std::move(on_piece)) {}

@@ -37,8 +37,8 @@ ImageKey key_of(const Trial& trial) {
   return {trial.image, trial.platform};
 }
 
-// If the trials of an image have different values of `pull`, "always" is preferred to "missing", and
-// "missing" to "never".
+// Ranks the values of `pull`: if the trials of an image have different values, the value with the highest
+// rank applies to all of them.
 int eagerness(Pull pull) {
   return pull == Pull::always ? 2 : pull == Pull::missing ? 1 : 0;
 }
@@ -136,12 +136,13 @@ class ImagePreparer {
 bool checks_its_health(const Trial& trial, const std::map<ImageKey, Wanted>& images) {
   const Wanted& image = images.at(key_of(trial));
   if (trial.healthcheck && !trial.healthcheck->test.empty()) return trial.healthcheck->test.front() != "NONE";
-  // If the image is missing, assume that the image has a health check, because the missing image is already
-  // reported.
+  // If the image is missing, assume that the image has a health check, because an error already reports the
+  // missing image.
   return !image.facts || image.facts->has_healthcheck;
 }
 
-// Adds an error for each trial that has no health check, although another trial waits until it is healthy.
+// Adds an error for each trial without a health check for which another trial waits with the condition
+// `healthy`.
 void check_health(const Run& run, const std::map<ImageKey, Wanted>& images, std::vector<Error>& errors) {
   std::unordered_map<std::string, const Trial*> by_name;
   for (const Trial& trial : run.experiment.trials) by_name.emplace(trial.name, &trial);

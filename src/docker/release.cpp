@@ -10,7 +10,8 @@ namespace combu::docker {
 namespace {
 
 constexpr std::size_t k_removals_in_flight = 8;
-constexpr int k_network_in_use = 403;  // an engine also answers this status for its own networks
+// the status of the engine's answer if a network is in use, or is one of the engine's own networks
+constexpr int k_network_in_use = 403;
 
 // True if the error concerns one container or network, not the engine.
 bool concerns_one(const Error& error) {
@@ -19,8 +20,8 @@ bool concerns_one(const Error& error) {
 
 std::string still_used_by(const std::vector<std::string>& names) {
   constexpr std::size_t k_named = 3;
-  // If many containers start or end at once, the engine's count of endpoints can become wrong:
-  // https://github.com/moby/moby/issues/42119
+  // If many containers start or end at once, the engine's count of the endpoints in a network can become
+  // wrong: https://github.com/moby/moby/issues/42119
   if (names.empty())
     return "the engine counts the network as used, although no container uses it; the next run can use it, "
            "and a restart of the engine corrects the count";
@@ -88,8 +89,8 @@ std::vector<NetworkSummary> DockerEngine::networks_to_release(const Selector& se
 void DockerEngine::release_networks(const Selector& selector, const UsedNetworks& used, Released& released,
                                     const std::stop_token& stop) {
   for (const NetworkSummary& network : networks_to_release(selector, used, stop)) {
-    // Do not ask the engine to remove a network of a kept attempt. The engine removes a network if all its
-    // containers have ended.
+    // Do not ask the engine to remove a network of a kept attempt: if all containers of the network have
+    // ended, the engine would remove the network.
     if (const auto user = used.find(network.name); user != used.end() && !user->second.empty()) {
       released.in_use.emplace_back(ErrorKind::conflict, network.name, still_used_by(user->second));
       continue;

@@ -58,7 +58,7 @@ bool is_earlier_attempt(const ContainerFacts& container, const Run& run, const T
 }
 
 // Each try of a start creates or adopts one container. A second try is needed if the container of an earlier
-// attempt must be removed first, or if an engine or a process with a claim died.
+// attempt must be removed first, or if the engine, or another process with a claim on the slots, died.
 constexpr int k_tries_max = 5;
 
 enum class AfterFailure {

@@ -186,7 +186,7 @@ class Errors {
   }
 
   [[nodiscard]] bool is_ready() const { return !ready_.empty(); }
-  // Writes at most as much as a writable pipe accepts without blocking.
+  // Writes a part of `ready_` to standard error, at most as much as a writable pipe accepts without blocking.
   void pass_on() {
     const std::size_t count = std::min<std::size_t>(ready_.size(), PIPE_BUF);
     (void)write_all(STDERR_FILENO, std::string_view(ready_).substr(0, count));
@@ -196,7 +196,7 @@ class Errors {
     make_ready(rest_.size());
     (void)write_all(STDERR_FILENO, std::exchange(ready_, {}));
   }
-  // Writes as much as possible without blocking.
+  // Writes as much as possible to standard error without blocking.
   void pass_on_at_once() {
     make_ready(rest_.size());
     while (is_ready() && is_writable(STDERR_FILENO, 0)) pass_on();
@@ -245,8 +245,8 @@ class ChildReader {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - now).count();
       const auto timeout = std::min<std::int64_t>(left, std::numeric_limits<int>::max());
       auto& [answer, interrupts, errors, screen] = fds_;
-      // While the terminal accepts no text, combu reads no errors of the child, so the child may have to
-      // wait. The child's time limit still applies.
+      // While the terminal accepts no text, combu does not read the child's standard error, so the child may
+      // have to wait. The child's time limit still applies.
       errors.fd = has_errors_ && !errors_.is_ready() ? errors_pipe_ : -1;
       screen.fd = errors_.is_ready() ? STDERR_FILENO : -1;
       if (::poll(fds_.data(), fds_.size(), static_cast<int>(timeout)) <= 0) continue;

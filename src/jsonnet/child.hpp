@@ -32,7 +32,7 @@ struct ChildEnd {
     died,     // the child ended for another reason, which `account` names
   };
   Kind kind = Kind::died;
-  std::string answer;   // the complete answer, or empty
+  std::string answer;   // the complete answer; empty if the child did not complete an answer
   std::string account;  // text for the user
 };
 
@@ -43,15 +43,15 @@ using Write = std::function<void(std::string_view)>;
 using ChildWork = std::function<void(const Write&)>;
 
 // How combu handles a child's standard error. With `dropped`, combu discards the text. With `shown`, combu
-// prints each complete line of std.trace at once, and the text after it when the child ends. If the child
-// gave up, `account` holds the text after the last line of std.trace.
+// prints each complete line of std.trace at once, and the text after the last such line when the child ends.
+// If the child gave up, `account` holds the text after the last line of std.trace.
 enum class Traces { shown, dropped };
 
 // Calls `work` in a child process and returns the answer that `work` has written. Blocks. Calls `slow` (may
-// be empty) once, after one second. The child never outlives this process. If the caller has blocked SIGINT,
-// SIGTERM or SIGHUP, such a signal still ends the child, and stays pending for the caller. Throws
-// Error(unavailable) if no child can be created. If `slow` throws, the child is killed and the exception
-// passes through.
+// be empty) once, after one second, if the child still runs then. The child never outlives this process. If
+// the caller has blocked SIGINT, SIGTERM or SIGHUP, such a signal still ends the child, and stays pending for
+// the caller. Throws Error(unavailable) if no child can be created. If `slow` throws, the child is killed and
+// the exception passes through.
 [[nodiscard]] ChildEnd run_in_child(const ChildLimits& limits, Traces traces, const ChildWork& work,
                                     const std::function<void()>& slow);
 

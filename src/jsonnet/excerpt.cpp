@@ -53,7 +53,7 @@ std::string_view without_blanks_behind(std::string_view text) {
 }
 
 // Reads a regular file for an excerpt, because a pipe cannot be read twice. An error message can name any
-// file, so the size is limited to that of hand-written files.
+// file, so the size is limited; hand-written files are smaller than the limit.
 std::optional<std::string> read_again(const std::string& file) {
   constexpr Bytes k_most{std::int64_t{4} << 20U};
   try {

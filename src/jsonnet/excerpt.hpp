@@ -1,5 +1,5 @@
 #pragma once
-// Lines of Jsonnet files that messages show together with a fault.
+// Lines of Jsonnet files for error messages, which show the line with the error.
 
 #include <cstddef>
 #include <map>

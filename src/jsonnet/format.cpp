@@ -155,7 +155,8 @@ class FormatReader {
 // ---- Directives
 
 struct Amount {
-  enum class Kind { none, given, asked };  // asked: the directive has `*`, and a value gives the amount
+  // asked: the directive has `*`, and one of the values to be formatted gives the amount
+  enum class Kind { none, given, asked };
   Kind kind = Kind::none;
   std::size_t count = 0;
 };

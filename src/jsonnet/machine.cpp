@@ -184,9 +184,9 @@ bool is_without_items(const std::string& account) {
 
 namespace {
 
-// Jsonnet code that writes each array item or field of a value separately, in the order of the evaluator. The
-// code calls combu.at before each item or field. The code does not descend into items and fields, because
-// recursion in Jsonnet is slow.
+// Jsonnet code that writes each array item or field of a value separately, in the order in which the
+// evaluator writes them. The code calls combu.at before each item or field. The code does not descend into
+// items and fields, because recursion in Jsonnet is slow.
 constexpr std::string_view k_parts = R"(
 local at = std.native('combu.at');
 local is_sound(object) = (object { 'combu.at':: true })['combu.at'];  // runs its asserts

@@ -24,7 +24,8 @@ void round_up_halves(double size, std::string& digits) {
   constexpr std::size_t k_digits_min = 15;
   if (digits.size() < k_digits_min) return;
   Buffer buffer{};
-  const std::size_t next = digits.size() + 1;  // the index counts the decimal point
+  // index of the first digit after `digits` in the text of scientific(), in which the decimal point counts
+  const std::size_t next = digits.size() + 1;
   if (scientific(size, digits.size(), buffer)[next] != '5') return;
   constexpr std::size_t k_decimals = 766;
   const std::string_view exact = scientific(size, k_decimals, buffer);

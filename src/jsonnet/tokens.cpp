@@ -79,8 +79,8 @@ void Tokens::skip_verbatim(char quote) {
   }
 }
 
-// Skips a text block. The text block ends at the first line with less indentation than its first line. This
-// line begins with |||.
+// Skips a text block. The text block ends at the first line that is indented less than the block's first
+// line. The ending line begins with |||.
 void Tokens::skip_text_block() {
   go_past("\n");
   while (at_ < source_.size() && source_[at_] == '\n') ++at_;

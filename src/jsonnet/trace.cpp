@@ -271,8 +271,8 @@ Error explain_static(std::string_view account, std::string_view file, Explainer&
   return explainer.error(Explainer::Kind::syntax, original, std::move(message), "");
 }
 
-// Returns a hint for a user who may have forgotten an argument. libjsonnet reports no place if the call of
-// the file itself is wrong (core/vm.cpp).
+// Returns a hint for a user who may have forgotten an argument. If the file is a function whose arguments are
+// wrong, libjsonnet reports the error without a place (core/vm.cpp).
 std::string hint_for(std::string_view message, bool has_place) {
   constexpr std::string_view k_external = "undefined external variable: ";
   if (message.starts_with(k_external))

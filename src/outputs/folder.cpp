@@ -110,7 +110,7 @@ class Growing {
  public:
   Growing(Descriptor file, OutputEntry entry, Target target)
       : file_(std::move(file)), entry_(std::move(entry)), target_(std::move(target)) {
-    // Fail before any bytes are read if the file system does not support this size.
+    // Fail before any bytes are read if the file system does not support a file of this size.
     if (entry_.size >= k_large && ftruncate(file_.number(), entry_.size) != 0)
       target_.refuse("cannot be made", errno);
   }
@@ -136,7 +136,8 @@ class Growing {
   void end() {
     const int number = file_.number();
     const auto times = times_of(entry_.modified);
-    if (ftruncate(number, size_) != 0 ||  // write() does not write zeros at the end of a file
+    // Growing::write() skips zeros, so the file may still be shorter than size_.
+    if (ftruncate(number, size_) != 0 ||
         fchmod(number, (entry_.mode & k_permissions) | k_owner_reads_and_writes) != 0 ||
         futimens(number, times.data()) != 0)
       target_.refuse("cannot be written", errno);
@@ -196,7 +197,7 @@ class FolderWriter final : public OutputWriter {
         openat(above_.number(), unfinished_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (!root_.is_open()) refuse(path_of(unfinished_), "cannot be opened", errno);
   }
-  // If the removal fails, the next writer for this place reports the leftover folder.
+  // If the removal fails, the next writer for the same folder tries again, and reports a second failure.
   ~FolderWriter() override { (void)outputs::remove_tree(above_.number(), unfinished_, folder_); }
   FolderWriter(const FolderWriter&) = delete;
   FolderWriter& operator=(const FolderWriter&) = delete;
@@ -309,7 +310,7 @@ class FolderWriter final : public OutputWriter {
     }
   }
 
-  // Returns the same message as close().
+  // Renames the finished outputs to their final name. Returns the same message as close().
   std::string put_in_place() {
     const int above = above_.number();
     const char* const from = unfinished_.c_str();

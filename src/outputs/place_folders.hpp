@@ -10,8 +10,9 @@
 
 namespace combu::outputs {
 
-inline constexpr mode_t k_permissions =
-    0777;  // permission bits of outputs that combu keeps; combu drops the set-user-ID and set-group-ID bits
+// The permission bits that outputs keep when combu writes them. combu drops the set-user-ID and set-group-ID
+// bits.
+inline constexpr mode_t k_permissions = 0777;
 
 // Throws Error(refused) with `path` as subject. The message is `what` and the text of the errno value `code`.
 [[noreturn]] void refuse(const std::string& path, const char* what, int code);

@@ -411,8 +411,8 @@ class S3 final : public OutputStore {
     }
   }
 
-  // Requests that the server copy the outputs of the equal trial. The manifest is copied last, when all
-  // objects that the manifest names exist.
+  // Requests that the server copy the outputs of an equal trial to the trial `wanted.trial`. The manifest is
+  // copied last, when all objects that the manifest names exist.
   void share(const Sharing& wanted) {
     S3Client& server = client();
     const std::string from = outputs::s3_place(wanted.from).prefix;

@@ -71,7 +71,8 @@ std::int64_t number(std::string_view text) {
   return value;
 }
 
-// Normalizes a UTC time so that times can be compared as text. Servers write different numbers of decimals.
+// Normalizes a UTC timestamp so that timestamps can be compared as text. Servers write different numbers of
+// decimals.
 std::string without_last_zeros(std::string time) {
   if (time.ends_with('Z')) time.pop_back();
   if (time.find('.') == std::string::npos) return time;

@@ -24,7 +24,9 @@ constexpr long k_silent_seconds_max = 60;
 constexpr long k_send_block = 512L << 10U;
 // Maximum bytes of an answer that is kept in memory: a page of a listing, or an error.
 constexpr std::size_t k_answer_max = std::size_t{16} << 20U;
-constexpr Seconds k_answer_time_max{600};  // maximum duration of the final answer, from its first header on
+// Maximum duration of an answer that is kept in memory, from the answer's first header on. "100 Continue"
+// does not count as an answer.
+constexpr Seconds k_answer_time_max{600};
 // Limits for a listing. A page of a listing usually has a thousand objects.
 constexpr std::size_t k_objects_max = 2'000'000;
 constexpr std::size_t k_empty_pages_max = 1000;  // consecutive pages
@@ -83,9 +85,10 @@ struct S3Client::Request {
   Headers headers = {};
   std::string_view body = {};
   const std::function<void(std::string_view)>* sink =
-      nullptr;                  // receives the body; if nullptr, the answer stores the body
-  bool is_conditional = false;  // true if a failed precondition is an answer, not an error
-  std::int64_t from = 0;        // offset of the first wanted byte of the body
+      nullptr;  // receives the body; if nullptr, the answer stores the body
+  // true: if the server reports a failed precondition, that is an answer and not an error
+  bool is_conditional = false;
+  std::int64_t from = 0;  // offset of the first wanted byte of the body
 };
 
 struct S3Client::Answer {
@@ -158,7 +161,8 @@ struct Exchange {
   const std::stop_token& stop;
   Clock& clock;
   std::int64_t from = 0;
-  std::optional<Instant> began = {};  // when the first header of the final answer arrived
+  // moment at which the first header of the answer arrived; "100 Continue" does not count as an answer
+  std::optional<Instant> began = {};
 };
 
 std::size_t receive_some(char* bytes, std::size_t size, std::size_t count, void* of) {
@@ -285,8 +289,8 @@ void S3Client::use(S3Account account) {
   connections_->use(std::move(account));
 }
 
-// The host name contains the bucket's name if Amazon requires this and Amazon's certificate allows this.
-// Otherwise the path contains the bucket's name.
+// For Amazon's server, the host name contains the bucket's name, unless that name contains a dot: Amazon's
+// certificate is not valid for such host names. Otherwise the path contains the bucket's name.
 std::string S3Client::url(const Request& request, const S3Account& account) const {
   std::string url = endpoint_of(account);
   if (is_amazon(account) && bucket_.find('.') == std::string::npos) {

@@ -18,7 +18,8 @@ struct BucketOutputs {
   std::string manifest;                     // text of the manifest
   std::map<std::string, std::string> sums;  // SHA-256 digest of each file in the manifest, by path
   std::vector<OutputEntry> entries;
-  // The input of content_digest(); nullopt if the manifest and the entries are not sufficient.
+  // The input of content_digest(); nullopt if the manifest and the list of entries do not contain all of this
+  // input.
   std::optional<FolderContent> known;
 };
 

@@ -34,8 +34,8 @@ bool lock(const Descriptor& file) {
          seen.st_nlink > 0 && seen.st_uid == geteuid();
 }
 
-// True if the file system does not support locks. On such a file system, no process can mistake the folder
-// for a leftover.
+// True if the file system does not support locks. On such a file system, no process takes the folder for a
+// leftover, because no process removes a folder without its lock.
 bool cannot_be_locked(const Descriptor& file) {
   return file.is_open() && flock(file.number(), LOCK_EX | LOCK_NB) != 0 && errno != EWOULDBLOCK;
 }

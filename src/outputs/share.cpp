@@ -279,9 +279,10 @@ class Sharer {
   fs::path from_;
   std::optional<Owner> owner_;
   std::atomic<bool>& clones_;
-  timespec written_{};                          // modification time of the manifest
-  std::map<std::string, std::string> missing_;  // digests of files in the manifest that were not found yet
-  Descriptor root_;                             // the new folder
+  timespec written_{};  // modification time of the manifest
+  // digests of those files of the manifest that is_an_output() has not found yet, by path
+  std::map<std::string, std::string> missing_;
+  Descriptor root_;  // the new folder
   // For each file with several hard links, the path of its first copy, relative to root_.
   std::map<std::pair<dev_t, ino_t>, std::string> made_;
 };

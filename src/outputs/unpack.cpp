@@ -26,7 +26,7 @@ namespace {
 // larger file.
 constexpr std::int64_t k_summed_here_max = std::int64_t{1} << 20U;
 
-// The limit for an output without `max_size`. The sum over several outputs still fits into Bytes.
+// The limit for an output without `max_size`. The sum of the limits of several outputs still fits into Bytes.
 constexpr Bytes k_size_max{std::int64_t{1} << 60U};
 
 using Reader = std::unique_ptr<archive, decltype(&archive_read_free)>;
@@ -210,7 +210,8 @@ class Unpacker {
     Sum sum;
     std::int64_t come = 0;
     const auto extract = [&](std::string_view bytes) {
-      expect_wanted();  // checked for each piece: a huge hole may need only a few bytes in the archive
+      // called for each piece, because a few bytes of the archive may stand for a huge hole
+      expect_wanted();
       sum.add(bytes);
       writer_.write(bytes);
       come += static_cast<std::int64_t>(bytes.size());

@@ -31,8 +31,8 @@ ordered_json end_json(const Fact& fact) {
 
 class JsonProgress final : public Progress {
  public:
-  // With `parts`, the line of a fact also contains its reason as JSON fields, which another combu process
-  // reads.
+  // How the line of a fact gives the fact's reason: as text, or, with `parts`, also as JSON fields for
+  // another combu process.
   enum class Reasons : std::uint8_t { texts, parts };
   JsonProgress(std::function<void(std::string_view, std::string_view)> write, Reasons reasons)
       : write_(std::move(write)), reasons_(reasons) {}

@@ -58,7 +58,8 @@ std::string fault_of_existing(const std::string& path, mode_t mode, bool folder_
 // One host path, which several trials may mount.
 struct HostPath {
   const Trial* trial;
-  // the first volume whose path is written with a `/` at its end, or else the first volume with this path
+  // the first volume that writes this path with a `/` at its end; if there is none, the first volume with
+  // this path
   const Volume* volume;
   bool folder_meant;
   bool read_only;  // true: all volumes with this path are read-only

@@ -21,7 +21,8 @@ struct Layer {
   std::bitset<k_field_count> cleared;  // fields that are null: they do not get the value of `defaults`
   PairMap env;
   PairMap labels;
-  std::vector<const Pairs*> env_files;  // the pairs belong to the EnvFiles object
+  // the variables of each file in env_file; the EnvFiles object owns them
+  std::vector<const Pairs*> env_files;
   Json params = Json::object();
   Json docker = Json::object();
   std::string shell_syntax;  // shell syntax in a `cmd` that is a string; see find_shell_syntax()

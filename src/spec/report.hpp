@@ -26,7 +26,8 @@ class Place {
       : parent_(parent), name_(name), index_(at) {}
 
   const Place* parent_ = nullptr;
-  std::string_view name_;  // if data() is nullptr, the location is an element of an array
+  // name of a field; if name_.data() is nullptr, the location is element `index_` of an array
+  std::string_view name_;
   std::size_t index_ = 0;
 };
 

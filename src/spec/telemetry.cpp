@@ -77,8 +77,8 @@ Metrics read_metrics(const Json& value, const Place& place, Report& report) {
   const Json* file = section.find("file");
   if (step != nullptr) read_step(*step, place.key("step"), report, metrics);
   if (out != nullptr) read_stdout(*out, place.key("stdout"), report, metrics);
-  // If only `step` is given, the metrics are JSON lines: for other lines, `stdout` would have a regular
-  // expression.
+  // If only `step` is given, the metrics are JSON lines, because lines of another format need a regular
+  // expression in `stdout`.
   if (step != nullptr && out == nullptr && file == nullptr) metrics.json = true;
   if (file != nullptr) {
     const auto text = read_string(*file, place.key("file"), report);

@@ -33,8 +33,8 @@ bool is_variable(const Json& element, std::string_view field) {
          element.get_ref<const std::string&>() == k_identifier_text;
 }
 
-// Returns the place of the first string that contains the identifier, or an empty string. `field` is the name
-// of `value` in its object.
+// Returns the place of the first string that contains k_identifier_text as a separate word, or an empty
+// string. `field` is the name of `value` in its object.
 std::string place_of_identifier(const Json& value, std::string_view field, const Place& place) {
   if (value.is_string())
     return holds_identifier(value.get_ref<const std::string&>()) ? place.text() : std::string();

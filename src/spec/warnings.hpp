@@ -18,7 +18,7 @@ inline constexpr std::string_view k_identifier_text = "UUID";
 void warn_of_identifier(const Json& value, const Place& place, Report& report);
 
 // Warns about a trial that has been merged with the defaults. `shell_syntax` is the result of
-// find_shell_syntax() for its `cmd`, or empty for a `cmd` that is an array.
+// find_shell_syntax() for the trial's `cmd`, or empty for a `cmd` that is an array.
 void warn_of_trial(const Trial& trial, const std::string& shell_syntax, Report& report);
 
 }  // namespace combu::spec

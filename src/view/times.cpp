@@ -36,8 +36,8 @@ std::string time_text(const std::optional<Seconds>& time) {
 
 using StretchTexts = std::array<std::string, k_stretches.size()>;
 
-// Returns the width of each column. If the terminal is narrow, a column is only as wide as its heading and
-// its texts.
+// Returns the width of each column. On a narrow terminal, a column is only as wide as its heading and its
+// texts; otherwise it has at least the usual width.
 std::array<std::size_t, k_stretches.size()> stretch_widths(const std::vector<StretchTexts>& rows,
                                                            const TableForm& form) {
   constexpr std::size_t k_usual = 9;

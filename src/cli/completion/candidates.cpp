@@ -36,7 +36,7 @@ std::vector<std::string> with_equals(std::vector<std::string> names) {
   return names;
 }
 
-// Returns the offset of the last part of a condition, which begins after the last `&&`.
+// Returns the offset of the last part of the condition `word`: the part begins after the last `&&`.
 std::size_t last_condition(std::string_view word) {
   const std::size_t joint = word.rfind("&&");
   if (joint == std::string_view::npos) return 0;

@@ -11,8 +11,8 @@ namespace {
 
 using ValueKind = OptionModel::Value;
 
-// Returns a command's own options and the program's options, without names that the command uses for its own
-// options, such as -f of `logs`.
+// Returns a command's own options and the program's options. Names of the program's options that the command
+// uses for its own options, such as -f of `logs`, are left out.
 std::vector<OptionModel> options_within(const CommandModel& command, const CompletionModel& model) {
   std::vector<OptionModel> options = command.options;
   std::set<std::string> own;
@@ -63,8 +63,8 @@ std::string bash_case(std::string_view name, const std::vector<OptionModel>& opt
                      name.empty() ? "''" : name, cases, joined(all));
 }
 
-// In bash, `=` and `:` split words in COMP_WORDS. The script joins split words again, and removes the part
-// before the split from its replies.
+// In bash, `=` and `:` split words in COMP_WORDS. The script joins split words again. bash replaces only the
+// part after the last split, so each reply contains only this part.
 constexpr std::string_view k_bash_words = R"bash(_combu() {
   local words=() word cur prev head='' quote='' asked='' command='' file=() run=() i
   COMPREPLY=()
@@ -257,7 +257,8 @@ std::string fish_option(const OptionModel& option, const std::string& condition)
   return fmt::format("{} -d {}\n", line, fish_text(option.description));
 }
 
-// Returns a condition of fish that excludes commands with an option of the same name, such as -f of `logs`.
+// Returns the condition under which fish offers the program's option `option`: the user has not typed a
+// command with an option of the same name, such as -f of `logs`.
 std::string outside_of_hiders(const OptionModel& option, const CompletionModel& model) {
   std::vector<std::string> hiders;
   for (const CommandModel& command : model.commands)
