@@ -20,7 +20,8 @@ int events(const Invocation& invocation, const EventsOptions& options) {
   std::size_t count = 0;
   read_events(invocation, options.history, [&](const EventEntry& event) {
     ++count;
-    if (form.shown(count) < count) return !options.json;  // further events are counted, but not printed
+    // events beyond the row limit are counted, but not printed
+    if (form.shown(count) < count) return !options.json;
     return put_out((options.json ? event_json(event) : event_line(event, form.columns)) + "\n");
   });
   const std::size_t left_out = count - form.shown(count);

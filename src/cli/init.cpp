@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view k_placeholder = "my-experiment";
-// a hostname also contains the trial's name, and has at most 63 characters
+// The name of each trial begins with this name, and is a hostname, which has at most 63 characters.
 constexpr std::size_t k_name_max = 40;
 
 // Converts a folder's name to a valid name for images and containers, for example "My Lab" to my-lab. Returns

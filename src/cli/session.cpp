@@ -96,7 +96,8 @@ int CommandSessions::exit_code(const Error& error) {
 int in_session(const Invocation& invocation, const std::function<Result(Session&)>& body) {
   CommandSessions sessions(open_progress(invocation));
   try {
-    // The session ends with this statement: its destructor stores the signal that exit_code() needs.
+    // The session ends with this statement: the session's destructor stores the signal that exit_code()
+    // needs.
     const Result result = body(*sessions.open(invocation));
     return sessions.exit_code(result);
   } catch (const Error& error) {

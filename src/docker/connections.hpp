@@ -35,8 +35,8 @@ class Connections {
   [[nodiscard]] const Address& address() const { return address_; }
   [[nodiscard]] const DockerOptions& options() const { return options_; }
 
-  // Returns the API version to use. The first call asks the engine with GET /_ping. Throws Error(refused) if
-  // the engine is too old.
+  // Returns the API version that combu uses with this engine. The first call asks the engine with GET /_ping.
+  // Throws Error(refused) if the engine is too old.
   ApiVersion version(const std::stop_token& stop);
 
   // Sends `request` over a connection that no other call uses meanwhile. The request's target must not

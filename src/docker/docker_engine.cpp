@@ -285,7 +285,8 @@ std::optional<Usage> DockerEngine::usage(const std::string& id, std::stop_token 
   return container_usage(connections_, id, stop);
 }
 
-// First inspects the container with the trial's name, which usually makes a listing unnecessary.
+// Returns the container of the attempt `key`. Inspects the container with the trial's name first, because a
+// listing is then usually unnecessary.
 ContainerFacts DockerEngine::container_of(const Key& key, const std::stop_token& stop) {
   std::optional<ContainerFacts> container = inspect_container(connections_, key.trial, stop);
   const std::optional<Identity> identity =
@@ -302,7 +303,7 @@ ContainerFacts DockerEngine::container_of(const Key& key, const std::stop_token&
 void DockerEngine::logs(const Key& key, const LogOptions& options, const OnLogPiece& on_piece,
                         std::stop_token stop) {
   const ContainerFacts container = container_of(key, stop);
-  // Do not decide by the answer's content type, which differs between engines.
+  // Do not derive the log's format from the answer's content type, which differs between engines.
   read_logs(connections_, container.id, container.tty ? LogFormat::raw : LogFormat::frames, options, on_piece,
             stop);
 }

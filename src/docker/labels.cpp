@@ -25,8 +25,8 @@ std::optional<RunId> parse_run(const std::string& text) {
   }
 }
 
-// Labels of another version of combu may have another format. CPUs or memory that cannot be parsed are taken
-// as zero.
+// Labels that another version of combu has set may have another format. CPUs or memory that cannot be parsed
+// are taken as zero.
 Slots parse_slots(const std::string& cpus, const std::string& memory, const std::string& gpus) {
   Slots slots;
   std::istringstream ids(gpus);

@@ -89,8 +89,8 @@ std::vector<NetworkSummary> DockerEngine::networks_to_release(const Selector& se
 void DockerEngine::release_networks(const Selector& selector, const UsedNetworks& used, Released& released,
                                     const std::stop_token& stop) {
   for (const NetworkSummary& network : networks_to_release(selector, used, stop)) {
-    // Do not ask the engine to remove a network of a kept attempt: if all containers of the network have
-    // ended, the engine would remove the network.
+    // Do not ask the engine to remove a network of an attempt in `kept`: if all containers of the network
+    // have ended, the engine would remove the network.
     if (const auto user = used.find(network.name); user != used.end() && !user->second.empty()) {
       released.in_use.emplace_back(ErrorKind::conflict, network.name, still_used_by(user->second));
       continue;

@@ -173,7 +173,8 @@ class Errors {
 
   void add(std::string_view text) {
     if (traces_ == Traces::dropped) return;
-    constexpr std::string_view k_trace = "TRACE: ";  // both evaluators begin a trace like this
+    // both evaluators begin the output of std.trace with this text
+    constexpr std::string_view k_trace = "TRACE: ";
     constexpr std::size_t k_kept_max = 65536;
     rest_ += text;
     std::size_t ready = 0;  // size of the text up to the end of its last complete line of std.trace

@@ -392,7 +392,8 @@ class FolderWriter final : public OutputWriter {
   Position linked_from_;
   std::optional<Growing> file_;
   std::vector<OutputEntry> folders_;
-  std::vector<OutputEntry> things_;  // the first entries, at most k_synced_alone_max + 1
+  // the first entries of the outputs, at most k_synced_alone_max + 1; sync() needs no more
+  std::vector<OutputEntry> things_;
 };
 
 class Folder final : public OutputStore {

@@ -261,7 +261,7 @@ class S3Parcel final : public OutputWriter {
     {
       const std::scoped_lock lock(mutex_);
       in_parts->has_ended = true;
-      if (in_parts->under_way > 0) return;  // the upload of the last part calls complete()
+      if (in_parts->under_way > 0) return;  // the upload that ends last calls complete()
     }
     send(0, [this, in_parts] { complete(*in_parts); });
   }
@@ -317,7 +317,8 @@ class S3Parcel final : public OutputWriter {
   std::set<std::string> old_;
   std::optional<File> file_;
   std::string entries_;
-  std::map<std::string, std::string> links_;  // by path of a hard link: the path of its file
+  // maps the path of each hard link to the path of its file
+  std::map<std::string, std::string> links_;
   std::set<std::string> not_copied_;
   std::mutex mutex_;  // protects the members below, and the members of InParts
   std::condition_variable changed_;

@@ -120,9 +120,9 @@ class S3Markers final : public SharedCacheIndex {
   [[nodiscard]] std::string address_of(const std::string& key) const {
     return fmt::format("s3://{}/{}", root_.bucket, key);
   }
-  // Two processes may publish equal trials with different telemetry. A marker names a version of the outputs,
-  // and the key of the telemetry contains the same version. So no reader combines the marker of one process
-  // with the telemetry of another process.
+  // Two processes may publish equal trials with different telemetry. A marker contains the result of
+  // version_of() for the outputs, and the key of the telemetry contains the same version. So no reader
+  // combines the marker of one process with the telemetry of another process.
   [[nodiscard]] std::string telemetry_key(const Mark& mark) const {
     return key_of(k_telemetry, fmt::format("{}-{}", mark.key, mark.version));
   }

@@ -86,7 +86,8 @@ struct S3Client::Request {
   std::string_view body = {};
   const std::function<void(std::string_view)>* sink =
       nullptr;  // receives the body; if nullptr, the answer stores the body
-  // true: if the server reports a failed precondition, that is an answer and not an error
+  // true: the statuses 412, 409 and 501 (failed or unsupported precondition) are answers; false: they are
+  // errors
   bool is_conditional = false;
   std::int64_t from = 0;  // offset of the first wanted byte of the body
 };

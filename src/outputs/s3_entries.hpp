@@ -1,6 +1,6 @@
 #pragma once
-// Encodes file attributes that a bucket cannot store itself: permissions, times, folders, links, and names
-// that are not UTF-8.
+// Encodes file attributes that a bucket cannot store itself: permissions, modification times, folders, links,
+// and names that are not UTF-8.
 
 #include <string>
 #include <string_view>

@@ -64,8 +64,8 @@ class Fetch {
   Sha256 sum_;  // digest of the downloaded part of the current large file
 };
 
-// Keeps one download for each trial and path, until the destructor removes all downloads. May be used from
-// many threads.
+// Stores one download for each trial and path; the destructor removes all downloads. May be used from many
+// threads.
 class Fetched {
  public:
   // The first download creates a new folder in `above`.

@@ -107,7 +107,8 @@ class Sharer {
     return level;
   }
 
-  // Sets permissions and times last, because making entries changes a folder's modification time.
+  // Sets a folder's permissions and modification time after its entries are made, because making entries
+  // changes the modification time.
   static void end_folder(const FolderPath& target, const Level& level, const std::string& path) {
     if (fchmod(target.number(), (level.seen.st_mode & k_permissions) | S_IRWXU) != 0)
       refuse(path, "cannot be written", errno);

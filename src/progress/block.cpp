@@ -62,7 +62,7 @@ std::string running_text(const std::vector<NamedAge>& running) {
 }
 
 std::string left_text(const Snapshot& snapshot) {
-  // The duration that is left is rounded to seconds, because it is an estimate.
+  // The remaining duration of the run is rounded to seconds, because that duration is an estimate.
   if (!snapshot.left || *snapshot.left < Seconds(1)) return "";
   return fmt::format(", about {} left", to_string(Seconds(std::round(snapshot.left->count()))));
 }

@@ -18,7 +18,8 @@ namespace combu {
 namespace {
 
 constexpr std::size_t k_shown_of_a_kind = 2;
-// Maximum number of kinds of failures that are counted. A further kind replaces the oldest kind.
+// Maximum number of kinds of failures that are counted. A further kind replaces the kind whose first failure
+// is the oldest.
 constexpr std::size_t k_kinds_max = 100;
 constexpr std::size_t k_counted_max = 3;
 constexpr std::size_t k_ranges_max = 5;

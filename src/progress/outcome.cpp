@@ -85,7 +85,7 @@ void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, c
   if (!outcome.last.interrupter.empty())
     return;  // the command that interrupted the run removes the containers
   if (outcome.interrupted) progress.note(fmt::format("{}: resumes the run", resume_line(run.id, engine)));
-  // A start that failed or was stopped may also have left a container.
+  // A trial whose start failed or was stopped may have left a container, too.
   const std::size_t unstarted =
       outcome.last.count(TrialState::failed) + outcome.last.count(TrialState::stopped);
   if (outcome.last.started + unstarted == 0) return;

@@ -143,7 +143,7 @@ class ExperimentReader final : public DocumentSink {
     }
     report_unknown_key_parts();
     // shrink_to_fit() would not save memory here. The excess capacity of a large vector is memory that was
-    // never touched, and a copy of the vector would cause the peak of used memory.
+    // never touched, and copying the vector would raise the peak of used memory.
     experiment_.failures_max = max_failures_.of(experiment_.trials.size());
     if (!defaults_.docker.empty()) experiment_.defaults_docker = json_text(defaults_.docker);
     return {std::move(experiment_), report_.take(), report_.warnings()};
