@@ -84,9 +84,9 @@ class DockerEngine : public Engine {
   std::shared_ptr<const SharedListing::Containers> list_claims(const std::stop_token& stop);
   std::optional<Observation> rival_of(const std::string& id, const Slots& slots, const std::stop_token& stop);
   // Says whether other containers leave enough CPUs and memory for a container. If `is_contested` is false,
-  // they leave enough. If `holder` is set, the running containers and those created earlier do not leave
-  // enough; `holder` is the newest of them. If only `is_contested` is set, containers that were created later
-  // and do not run claim the rest; their starts will give up.
+  // they leave enough. If `holder` is set, the running containers, and the containers that were created
+  // before this container, do not leave enough; `holder` is the newest of them. If only `is_contested` is
+  // set, containers that were created later, and do not run, claim too much; their starts will give up.
   struct Room {
     bool is_contested = false;
     std::optional<ContainerSummary> holder = {};

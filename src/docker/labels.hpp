@@ -18,8 +18,9 @@ inline constexpr const char* k_label_file = "combu.file";
 inline constexpr const char* k_label_run = "combu.run";
 inline constexpr const char* k_label_trial = "combu.trial";
 inline constexpr const char* k_label_attempt = "combu.attempt";
-// combu sets all labels on every container. An image made from a container (`docker commit`) has the
-// container's labels, and a new container inherits from the image each label that is not set.
+// combu sets all labels on every container, so that no container inherits a label of combu. An image made
+// from a container (`docker commit`) has the container's labels, and a new container inherits from the image
+// each label that is not set.
 inline constexpr const char* k_label_service = "combu.service";  // "true" or "false"
 // CPUs that the attempt reserves on its host, for example "1.5", or "0" for none.
 inline constexpr const char* k_label_cpus = "combu.cpus";

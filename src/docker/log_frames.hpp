@@ -15,7 +15,7 @@ namespace combu::docker {
 // of the log returns the same pieces.
 inline constexpr std::size_t k_timed_piece_max = std::size_t{64} << 10U;
 
-// Parses messages of the engine's log, each of which is a timestamp, a blank and a text. Buffers at most one
+// Parses messages of the engine's log. Each message is a timestamp, a blank and a text. Buffers at most one
 // piece.
 class TimedMessage {
  public:
@@ -34,8 +34,7 @@ class TimedMessage {
 
   OnLogPiece on_piece_;
   std::optional<Instant> at_;
-  // At first the bytes of the message's timestamp. Once the timestamp is complete, the text that was not
-  // passed on yet.
+  // Before the message's timestamp is complete, its bytes; afterwards, the text that was not passed on yet.
   std::string held_;
   bool has_delivered_ = false;
 };

@@ -18,7 +18,7 @@ struct ChildLimits {
   std::chrono::steady_clock::time_point deadline;
 };
 
-// Returns the point in time after `duration`, at most one year from now.
+// Returns the point in time that is `duration` from now, or one year from now if `duration` is longer.
 [[nodiscard]] std::chrono::steady_clock::time_point timestamp_after(Seconds duration);
 
 struct ChildEnd {

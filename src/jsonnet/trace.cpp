@@ -152,8 +152,8 @@ bool is_of_the_file(const Frame& frame) {
   return frame.place.line > 0 && file != "std.jsonnet" && file != "<std>" && file != k_embedded_path;
 }
 
-// True if the frame is a function or a named value, because both have a caller. Objects and array items are
-// shown in the path of the error instead.
+// True if the frame is a function or a named value, because both have a caller. For objects and array items,
+// messages show the location in the result instead.
 bool is_called(const Frame& frame) {
   constexpr std::string_view k_item = "thunk <array_element>";
   constexpr std::string_view k_assert = "thunk <object_assert>";
@@ -264,7 +264,8 @@ Error explain_static(std::string_view account, std::string_view file, Explainer&
   const SourcePlace original = explainer.original(*place);
   const std::string_view ahead = explainer.excerpts().from(original.file, original.line, original.column);
   std::string message(trimmed(without_prefix(rest, ":")));
-  // At the end of the file, the list of expected tokens depends on the evaluator and does not help the user.
+  // For an error at the end of the file, the list of expected tokens depends on the evaluator and does not
+  // help the user.
   const bool is_known = !explainer.excerpts().before(original.file, original.line, original.column).empty();
   if (message.starts_with("expected ") && is_known && trimmed(ahead).empty())
     message = "unexpected end of file";

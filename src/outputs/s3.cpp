@@ -317,7 +317,7 @@ class S3Parcel final : public OutputWriter {
   std::set<std::string> old_;
   std::optional<File> file_;
   std::string entries_;
-  // maps the path of each hard link to the path of its file
+  // maps the path of each hard link to the path of the file that it links to
   std::map<std::string, std::string> links_;
   std::set<std::string> not_copied_;
   std::mutex mutex_;  // protects the members below, and the members of InParts

@@ -53,7 +53,7 @@ Number number(std::string_view text, int base) {
   return value;
 }
 
-// Parses seconds with decimals. Decimals beyond nanoseconds are ignored.
+// Parses seconds since 1970 with decimals. Decimals beyond nanoseconds are ignored.
 Instant read_mtime(std::string_view text) {
   constexpr std::size_t k_decimals = 9;
   const std::size_t point = std::min(text.find('.'), text.size());

@@ -149,8 +149,9 @@ class Sharer {
   }
 
   // True if the trial wrote the file and the file is unchanged since. The manifest was written last, so a
-  // file older than the manifest is unchanged. A newer file is compared with its digest in the manifest.
-  // Additional hard links of a file are not in the manifest.
+  // file older than the manifest is unchanged. A newer file is compared with its digest in the manifest. The
+  // manifest contains only one of several hard links of a file, so the other links are accepted without a
+  // comparison.
   [[nodiscard]] bool is_an_output(int source, const std::string& name, const std::string& path,
                                   const struct stat& seen) {
     const bool is_newer =

@@ -223,7 +223,7 @@ class Unpacker {
       const int result = archive_read_data_block(reader_.get(), &block, &count, &at);
       if (result == ARCHIVE_EOF) break;
       check(result);
-      // For a sparse entry, libarchive returns only the data between the holes.
+      // For a sparse entry, libarchive returns only the data between the holes, so write zeros for the holes.
       while (come < at) extract(zeros(at - come));
       extract({static_cast<const char*>(block), count});
     }
