@@ -212,7 +212,7 @@ DockerEngine::Room DockerEngine::room_for(const std::string& id, std::int64_t cr
   };
   if (is_there(is_before)) return {.is_contested = true};
   std::erase_if(others, [&](const ContainerSummary& other) { return !is_before(other); });
-  // Return the newest container, because the caller is least likely to know that container.
+  // Return the newest container, because the caller is more likely to know the older ones already.
   const auto last = std::ranges::max_element(others, {}, &ContainerSummary::created);
   return {.is_contested = true, .holder = std::move(*last)};
 }

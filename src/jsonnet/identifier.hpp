@@ -1,5 +1,5 @@
 #pragma once
-// Finds the texts "UUID" in a file that combu must replace with the run's id.
+// Finds the texts "UUID" in a file; combu replaces each of these texts with the run's id.
 
 #include <cstddef>
 #include <string_view>

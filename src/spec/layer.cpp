@@ -51,8 +51,8 @@ Layer LayerReader::read(Json& object, const Place& place) {
     }
     before = spelling;
     layer_.given.set(bit(*field));
-    // A field with the value null counts as absent, even if the defaults have the field. Jsonnet's `if`
-    // without `else` returns null.
+    // Jsonnet's `if` without `else` returns null. So a field with the value null counts as absent, even if
+    // the defaults have the field.
     if (value.is_null()) {
       layer_.cleared.set(bit(*field));
     } else {
