@@ -95,8 +95,8 @@ std::vector<Error> remove_containers(Session& session, const Experiment& experim
         fmt::format("removed {} of run {}, {}",
                     number_of(released.attempts, was_replaced ? "container" : "old container"), run.text(),
                     was_replaced ? "which is replaced"
-                    : one        ? "because this run needs its name"
-                                 : "because this run needs their names"));
+                    : one        ? "because the new run needs its name"
+                                 : "because the new run needs their names"));
   }
   return errors;
 }

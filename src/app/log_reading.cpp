@@ -94,7 +94,7 @@ bool read_stored(Telemetry& telemetry, const Key& key, const StoredLog& log, con
                  LogPlace& place, LogSink& sink) {
   if (log.dropped.count > 0 && !wanted.tail && !place.has_begun())
     (void)sink.note(
-        fmt::format("the first {} of its log were not kept (logs.max_size)", to_string(log.dropped)));
+        fmt::format("the first {} of its log were not stored (logs.max_size)", to_string(log.dropped)));
   const LogOptions rest = place.next(wanted);
   const auto tail = rest.tail ? std::optional(static_cast<std::size_t>(*rest.tail)) : std::nullopt;
   bool is_read = true;

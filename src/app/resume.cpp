@@ -54,7 +54,7 @@ void save_ended_logs(Session& session, Record& record, const Loaded& loaded) {
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::cancelled) throw;
     session.progress().note(
-        fmt::format("logs and metrics of ended trials are not kept yet: {}", error.what()));
+        fmt::format("logs and metrics of ended trials are not stored yet: {}", error.what()));
   }
 }
 

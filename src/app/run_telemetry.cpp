@@ -21,7 +21,7 @@ std::unique_ptr<Telemetry> open_telemetry(Session& session, const std::string& f
   try {
     return std::make_unique<Telemetry>(folder, run);
   } catch (const Error& error) {
-    session.progress().error(fmt::format("logs and metrics are not kept: {}", error.what()));
+    session.progress().error(fmt::format("logs and metrics are not stored: {}", error.what()));
     return nullptr;
   }
 }
@@ -112,7 +112,7 @@ Uncollected save_logs(Session& session, Record& record, const std::string& folde
         if (error.kind() == ErrorKind::cancelled) throw;
         if (error.kind() == ErrorKind::not_found) return;
         const std::scoped_lock lock(telling);
-        failed.insert_or_assign(seen.key, fmt::format("the log cannot be kept: {}", error.what()));
+        failed.insert_or_assign(seen.key, fmt::format("the log cannot be stored: {}", error.what()));
       }
     });
   };

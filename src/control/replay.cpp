@@ -29,7 +29,7 @@ template <class Word>
 Word word_of(std::string_view text, std::size_t count) {
   if (const auto word = parse_enum<Word>(text, count)) return *word;
   throw Error(ErrorKind::refused, "",
-              "the combu process that owns the run sent an unknown word: " + shortened(text));
+              "the combu process that owns the run sent an unknown message: " + shortened(text));
 }
 
 Slots slots_of(const json& object) {

@@ -267,7 +267,8 @@ std::vector<std::string> ingest_once(Engine& engine, const Key& key, const Trial
                                 to_string(trial.log_size_max)));
   if (ingester.has_begun_to_miss())
     notes.emplace_back(
-        "a part of the log is missing, with the metrics in it: the engine rotated it away before combu read "
+        "a part of the log is missing, with the metrics in it: the engine removed it by log rotation before "
+        "combu read "
         "it; increase max-size or max-file of the engine's log driver");
   if (ingester.has_begun_to_pass_over())
     notes.push_back(

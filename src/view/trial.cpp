@@ -126,7 +126,7 @@ void print_trial(std::ostream& out, const ShownTrial& shown) {
     line("metrics", fmt::format("{} points ignored: combu keeps the first {} names of metrics",
                                 shown.log->passed_over, k_metrics_max));
   if (const std::size_t points = shown.points_dropped(); points > 0)
-    line("metrics", fmt::format("{} points not kept: combu keeps the first {} points of an attempt", points,
+    line("metrics", fmt::format("{} points not stored: combu keeps the first {} points of an attempt", points,
                                 k_kept_points_max));
   if (shown.log && shown.log->gaps > 0) line("log", gaps_text(*shown.log));
   line("outputs", shown.outputs);

@@ -115,13 +115,13 @@ def test_looking_writes_nothing(combu, runs, tmp_path):
             assert log.stderr.startswith(f"combu: {telemetry}/two.sqlite: {why}"), log.stderr
 
 
-def test_show_tells_how_many_points_are_not_kept(combu, runs, tmp_path):
+def test_show_tells_how_many_points_are_not_stored(combu, runs, tmp_path):
     with contextlib.closing(sqlite3.connect(tmp_path / ".local/state/combu/telemetry/two.sqlite")) as database, database:
         database.execute("UPDATE series SET points = 1000007 WHERE metric = 'loss'")
     page = ok(combu("show", "--run", "two", "vit-0_25-2"))  # includes one point of the accuracy
-    assert "metrics    8 points not kept: combu keeps the first 1000000 points of an attempt\n" in page
+    assert "metrics    8 points not stored: combu keeps the first 1000000 points of an attempt\n" in page
     assert json.loads(ok(combu("show", "--run", "two", "--json", "vit-0_25-2")))["points_not_kept"] == 8
-    assert "not kept" not in ok(combu("show", "--run", "one", "vit-0_25-2"))
+    assert "not stored" not in ok(combu("show", "--run", "one", "vit-0_25-2"))
 
 
 def test_results_are_sorted_chosen_and_cut_to_columns(combu, runs):

@@ -239,7 +239,7 @@ def test_a_log_above_max_size_is_reported(combu):
     kept = combu("logs", "one")
     assert kept.stdout.endswith("x\nthe end\n")
     assert len(kept.stdout) <= 300 * 1024
-    assert "of its log were not kept (logs.max_size)" in kept.stderr
+    assert "of its log were not stored (logs.max_size)" in kept.stderr
 
 
 @pytest.mark.slow

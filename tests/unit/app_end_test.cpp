@@ -137,8 +137,8 @@ TEST_F(KillTest, AContainerWhoseLogCannotBeReadIsKept) {
   refusing.logs_fault = Error(ErrorKind::unavailable, "engine", "the disk is gone");
   EXPECT_EQ(kill(), Result::failed);
   EXPECT_THAT(printed.of("error"),
-              UnorderedElementsAre("not removed: goes: the log cannot be kept: engine: the disk is gone",
-                                   "not removed: other: the log cannot be kept: engine: the disk is gone"));
+              UnorderedElementsAre("not removed: goes: the log cannot be stored: engine: the disk is gone",
+                                   "not removed: other: the log cannot be stored: engine: the disk is gone"));
   EXPECT_THAT(printed.of("note"), Contains(HasSubstr("2 containers are stopped, but not removed")));
   EXPECT_THAT(containers(), ElementsAre("goes", "other"));
   EXPECT_FALSE(world.is_running("goes"));

@@ -84,7 +84,7 @@ TEST_F(ResumeTest, ALogThatCannotBeReadDoesNotPreventAResume) {
   Deaf deaf(kept_engine);
   engine = &deaf;
   EXPECT_EQ(resume(), Result::succeeded);
-  EXPECT_THAT(printed.of("note"), Contains("one: the log cannot be kept: one: is away"));
+  EXPECT_THAT(printed.of("note"), Contains("one: the log cannot be stored: one: is away"));
 }
 
 TEST_F(ResumeTest, ARunThatIsOverIsOnlyShown) {

@@ -105,13 +105,14 @@ TEST_F(LogsTest, LogsThatCannotBeReadAreReturned) {
   mute.fault = Error(ErrorKind::unavailable, "talk", "is away");
   const Uncollected failed = keep();
   ASSERT_THAT(failed, SizeIs(2));
-  EXPECT_EQ(failed.begin()->second, "the log cannot be kept: talk: is away");
+  EXPECT_EQ(failed.begin()->second, "the log cannot be stored: talk: is away");
   with_session([&](Session& session) {
     printed.clear();
     note_unsaved_logs(session, {});
     EXPECT_THAT(printed.of("note"), IsEmpty());
     note_unsaved_logs(session, failed);
-    EXPECT_THAT(printed.of("note"), ElementsAre("more: the log cannot be kept: talk: is away (and 1 more)"));
+    EXPECT_THAT(printed.of("note"),
+                ElementsAre("more: the log cannot be stored: talk: is away (and 1 more)"));
   });
   mute.fault = Error(ErrorKind::not_found, "talk", "is gone");
   EXPECT_THAT(keep(), IsEmpty()) << "its container is gone, and nothing can be had";
@@ -150,7 +151,7 @@ TEST_F(LogsTest, AFolderThatCannotBeUsedIsAnError) {
   write_file("file", "no folder");
   with_session(
       [&](Session& session) { EXPECT_EQ(open_telemetry(session, path("file"), RunId("r1")), nullptr); });
-  EXPECT_THAT(printed.of("error"), ElementsAre(HasSubstr("logs and metrics are not kept: ")));
+  EXPECT_THAT(printed.of("error"), ElementsAre(HasSubstr("logs and metrics are not stored: ")));
   EXPECT_EQ(open_telemetry_to_read(RunId("r1"), path("file")), nullptr);
 }
 

@@ -179,11 +179,11 @@ TEST_F(StartTest, EndedContainersOfEarlierRunsAreRemoved) {
             Result::succeeded);
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r2")), Result::succeeded);
   EXPECT_THAT(printed.of("note"),
-              Contains("removed 1 old container of run r1, because this run needs its name"));
+              Contains("removed 1 old container of run r1, because the new run needs its name"));
   EXPECT_THAT(containers(), ElementsAre("one", "other"));
   EXPECT_EQ(start(file_text(trial_text("one") + trial_text("other")), waiting_run("r3")), Result::succeeded);
   EXPECT_THAT(printed.of("note"),
-              Contains("removed 1 old container of run r2, because this run needs its name"));
+              Contains("removed 1 old container of run r2, because the new run needs its name"));
 }
 
 TEST_F(StartTest, TheEndAndTheLogOfARemovedContainerAreRecorded) {
@@ -306,7 +306,7 @@ TEST_F(StartTest, AnotherUsersRunIsListedTwice) {
   std::filesystem::rename(state(), path("another"));
   EXPECT_EQ(start(waiting_run("r2")), Result::succeeded);
   EXPECT_THAT(printed.of("note"),
-              Contains("removed 1 old container of run r1, because this run needs its name"));
+              Contains("removed 1 old container of run r1, because the new run needs its name"));
 }
 
 TEST_F(StartTest, MissingMetricsAreNoted) {

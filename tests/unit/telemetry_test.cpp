@@ -68,7 +68,7 @@ TEST_F(TelemetryTest, ALossByRotationIsAGapThatIsReportedOnce) {
   EXPECT_EQ(gaps(), 0U);
   say_until(9);
   engine.rotate(7);
-  EXPECT_THAT(take(), ElementsAre(HasSubstr("rotated it away")));
+  EXPECT_THAT(take(), ElementsAre(HasSubstr("removed it by log rotation")));
   EXPECT_EQ(kept(), "0\n1\n2\n3\n4\n7\n");
   EXPECT_EQ(gaps(), 1U);
   say_until(12);
@@ -87,7 +87,7 @@ TEST_F(TelemetryTest, AGapIsDetectedAtTheEndAndInAFullBatch) {
   take();
   for (int i = 1; i < 10; ++i) engine.say(std::string(1U << 20U, 'x') + "\n", milliseconds(1000 * i));
   engine.rotate(2);
-  EXPECT_THAT(take(LogEnd::complete), Contains(HasSubstr("rotated it away")));
+  EXPECT_THAT(take(LogEnd::complete), Contains(HasSubstr("removed it by log rotation")));
   EXPECT_EQ(telemetry.log("a", 1)->gaps, 1U);
 }
 

@@ -7,7 +7,7 @@ namespace {
 
 TEST(TelemetryTexts, GapsAndMissingMetricsAreExplained) {
   EXPECT_EQ(gaps_text({.gaps = 1}),
-            "a part of the log is missing: the engine rotated it away before combu read it");
+            "a part of the log is missing: the engine removed it by log rotation before combu read it");
   EXPECT_EQ(gaps_text({.gaps = 2}),
             "2 parts of the log are missing: the engine rotated them away before combu read them");
   EXPECT_EQ(words_of_none({.json = true, .pattern = "x", .file = "/m.csv"}),

@@ -88,25 +88,24 @@ TEST_F(TrialPage, HasAllKnownDetails) {
   shown.ran_in->machine = "host1";
   shown.ran_in->engine.description = "Docker";
   shown.ran_in->engine.address = "unix:///engine.sock";
-  EXPECT_EQ(
-      page(),
-      fmt::format("trial      solver\n"
-                  "state      succeeded\n"
-                  "params     lr=0.1 name=a\n"
-                  "command    sh -c 'echo one'\n"
-                  "env        MODE='a b'\n"
-                  "image      lab/solver\n"
-                  "attempt 2  started {}, ran 1m00s, exit code 0\n"
-                  "metric     loss 0.5 (least 0.25, greatest 1, 3 points)\n"
-                  "metrics    4 points ignored: combu keeps the first 1000 names of metrics\n"
-                  "log        a part of the log is missing: the engine rotated it away before combu read it\n"
-                  "outputs    /lab/results/solver\n"
-                  "run        r1\n"
-                  "experiment lab\n"
-                  "file       /lab/experiment.jsonnet\n"
-                  "host       host1\n"
-                  "engine     Docker at unix:///engine.sock\n",
-                  local_time(k_run_began)));
+  EXPECT_EQ(page(), fmt::format("trial      solver\n"
+                                "state      succeeded\n"
+                                "params     lr=0.1 name=a\n"
+                                "command    sh -c 'echo one'\n"
+                                "env        MODE='a b'\n"
+                                "image      lab/solver\n"
+                                "attempt 2  started {}, ran 1m00s, exit code 0\n"
+                                "metric     loss 0.5 (least 0.25, greatest 1, 3 points)\n"
+                                "metrics    4 points ignored: combu keeps the first 1000 names of metrics\n"
+                                "log        a part of the log is missing: the engine removed it by log "
+                                "rotation before combu read it\n"
+                                "outputs    /lab/results/solver\n"
+                                "run        r1\n"
+                                "experiment lab\n"
+                                "file       /lab/experiment.jsonnet\n"
+                                "host       host1\n"
+                                "engine     Docker at unix:///engine.sock\n",
+                                local_time(k_run_began)));
   const nlohmann::json object = json();
   EXPECT_EQ(object["attempts"][0]["ran_at"], "2026-01-31T12:00:01.000Z");
   EXPECT_EQ(object["metrics"]["loss"]["greatest"], 1.0);
