@@ -150,7 +150,7 @@ std::optional<Result> drive_run(const DrivenRun& run, Loaded& loaded, const Plan
       note_silent_trials(session, loaded.run.experiment, outcome, *telemetry);
     if (output_store->holds_any()) session.progress().note(fmt::format("outputs are in {}", results));
     if (is_over(outcome, planner.until)) recorder.end();
-    // The trials that still run are not monitored, so the run needs no owner.
+    // If the run was not interrupted and collects no outputs, its running trials are not monitored.
     if (!outcome.interrupted && !is_outcome_collecting(outcome))
       note_presence(record, loaded.run.id, Presence::needless);
     if (outcome.interrupted && session.stop().stop_requested()) return Result::interrupted;

@@ -17,8 +17,8 @@ namespace combu {
 //
 // A push wakes one worker. If more items remain after a worker has taken an item, the worker wakes the next
 // worker before it processes its item. Therefore no item waits for a slow worker while another worker is
-// idle. Only one worker is being woken at a time, because waking a thread may take longer than processing an
-// item. Until the woken worker runs, the workers that are awake have often taken all items.
+// idle. The queue wakes one worker after another, not all at once: waking a thread may take longer than
+// processing an item. So the workers that are awake often take all items before a woken worker begins.
 template <class Item>
 class WorkQueue {
  public:

@@ -55,7 +55,7 @@ class Holdings {
   // ---- Free slots
 
   [[nodiscard]] bool are_counted() const { return capacity_.has_value(); }
-  // True if the slots that each trial of `line` needs are free.
+  // True if enough slots are free for one trial of `line`; all trials of a line need the same slots.
   [[nodiscard]] bool is_free(const ReadyLines::Line& line) const;
   // True if the slots for `line` will be free once all of this run's trials without `may_stay` have ended.
   [[nodiscard]] bool is_free_in_time(const ReadyLines::Line& line) const;

@@ -63,7 +63,7 @@ std::optional<std::uint32_t> read_count_from(int least, const Json& value, const
                                              Report& report) {
   constexpr std::int64_t k_count_max = std::numeric_limits<std::int32_t>::max();
   // The condition also rejects numbers of 2^63 and more. The JSON library stores them as floats, or as
-  // unsigned numbers that compare as negative.
+  // unsigned numbers. `value >= least` converts an unsigned number to a signed one, which is then negative.
   if (value.is_number_integer() && value >= least && value <= k_count_max) return value.get<std::uint32_t>();
   report.add(place,
              fmt::format("must be a whole number from {} to {}, not {}", least, k_count_max, shown(value)));
