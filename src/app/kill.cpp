@@ -76,9 +76,9 @@ Released release_all(Session& session, const std::vector<Selector>& selectors, c
   return sum;
 }
 
-// Interrupts the owners of the selected runs before the removal. An owner that still starts trials would
-// start removed trials again. While containers start, an engine may also lose count of the containers that
-// use a network.
+// Interrupts the owners of the selected runs before the removal, so that no container starts during the
+// removal. Otherwise an owner could start a removed trial again, and an engine could refuse to remove a
+// network because it counts the network's containers wrongly while others start.
 void interrupt_all(Session& session, const Invocation& invocation, const std::vector<Selector>& selectors) {
   const Caller caller = caller_for(invocation);
   for (const Selector& selector : selectors) interrupt_processes(session, selector, "combu kill", caller);

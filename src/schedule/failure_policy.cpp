@@ -30,7 +30,8 @@ void FailurePolicy::count(TrialIndex trial, Cause cause) {
 }
 
 Seconds FailurePolicy::pause(TrialIndex trial, Cause cause) const {
-  // The host is back, so the next attempt starts at once.
+  // combu learns of a lost attempt when the host answers again, so a pause before the next attempt is
+  // useless.
   if (cause == Cause::host_lost) return Seconds(0);
   return pause_after(trials_.trial(trial).retries, rows_[trial].failures);
 }

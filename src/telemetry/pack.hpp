@@ -23,8 +23,8 @@ struct Pack {
 // pack ends with the piece that reaches 256 KiB.
 [[nodiscard]] std::vector<Pack> pack(std::span<const LogPiece> pieces);
 
-// Returns the pack `data` without the first `count` bytes of its texts. If a line begins after the first
-// `count` bytes, also removes the bytes up to the beginning of that line. Throws Error(corrupt) with an empty
+// Removes the first `count` bytes of the log text in the pack `data`, and then the rest of the line at which
+// the cut lies, unless it is the last line. Returns the shorter pack. Throws Error(corrupt) with an empty
 // subject if the pack is damaged.
 [[nodiscard]] Pack without_first(std::string_view data, std::size_t count);
 

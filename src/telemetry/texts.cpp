@@ -6,9 +6,10 @@
 namespace combu {
 
 std::string gaps_text(const StoredLog& log) {
-  return fmt::format("{0} of the log {1} missing: the engine rotated {2} away before combu read {2}",
-                     log.gaps == 1 ? "a part" : fmt::format("{} parts", log.gaps),
-                     log.gaps == 1 ? "is" : "are", log.gaps == 1 ? "it" : "them");
+  return fmt::format(
+      "{0} of the log {1} missing: the engine removed {2} by log rotation before combu read {2}",
+      log.gaps == 1 ? "a part" : fmt::format("{} parts", log.gaps), log.gaps == 1 ? "is" : "are",
+      log.gaps == 1 ? "it" : "them");
 }
 
 std::string words_of_none(const Metrics& metrics) {

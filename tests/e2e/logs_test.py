@@ -263,7 +263,7 @@ def test_log_lines_that_the_engine_rotated_away_are_reported(new_engine, combu_o
     assert "of the log" in combu("show", "one").stdout and "of the log" not in combu("show", "two").stdout
     logs = combu("logs", "one")
     assert logs.stdout.startswith("begin\n") and logs.stdout.endswith("\n50000\n")
-    assert "rotated" in logs.stderr and logs.stderr.count("combu: one: ") == 1
+    assert "log rotation" in logs.stderr and logs.stderr.count("combu: one: ") == 1
     assert "combu: one: " in combu("logs").stderr
 
 

@@ -240,7 +240,7 @@ TEST_F(Reserved, TheEngineMustHaveTheReservedSlots) {
   EXPECT_THAT(fault("gpu=0,gpu=0"), HasSubstr("given twice"));
   EXPECT_THAT(fault("gpu=0,gpu=nvidia.com/gpu=0"), Not(IsEmpty()));
   EXPECT_THAT(fault("gpu="), HasSubstr("must name a GPU"));
-  EXPECT_THAT(fault("1,2"), HasSubstr("for memory, add a unit: 2GiB"));
+  EXPECT_THAT(fault("1,2"), HasSubstr("for memory, add a unit, for example 2GiB"));
   EXPECT_THAT(fault("1GiB,2GiB"), HasSubstr("memory is given twice"));
   EXPECT_THAT(fault("many"), HasSubstr("must be CPUs, memory or a GPU"));
   EXPECT_THAT(fault("2,"), HasSubstr("must be CPUs, memory or a GPU"));
