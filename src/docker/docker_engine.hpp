@@ -86,7 +86,7 @@ class DockerEngine : public Engine {
   // Says whether other containers leave enough CPUs and memory for a container. If `is_contested` is false,
   // they leave enough. If `holder` is set, the running containers, and the containers that were created
   // before this container, do not leave enough; `holder` is the newest of them. If only `is_contested` is
-  // set, containers that were created later, and do not run, claim too much; their starts will give up.
+  // set, only containers that were created later and do not run yet compete for the slots; they give way.
   struct Room {
     bool is_contested = false;
     std::optional<ContainerSummary> holder = {};

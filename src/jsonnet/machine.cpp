@@ -246,8 +246,7 @@ std::string code_of_parts(const Evaluation& evaluation, std::string_view path) {
       k_parts, names, values, path, path);
 }
 
-// Returns the first item or field of the value at `path` that cannot be written, or nullopt if all can be
-// written.
+// Returns the first item or field of the value at `path` that has no JSON text, or nullopt if each has one.
 std::optional<PathPart> find_part(const Importer::Found& experiment, const std::string& path,
                                   const Evaluation& evaluation, Importer& importer) {
   const Machine vm = make_machine();

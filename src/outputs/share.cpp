@@ -282,7 +282,7 @@ class Sharer {
   std::optional<Owner> owner_;
   std::atomic<bool>& clones_;
   timespec written_{};  // modification time of the manifest
-  // digests of those files of the manifest that is_an_output() has not found yet, by path
+  // digest of each file of the manifest that the traversal of the folder has not reached yet, by path
   std::map<std::string, std::string> missing_;
   Descriptor root_;  // the new folder
   // For each file with several hard links, the path of its first copy, relative to root_.
