@@ -321,7 +321,7 @@ def test_kill_keeps_only_the_container_whose_outputs_cannot_be_collected(combu, 
     combu.write([sleeper("other"), sleeper("stuck")])
     refused = combu("run", code=1)
     assert "stuck: the container of run r1 was not removed: the outputs cannot be collected: " in refused.stderr
-    assert "kill --run r1 --discard` removes it" in refused.stderr and "nothing was started" in refused.stderr
+    assert "kill --run r1 --discard` removes the container" in refused.stderr and "nothing was started" in refused.stderr
     combu.write([sleeper("other")])
     combu("run")
     assert engine.running() == {"other"}
