@@ -273,9 +273,9 @@ struct Pair {
 };
 
 struct PairTable {
-  std::string metric;                                 // name of the column
-  std::vector<std::string> params;                    // names of params whose values differ between pairs
-  bool by_name = false;                               // true if at least one pair has trials without params
+  std::string metric;               // name of the column
+  std::vector<std::string> params;  // the params that tell one row of the table from another
+  bool by_name = false;             // true if at least one pair has trials without params
   std::vector<std::pair<std::string, Value>> shared;  // params with the same value in all pairs
   // the pairs with values from at least two runs; all pairs if only one run is given
   std::vector<Pair> pairs;

@@ -33,9 +33,9 @@ class ServiceRoom::Trying {
   Trying(const ServiceRoom& room, Slots left, std::optional<TrialIndex> first,
          const std::vector<std::string>& gpus)
       : room_(room), left_(std::move(left)) {
-    if (first) fit_ = bring(*first, gpus);
+    if (first) fit_ = start(*first, gpus);
     for (const TrialIndex one : room.permanent_)
-      if (is_missing(one)) fit_ &= bring(one, {});
+      if (is_missing(one)) fit_ &= start(one, {});
   }
 
   void add_need(std::size_t group, Need need) { more_.emplace(group, std::move(need)); }
@@ -68,16 +68,16 @@ class ServiceRoom::Trying {
   [[nodiscard]] bool is_missing(TrialIndex service) const {
     return !is_up(service) && !room_.over_.contains(service);
   }
-  [[nodiscard]] const GpuRequest& wish_of(TrialIndex service) const {
+  [[nodiscard]] const GpuRequest& request_of(TrialIndex service) const {
     return *room_.experiment_.trials[service].gpus;
   }
 
-  // Starts the service. If `gpus` is empty, chooses GPUs so that enough GPUs are left for the groups that
-  // need the service.
-  bool bring(TrialIndex service, std::vector<std::string> gpus) {
+  // Starts the service. If `gpus` is empty, chooses GPUs so that enough GPUs are left for the trials that
+  // depend on the service.
+  bool start(TrialIndex service, std::vector<std::string> gpus) {
     Slots slots = room_.slots_of(service);
     if (!slots.fit(left_)) return false;
-    const GpuRequest& request = wish_of(service);
+    const GpuRequest& request = request_of(service);
     if (!request.empty() && gpus.empty()) {
       const auto chosen =
           choose(request, room_.gpus_, left_.gpus, {},
@@ -99,7 +99,7 @@ class ServiceRoom::Trying {
       others -= {.cpus = {}, .memory = {}, .gpus = gpus};
       std::vector<const GpuRequest*> wishes;
       const auto beside = [&](TrialIndex one) {
-        if (is_missing(one) && one != service) wishes.push_back(&wish_of(one));
+        if (is_missing(one) && one != service) wishes.push_back(&request_of(one));
         if (is_up(one)) others -= {.cpus = {}, .memory = {}, .gpus = slots_of_up(one).gpus};
       };
       std::ranges::for_each(group.company, beside);
@@ -138,7 +138,7 @@ class ServiceRoom::Trying {
     for (const TrialIndex one : group.company)
       if (is_missing(one)) missing.push_back(one);
     if (!may_bring && !missing.empty()) return false;
-    const bool all_up = std::ranges::all_of(missing, [this](TrialIndex one) { return bring(one, {}); });
+    const bool all_up = std::ranges::all_of(missing, [this](TrialIndex one) { return start(one, {}); });
     if (!all_up || !fits(number)) {
       for (const TrialIndex one : missing)
         if (brought_.contains(one)) left_ += brought_.extract(one).mapped();

@@ -207,7 +207,7 @@ void LayerReader::read_name(const Json& value, const Place& place) {
   auto name = read_string(value, place, report_);
   if (!name) return;
   if (const auto fault = fault_of_trial_name(*name)) report_.add(place, *fault);
-  // Keep a name that Docker refuses, so that no error is reported for trials that depend on this trial.
+  // Keep the invalid name, which is reported once: trials that depend on it need no error of their own.
   layer_.trial.name = std::move(*name);
 }
 
