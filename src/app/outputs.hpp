@@ -17,8 +17,8 @@
 
 namespace combu {
 
-// Opens results_folder() of the run as an output store. The caller's user becomes the owner of the files that
-// combu writes to the store.
+// Opens results_folder() of the run as an output store. If combu runs as root for another user
+// (sudo), the files in the store belong to that user.
 [[nodiscard]] std::unique_ptr<OutputStore> open_results(const Loaded& loaded);
 
 // The locations of a trial's outputs, in a folder or a bucket. A member is an empty string if there are no
