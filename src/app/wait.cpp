@@ -130,7 +130,7 @@ class EndReporter {
 
   // The result of one call of look() for a run.
   struct RunCheck {
-    // the run has an owner, or another process changed the run during the reconciliation
+    // true: another process drives the run, or changed the run while this process reconciled the run
     bool has_owner = false;
     std::optional<UnrecordedFacts> unrecorded;  // set once the run has been reconciled
   };

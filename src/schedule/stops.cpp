@@ -39,8 +39,8 @@ void Lifecycle::send_stop(TrialIndex trial) {
 void Lifecycle::halt(std::string why) {
   if (!failures.halted().empty()) return;
   failures.halt(std::move(why));
-  // The end of a trial affects other trials only after all trials have ended. So the reason of every trial is
-  // `why`, not a blocked dependency.
+  // While `spreading_` is set, the end of a trial does not affect the trials that depend on it. So each trial
+  // ends for the reason `why`, and none is blocked by another one.
   const bool is_nested = std::exchange(spreading_, true);
   for (TrialIndex trial = 0; trial < trials.size(); ++trial) {
     const TrialState state = trials.state(trial);
