@@ -486,7 +486,7 @@ struct Unattended {
                                           std::vector<RestoredTrial> restored, const Unattended& seen,
                                           Instant now);
 
-// Returns the end of an attempt whose run is not on record, as far as the container shows it. Returns nullopt
+// Returns the end of an attempt whose run is not on record, as far as the engine reports it. Returns nullopt
 // if the attempt has not ended.
 [[nodiscard]] std::optional<Fact> end_of_unrecorded(const Observation& seen);
 

@@ -42,7 +42,7 @@ enum class Result {
 // The kind of engine that --engine names.
 enum class NamedEngine {
   none,
-  real,           // a real engine, by its address
+  real,           // an engine at an address
   simulated,      // the simulated engine with the options in "simulated:OPTIONS"
   any_simulated,  // "simulated:", which also matches recorded runs on a simulated engine with options
 };

@@ -26,7 +26,7 @@ bool has_succeeded(const ResultRow& row) {
 }
 
 bool has_params(const ResultRow& row) {
-  // maximum length of `params` of a trial without params, which is "" or "{}"
+  // a text of `params` with at most two characters, "" or "{}", means no params
   constexpr std::size_t k_none = 2;
   return row.trial.params.size() > k_none;
 }

@@ -13,7 +13,7 @@
 namespace combu {
 namespace {
 
-// Opens the log file of a process in the background. The state folder has already been checked, when the
+// Opens the log file of a background process. The state folder has already been checked, when the
 // record was opened.
 Descriptor open_log(const std::string& path) {
   make_private_folder(std::filesystem::path(path).parent_path());

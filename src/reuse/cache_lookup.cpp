@@ -146,7 +146,7 @@ class RecordCacheLookup final : public CacheLookup {
     }
   }
 
-  // Copies published telemetry. Returns false if the telemetry is missing or refused.
+  // Copies published telemetry. Returns false if the telemetry is missing or invalid.
   [[nodiscard]] bool adopt_shared(const SharedCacheIndex::Mark& mark, const Trial& trial,
                                   const std::stop_token& stop) {
     try {

@@ -239,8 +239,8 @@ Slots ServiceRoom::slots_of(TrialIndex service) const {
   return grown == grown_.end() ? experiment_.trials[service].slots : grown->second;
 }
 
-// Returns the groups that need `services`, the groups that need the other services of these groups, and so
-// on. With Horizon::now, the search does not continue with the groups of running services.
+// Returns the groups that need one of `services`, then the groups that share another service with a returned
+// group, and so on. With Horizon::now, the search does not continue with the groups of running services.
 std::vector<std::size_t> ServiceRoom::reached_from(std::vector<TrialIndex> services, Horizon horizon) const {
   std::unordered_set<TrialIndex> seen(services.begin(), services.end());
   std::unordered_set<std::size_t> reached;
