@@ -84,7 +84,7 @@ void write_run(Record& record, const std::string& folder, const std::string& id,
     LogBatch batch;
     batch.metrics = metrics;
     batch.complete = true;
-    (void)telemetry.take(experiment.trials[i].name, 1, std::nullopt, batch, Bytes{1 << 20});
+    (void)telemetry.append(experiment.trials[i].name, 1, std::nullopt, batch, Bytes{1 << 20});
   }
 }
 

@@ -52,8 +52,8 @@ std::string good_image(Telemetry& telemetry) {
                      combu::LogBatch::Metric{.name = "acc", .points = {}}};
   for (auto& metric : metrics)
     for (int i = 0; i < 200; ++i) metric.points.push_back({.step = std::nan(""), .at = at, .value = i / 7.0});
-  (void)telemetry.take("good", 1, std::nullopt, {.pieces = pieces, .metrics = metrics, .complete = true},
-                       combu::Bytes{1 << 20});
+  (void)telemetry.append("good", 1, std::nullopt, {.pieces = pieces, .metrics = metrics, .complete = true},
+                         combu::Bytes{1 << 20});
   return combu::telemetry::decompressed(telemetry.packed("good", 1), combu::k_packed_max);
 }
 

@@ -33,7 +33,7 @@ std::string read(MetricLines::Form form, std::string_view bytes, std::string_vie
   MetricLines numbers(form, limits, metrics);
   Lines lines([&](std::string_view line, Instant at) {
     if (line.size() > combu::telemetry::k_line_max) std::abort();
-    numbers.take(line, at);
+    numbers.add(line, at);
   });
   fuzz::feed_in_pieces(bytes, sizes, [&](std::string_view part) { lines.feed(part, {}); });
   lines.end({});
