@@ -102,8 +102,8 @@ using LastLine = std::function<std::string(const std::string& trial, int attempt
 struct OutcomeForm {
   Until until = Until::started;
   std::string_view engine = {};  // as for command_line()
-  bool keeps_containers =
-      true;  // false if no container outlives combu, as on the simulated engine (Facts::is_simulated)
+  // false if no container outlives combu, as on the simulated engine (Facts::is_simulated)
+  bool keeps_containers = true;
   LastLine last_line = {};
 };
 // Prints the outcome of a run. First come at most 20 groups of equal failures, and the number of further

@@ -54,8 +54,8 @@ bool has_all(const std::vector<Trial>& trials, const std::vector<Trial>& wanted)
 
 class Apply {
  public:
-  Apply(Session& session, Record& record, RunEntry entry, const Loaded& file, const RestartRequest& wishes)
-      : session_(session), record_(record), entry_(std::move(entry)), file_(file), restart_(wishes) {}
+  Apply(Session& session, Record& record, RunEntry entry, const Loaded& file, const RestartRequest& restart)
+      : session_(session), record_(record), entry_(std::move(entry)), file_(file), restart_(restart) {}
 
   // Compares the file with the run's present state.
   [[nodiscard]] Changes compare() {
@@ -191,9 +191,9 @@ std::unique_ptr<ControlClient> take_over(Session& session, const RunEntry& entry
 }
 
 // Prints that the file has not changed.
-Result print_unchanged(Session& session, const RunId& run, const RestartRequest& wishes) {
+Result print_unchanged(Session& session, const RunId& run, const RestartRequest& restart) {
   session.progress().note(fmt::format("run {}: the file has not changed{}", run.text(),
-                                      wishes.failed ? ", and none of its trials has failed" : ""));
+                                      restart.failed ? ", and none of its trials has failed" : ""));
   return Result::succeeded;
 }
 
@@ -209,14 +209,14 @@ Result leave_to_other(Session& session, Record& record, const RunId& run, const 
 }  // namespace
 
 Result apply_file(Session& session, Record& record, const RunEntry& entry, const Loaded& file,
-                  const RestartRequest& wishes, const AdjustOptions& adjust, RunOwner& owner) {
+                  const RestartRequest& restart, const AdjustOptions& adjust, RunOwner& owner) {
   expect_its_engine(session, entry);
-  Apply apply(session, record, entry, file, wishes);
+  Apply apply(session, record, entry, file, restart);
   Changes changes = apply.compare();
   const auto is_done = [&] { return changes.none() && apply.is_newest(); };
   if (is_done()) {
     apply.renew();
-    return print_unchanged(session, entry.id, wishes);
+    return print_unchanged(session, entry.id, restart);
   }
   if (const auto errors = apply.make_ready(changes); !errors.empty()) return refuse(session, errors);
   std::unique_ptr<ControlClient> other;
@@ -226,7 +226,7 @@ Result apply_file(Session& session, Record& record, const RunEntry& entry, const
     if (!other) reconcile_run(session, record, entry.id, Outlook::resumable);
     // The run may have changed since the first comparison.
     changes = apply.compare();
-    if (is_done()) return print_unchanged(session, entry.id, wishes);
+    if (is_done()) return print_unchanged(session, entry.id, restart);
     is_ready = has_all(ready, only_new(changes).trials);
     if (is_ready) continue;
     // Preparing images may take long. Destroying the connection lets the owner continue the run meanwhile.
@@ -242,12 +242,12 @@ Result apply_file(Session& session, Record& record, const RunEntry& entry, const
                   error.message() + "; nothing was changed; run the same command again");
     }
   });
-  print_changes(session.progress(), entry.id, changes, wishes);
+  print_changes(session.progress(), entry.id, changes, restart);
   if (other) return leave_to_other(session, record, entry.id, file.caller);
   return go_on(session, record, entry.id, adjust, owner);
 }
 
-Result apply(const Invocation& invocation, const std::string& run, const RestartRequest& wishes,
+Result apply(const Invocation& invocation, const std::string& run, const RestartRequest& restart,
              Progress& progress, const OpenSession& open_session, RunOwner& owner) {
   Record record = open_record(invocation);
   note_waits(record, progress);
@@ -263,7 +263,7 @@ Result apply(const Invocation& invocation, const std::string& run, const Restart
   if (!file) return Result::invalid;
   expect_its_experiment(*file, entry, file->run.experiment.file);
   const std::shared_ptr<Session> session = open_session(on_its_engine(invocation, entry));
-  return apply_file(*session, record, entry, *file, wishes, {}, owner);
+  return apply_file(*session, record, entry, *file, restart, {}, owner);
 }
 
 }  // namespace combu

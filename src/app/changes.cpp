@@ -38,8 +38,8 @@ bool is_same_but_for_pull(Trial one, Trial other) {
 class Comparison {
  public:
   Comparison(const RunId& run, const Experiment& before, const std::vector<RestoredTrial>& restored,
-             const Named& named, const Experiment& file, const RestartRequest& wishes)
-      : run_(run), restored_(restored), named_(named), restart_(wishes), is_replaced_(restored.size()) {
+             const Named& named, const Experiment& file, const RestartRequest& restart)
+      : run_(run), restored_(restored), named_(named), restart_(restart), is_replaced_(restored.size()) {
     for (const Trial& trial : file.trials) in_file_.emplace(trial.name, &trial);
     changes_.experiment = file;
     changes_.experiment.trials = before.trials;
@@ -193,7 +193,7 @@ std::string names_of(const Experiment& experiment, const std::vector<TrialIndex>
 
 // Prints the names of the changed trials that keep their earlier text.
 void note_unchanged(Progress& progress, const RunId& run, const Changes& changes,
-                    const RestartRequest& wishes) {
+                    const RestartRequest& restart) {
   const auto keep = [&](const std::vector<TrialIndex>& trials, std::string_view what) {
     if (!trials.empty())
       progress.note(fmt::format("run {}: {}: {}", run.text(), what, names_of(changes.experiment, trials)));
@@ -204,7 +204,7 @@ void note_unchanged(Progress& progress, const RunId& run, const Changes& changes
   keep(changes.succeeded,
        "these trials changed, but succeeded with the earlier definition; `apply --replace` runs these trials "
        "again");
-  if (!wishes.failed)
+  if (!restart.failed)
     keep(changes.unsuccessful,
          "these trials changed, but failed or were stopped with the earlier definition; "
          "`apply --failed` starts these trials again");
@@ -228,12 +228,12 @@ Named named_until_now(const RunEntry& entry, const Caller& caller) {
 
 Changes compare_with_file(const RunId& run, const Experiment& before,
                           const std::vector<RestoredTrial>& restored, const Named& named,
-                          const Experiment& file, const RestartRequest& wishes) {
-  return Comparison(run, before, restored, named, file, wishes).changes(file);
+                          const Experiment& file, const RestartRequest& restart) {
+  return Comparison(run, before, restored, named, file, restart).changes(file);
 }
 
 void print_changes(Progress& progress, const RunId& run, const Changes& changes,
-                   const RestartRequest& wishes) {
+                   const RestartRequest& restart) {
   std::vector<std::string> parts;
   const auto add = [&](std::size_t count, std::string_view one, std::string_view many) {
     if (count > 0) parts.push_back(number_of(count, one, many));
@@ -244,7 +244,7 @@ void print_changes(Progress& progress, const RunId& run, const Changes& changes,
   add(changes.retried, "trial is retried", "trials are retried");
   progress.note(fmt::format("run {}: {}", run.text(),
                             parts.empty() ? "no trial changed" : fmt::format("{}", fmt::join(parts, ", "))));
-  note_unchanged(progress, run, changes, wishes);
+  note_unchanged(progress, run, changes, restart);
 }
 
 }  // namespace combu

@@ -66,14 +66,14 @@ struct Named {
 [[nodiscard]] Named named_until_now(const RunEntry& entry, const Caller& caller);
 
 // Compares the run with `file`. `before`: the run's trials on record. `restored`: their states. Throws Error
-// if a request in `wishes` cannot be met.
+// if a request in `restart` cannot be met.
 [[nodiscard]] Changes compare_with_file(const RunId& run, const Experiment& before,
                                         const std::vector<RestoredTrial>& restored, const Named& named,
-                                        const Experiment& file, const RestartRequest& wishes);
+                                        const Experiment& file, const RestartRequest& restart);
 
 // Prints the changes on `progress`: how many trials changed, are new or were removed, and which changed
 // trials keep their earlier text.
 void print_changes(Progress& progress, const RunId& run, const Changes& changes,
-                   const RestartRequest& wishes);
+                   const RestartRequest& restart);
 
 }  // namespace combu

@@ -34,13 +34,13 @@ Experiment newest_text(const RunEntry& entry, const Loaded& loaded) {
 
 // Applies the file on disk to the run and continues the run.
 Result apply_as_it_is_now(const RunChange& change, Record& record, const RunEntry& entry,
-                          const RestartRequest& wishes, const AdjustOptions& adjust) {
+                          const RestartRequest& restart, const AdjustOptions& adjust) {
   const Invocation now = invocation_for(entry, change.invocation);
   const auto file = load(now, entry.id, change.progress);
   if (!file) return Result::invalid;
   expect_its_experiment(*file, entry, now.file);
   const std::shared_ptr<Session> session = change.open_session(on_its_engine(change.invocation, entry));
-  return apply_file(*session, record, entry, *file, wishes, adjust, change.owner);
+  return apply_file(*session, record, entry, *file, restart, adjust, change.owner);
 }
 
 // Ingests the logs of attempts that ended while the run had no owner, so that equal trials can reuse them.

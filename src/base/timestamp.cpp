@@ -43,8 +43,8 @@ std::optional<Instant> parse_timestamp(std::string_view text) {
 }
 
 Instant file_time(std::int64_t seconds, std::int64_t nanoseconds) {
-  constexpr std::int64_t k_seconds_max =
-      9'223'372'035;  // one second less than Instant's limit, so that the nanoseconds can be added
+  // one second less than Instant's limit, so that the nanoseconds can be added
+  constexpr std::int64_t k_seconds_max = 9'223'372'035;
   constexpr std::int64_t k_nanoseconds_max = 999'999'999;
   if (seconds < -k_seconds_max || seconds > k_seconds_max) nanoseconds = 0;
   return Instant(std::chrono::seconds(std::clamp(seconds, -k_seconds_max, k_seconds_max)) +

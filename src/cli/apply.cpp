@@ -23,12 +23,12 @@ struct ApplyOptions {
 int apply(const Invocation& invocation, const ApplyOptions& options, const Background* background) {
   RunOwner owner(background);
   CommandSessions sessions(owner.share(open_progress(invocation)));
-  RestartRequest wishes{.again = {}, .failed = options.failed, .replace = options.replace};
+  RestartRequest restart{.again = {}, .failed = options.failed, .replace = options.replace};
   // The parser stores "true" for an option without a value.
-  std::ranges::replace(wishes.replace, "true", "*");
+  std::ranges::replace(restart.replace, "true", "*");
   try {
     return owner.done(sessions.exit_code(
-        apply(invocation, options.run, wishes, sessions.progress(), sessions.opener(), owner)));
+        apply(invocation, options.run, restart, sessions.progress(), sessions.opener(), owner)));
   } catch (const Error& error) {
     return owner.done(sessions.exit_code(error));
   }

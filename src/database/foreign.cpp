@@ -10,16 +10,16 @@
 namespace combu::database {
 namespace {
 
-constexpr int k_instructions_step =
-    100;  // number of SQLite instructions between two calls of the progress handler
+// Number of SQLite instructions between two calls of the progress handler.
+constexpr int k_instructions_step = 100;
 // Number of SQLite instructions that suffices to read the declarations of combu's schema. The limit also
 // bounds the memory that untrusted declarations can take.
 constexpr std::int64_t k_schema_instructions_max = 20000;
 // Number of SQLite instructions allowed for each byte of the database file. The number suffices to read all
 // rows twice.
 constexpr std::int64_t k_instructions_per_byte = 8;
-constexpr int k_statement_max =
-    4096;  // maximum size of an SQL statement in bytes, including the declaration of a table
+// maximum size of an SQL statement in bytes, including the declaration of a table
+constexpr int k_statement_max = 4096;
 
 // Limits of the SQL parser: https://www.sqlite.org/c3ref/c_limit_attached.html
 constexpr auto k_limits = std::to_array<std::pair<int, int>>({

@@ -52,7 +52,7 @@ class DockerEngine : public Engine {
   void logs(const Key& key, const LogOptions& options, const OnLogPiece& on_piece,
             std::stop_token stop) override;
   bool copy_out(const Key& key, const std::string& path,
-                const std::function<void(std::string_view)>& callbacks, std::stop_token stop) override;
+                const std::function<void(std::string_view)>& on_bytes, std::stop_token stop) override;
   Released release(const Selector& selector, const ReleaseCallbacks& callbacks,
                    std::stop_token stop) override;
 

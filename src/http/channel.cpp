@@ -192,8 +192,8 @@ class Client final : public httplib::ClientImpl {
   void measure(Meter* meter) { meter_ = meter; }
 
  private:
-  static constexpr std::size_t k_buffer =
-      std::size_t{256} << 10U;  // size of the buffer in bytes; equals the capacity of a unix socket
+  // size of the buffer in bytes; equals the capacity of a unix socket
+  static constexpr std::size_t k_buffer = std::size_t{256} << 10U;
 
   static timespec patience(time_t seconds, time_t microseconds) {
     constexpr int k_nanoseconds = 1000;

@@ -15,8 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int k_links_max =
-    40;  // maximum number of symbolic links in a path, as in the kernel (path_resolution(7))
+// maximum number of symbolic links in a path, as in the kernel (path_resolution(7))
+constexpr int k_links_max = 40;
 
 void put_first(std::deque<fs::path>& parts, const fs::path& path) {
   const fs::path relative = path.relative_path();

@@ -127,8 +127,7 @@ std::string gave_up(std::string_view said) {
 [[noreturn]] void refuse(const Evaluation& evaluation, const std::string& name, const ChildEnd& end) {
   constexpr const char* k_nesting =
       "the file is nested too deeply (brackets, or a sum of very many terms); build long arrays and strings "
-      "with "
-      "an array comprehension, std.join or std.foldl";
+      "with an array comprehension, std.join or std.foldl";
   const std::string memory = fmt::format(
       "more than {} of memory; look for an array, a string or a recursion that grows without end, or raise "
       "--evaluate-memory",

@@ -188,8 +188,8 @@ class FolderWriter final : public OutputWriter {
         owner_(owner),
         lasts_(lasts) {
     above_ = outputs::make_folders(folder_, owner_);
-    outputs::expect_removed(above_.number(), unfinished_,
-                            folder_);  // remove the folder that a dead process may have left
+    // remove the folder that a dead process may have left
+    outputs::expect_removed(above_.number(), unfinished_, folder_);
     if (mkdirat(above_.number(), unfinished_.c_str(), k_permissions) != 0)
       refuse(path_of(unfinished_), "cannot be made", errno);
     give(above_.number(), unfinished_, unfinished_);

@@ -53,8 +53,8 @@ class Pipe {
 
  private:
   static constexpr std::size_t k_chunk = std::size_t{256} << 10U;
-  static constexpr std::size_t k_piece_max = std::size_t{16}
-                                             << 10U;  // bytes; writes above it make a chunk grow
+  // bytes; writes above it make a chunk grow
+  static constexpr std::size_t k_piece_max = std::size_t{16} << 10U;
   static constexpr std::size_t k_chunks_max = 32;
 
   bool flush() {

@@ -291,9 +291,8 @@ class S3Parcel final : public OutputWriter {
       }
       const std::scoped_lock lock(mutex_);
       if (fault) given_up_.request_stop();
-      if (fault && !fault_)
-        fault_ =
-            std::move(fault);  // moved, so that the exception is destroyed by the thread that rethrows it
+      // moved, so that the thread that rethrows the exception destroys it
+      if (fault && !fault_) fault_ = std::move(fault);
       --under_way_;
       changed_.notify_all();
     });

@@ -84,8 +84,8 @@ struct S3Client::Request {
   std::string query;  // the query, encoded and sorted by name; each name is followed by `=`
   Headers headers = {};
   std::string_view body = {};
-  const std::function<void(std::string_view)>* sink =
-      nullptr;  // receives the body; if nullptr, the answer stores the body
+  // receives the body; if nullptr, the answer stores the body
+  const std::function<void(std::string_view)>* sink = nullptr;
   // true: the statuses 412, 409 and 501 (failed or unsupported precondition) are answers; false: they are
   // errors
   bool is_conditional = false;

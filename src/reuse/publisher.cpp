@@ -14,8 +14,8 @@ namespace combu {
 namespace {
 
 constexpr std::size_t k_requests_at_once = 16;
-constexpr std::size_t k_failures_max =
-    3;  // consecutive failures after which the server counts as unavailable
+// consecutive failures after which the server counts as unavailable
+constexpr std::size_t k_failures_max = 3;
 constexpr std::size_t k_batch_max = 64;
 
 }  // namespace

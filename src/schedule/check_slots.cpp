@@ -178,12 +178,12 @@ std::vector<Error> check_slots(const Experiment& experiment, const Slots& capaci
     if (!company.empty() && !fits_beside(trial, company)) return refuse_together(trial, company);
     if (until == Until::ended || services.none()) return;
     Slots slots = all_services.slots;
-    std::vector<const GpuRequest*> wishes = all_services.gpus;
+    std::vector<const GpuRequest*> requests = all_services.gpus;
     if (!trial.service) {
       slots += trial.slots;
-      wishes.push_back(&*trial.gpus);
+      requests.push_back(&*trial.gpus);
     }
-    if (!slots.fit(capacity) || !schedule::can_match(wishes, gpus, capacity.gpus))
+    if (!slots.fit(capacity) || !schedule::can_match(requests, gpus, capacity.gpus))
       refuse_together(trial, services.all_beside(trial), "; without `run --wait`, combu stops no service");
   };
   for (const Trial& trial : experiment.trials) {

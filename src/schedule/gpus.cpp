@@ -72,10 +72,10 @@ std::optional<std::vector<std::string>> choose(const GpuRequest& request, std::s
 }
 
 // Bipartite matching by augmenting paths: a seeker (a requested GPU) may move earlier seekers to other GPUs.
-bool can_match(const std::vector<const GpuRequest*>& wishes, std::span<const Gpu> gpus,
+bool can_match(const std::vector<const GpuRequest*>& requests, std::span<const Gpu> gpus,
                const std::vector<std::string>& free) {
   std::vector<const GpuRequest*> seekers;  // one element for each requested GPU
-  for (const GpuRequest* request : wishes) {
+  for (const GpuRequest* request : requests) {
     const std::size_t count = request->empty() ? 0 : count_of(*request, all_meant(*request, gpus));
     if (count + seekers.size() > free.size()) return false;
     seekers.insert(seekers.end(), count, request);

@@ -26,8 +26,8 @@ using Suits = std::function<bool(const std::vector<std::string>&)>;
                                                              const GpuRequest& spared,
                                                              const Suits& suits = {});
 
-// True if the GPUs in `free` can fulfil all requests in `wishes` at the same time.
-[[nodiscard]] bool can_match(const std::vector<const GpuRequest*>& wishes, std::span<const Gpu> gpus,
+// True if the GPUs in `free` can fulfil all requests in `requests` at the same time.
+[[nodiscard]] bool can_match(const std::vector<const GpuRequest*>& requests, std::span<const Gpu> gpus,
                              const std::vector<std::string>& free);
 
 // Returns text for a message, with the number of the GPUs, and the id, kind and memory of each GPU.

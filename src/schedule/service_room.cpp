@@ -97,17 +97,17 @@ class ServiceRoom::Trying {
       if (group.left == 0 || served_.contains(number)) return true;
       Slots others{.cpus = {}, .memory = {}, .gpus = room_.capacity_->gpus};
       others -= {.cpus = {}, .memory = {}, .gpus = gpus};
-      std::vector<const GpuRequest*> wishes;
+      std::vector<const GpuRequest*> requests;
       const auto beside = [&](TrialIndex one) {
-        if (is_missing(one) && one != service) wishes.push_back(&request_of(one));
+        if (is_missing(one) && one != service) requests.push_back(&request_of(one));
         if (is_up(one)) others -= {.cpus = {}, .memory = {}, .gpus = slots_of_up(one).gpus};
       };
       std::ranges::for_each(group.company, beside);
       std::ranges::for_each(room_.permanent_, beside);
       return std::ranges::all_of(group.needs, [&](const Need& need) {
-        wishes.push_back(&need.gpus);
-        const bool match = can_match(wishes, room_.gpus_, others.gpus);
-        wishes.pop_back();
+        requests.push_back(&need.gpus);
+        const bool match = can_match(requests, room_.gpus_, others.gpus);
+        requests.pop_back();
         return match;
       });
     });

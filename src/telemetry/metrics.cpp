@@ -20,8 +20,8 @@ using Numbers = std::vector<std::pair<std::string, double>>;
 // k_metrics_max names as long as a line, could fill the memory.
 constexpr std::size_t k_name_max = 256;
 
-constexpr char k_stands_for =
-    '\1';  // first character of a string that replaces a number that JSON cannot express
+// first character of a string that replaces a number that JSON cannot express
+constexpr char k_stands_for = '\1';
 constexpr std::string_view k_in_words =
     "0123456789+-.abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";  // characters of which unquoted
                                                                           // words and numbers consist

@@ -18,16 +18,16 @@ using testing::UnorderedElementsAre;
 
 class ApplyTest : public AppTest {
  protected:
-  Result apply(const RestartRequest& wishes = {}, const std::string& run = "") {
+  Result apply(const RestartRequest& restart = {}, const std::string& run = "") {
     RunOwner owner(nullptr);
     return result_of([&](const OpenSession& open_session) {
-      return combu::apply(invocation, run, wishes, shown, open_session, owner);
+      return combu::apply(invocation, run, restart, shown, open_session, owner);
     });
   }
-  Result apply(const std::string& text, const RestartRequest& wishes = {}) {
+  Result apply(const std::string& text, const RestartRequest& restart = {}) {
     write(text);
     printed.clear();
-    return apply(wishes);
+    return apply(restart);
   }
 };
 
@@ -258,10 +258,10 @@ class Comparing : public testing::Test {
     before.trials.push_back(std::move(trial));
     restored.push_back({.state = state});
   }
-  [[nodiscard]] Changes compare(const std::vector<Trial>& trials, const RestartRequest& wishes = {}) const {
+  [[nodiscard]] Changes compare(const std::vector<Trial>& trials, const RestartRequest& restart = {}) const {
     Experiment file;
     file.trials = trials;
-    return compare_with_file(RunId("r1"), before, restored, named, file, wishes);
+    return compare_with_file(RunId("r1"), before, restored, named, file, restart);
   }
 
   Experiment before;
@@ -398,8 +398,8 @@ TEST_F(Comparing, ATrialThatStartsAgainGetsTheFilesText) {
 TEST_F(Comparing, WishesThatCannotBeMetAreErrors) {
   put(trial("runs"), TrialState::running);
   put(trial("collects"), TrialState::collecting);
-  const auto fault = [&](const RestartRequest& wishes) {
-    return error_in([&] { (void)compare(before.trials, wishes); });
+  const auto fault = [&](const RestartRequest& restart) {
+    return error_in([&] { (void)compare(before.trials, restart); });
   };
   EXPECT_EQ(fault({.again = {"runs"}}).kind(), ErrorKind::conflict);
   EXPECT_THAT(fault({.again = {"runs"}}).message(), HasSubstr("still runs; stop the trial first"));
