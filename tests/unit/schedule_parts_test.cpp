@@ -1,42 +1,24 @@
-// Tests of the planner's parts, each alone.
+// Tests of the planner's parts, each alone: table, dependencies, attempts, outputs, cache.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "experiments.hpp"
 #include "schedule/attempts.hpp"
 #include "schedule/cache_gate.hpp"
 #include "schedule/dependency_tracker.hpp"
-#include "schedule/failure_policy.hpp"
 #include "schedule/output_collection.hpp"
-#include "schedule/restoration.hpp"
-#include "schedule/slot_requests.hpp"
-#include "schedule/start_queue.hpp"
 #include "schedule/trial_table.hpp"
+#include "schedule_trials.hpp"
 
 namespace combu::schedule {
 namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
-
-constexpr Instant k_step_at{std::chrono::seconds(1'800'000'000)};
-
-// An experiment, its plan, and the table of its trials.
-struct Trials {
-  explicit Trials(const std::string& text) : Trials(test::experiment(text)) {}
-  explicit Trials(Experiment of) : experiment(std::move(of)) { table.begin_step(k_step_at); }
-  void report(TrialIndex trial, TrialState state) { table.report({.trial = trial, .state = state}); }
-
-  Experiment experiment;
-  Plan plan = test::plan(experiment);
-  TrialTable table{experiment, plan};
-};
 
 // ---- TrialTable
 
@@ -268,115 +250,6 @@ TEST(Attempts, AnAttemptFirstSeenAfterTheBeginOfAListingMayBeMissing) {
   EXPECT_FALSE(attempts.must_be_listed(1));
 }
 
-// ---- FailurePolicy
-
-Experiment with_retries(int max) {
-  Experiment experiment = test::experiment("a b c");
-  for (Trial& trial : experiment.trials) {
-    trial.retries.max = max;
-    trial.retries.on.set();
-  }
-  return experiment;
-}
-
-TEST(FailurePolicy, RetriesUntilTheRetriesAreSpent) {
-  const Trials it(with_retries(2));
-  FailurePolicy failures(it.experiment, it.table);
-  EXPECT_TRUE(failures.may_retry(0, Cause::error));
-  failures.count(0, Cause::error);
-  failures.count(0, Cause::error);
-  EXPECT_FALSE(failures.may_retry(0, Cause::error));
-  EXPECT_TRUE(failures.may_retry(0, Cause::host_lost)) << "a lost host spends no retries";
-  EXPECT_TRUE(failures.may_retry(1, Cause::error));
-  failures.reset(0);
-  EXPECT_TRUE(failures.may_retry(0, Cause::error));
-}
-
-TEST(FailurePolicy, LossesHaveALimitOfTheirOwn) {
-  const Trials it(with_retries(1));
-  FailurePolicy failures(it.experiment, it.table);
-  for (int i = 0; i < Planner::k_losses_max; ++i) {
-    EXPECT_TRUE(failures.may_retry(0, Cause::host_lost)) << i;
-    failures.count(0, Cause::host_lost);
-  }
-  EXPECT_FALSE(failures.may_retry(0, Cause::host_lost));
-  EXPECT_EQ(failures.pause(0, Cause::host_lost), Seconds(0));
-}
-
-TEST(FailurePolicy, NothingIsRetriedAfterAHaltOrTheEndOfRetries) {
-  const Trials it(with_retries(1));
-  FailurePolicy halted(it.experiment, it.table);
-  halted.halt("why");
-  EXPECT_FALSE(halted.may_retry(0, Cause::error));
-  EXPECT_EQ(text_of(halted.stop_cause_reason(0, Cause::stopped)), "stopped: why");
-  FailurePolicy ended(it.experiment, it.table);
-  ended.end_retries();
-  EXPECT_FALSE(ended.may_retry(0, Cause::error));
-}
-
-TEST(FailurePolicy, AwaitsTheEngineIfItMayHaveStoppedTheAttempt) {
-  Experiment experiment = with_retries(1);
-  for (Trial& trial : experiment.trials) trial.retries.on.reset(static_cast<std::size_t>(Cause::stopped));
-  const Trials it(experiment);
-  const FailurePolicy failures(it.experiment, it.table);
-  AttemptEnd end{.cause = Cause::stopped, .exit_code = 143, .reason = {}};
-  EXPECT_EQ(failures.judge(0, end), FailurePolicy::Verdict::await_engine);
-  end.engine = Break::was_not;
-  EXPECT_EQ(failures.judge(0, end), FailurePolicy::Verdict::fail);
-  end = {.cause = Cause::stopped, .exit_code = std::nullopt, .reason = {}};
-  EXPECT_EQ(failures.judge(0, end), FailurePolicy::Verdict::fail) << "its container was removed";
-  end.cause = Cause::error;
-  EXPECT_EQ(failures.judge(0, end), FailurePolicy::Verdict::retry);
-}
-
-TEST(FailurePolicy, OnlyTrialsThatWaitForTheirNextAttemptHaveALastFailure) {
-  Trials it(with_retries(1));
-  FailurePolicy failures(it.experiment, it.table);
-  it.table.set_attempt(0, 2);
-  it.report(0, TrialState::retrying);
-  EXPECT_EQ(failures.last(0), nullptr);
-  failures.remember(0, {.cause = Cause::stopped, .exit_code = 143, .reason = "why"});
-  const Fact* last = failures.last(0);
-  ASSERT_NE(last, nullptr);
-  EXPECT_EQ(last->state, TrialState::stopped);
-  EXPECT_EQ(last->attempt, 2);
-  EXPECT_EQ(last->reason, "why");
-  it.report(0, TrialState::running);
-  EXPECT_EQ(failures.last(0), nullptr);
-}
-
-TEST(FailurePolicy, TrialsThatStillAwaitTheEngineAreTakenOnce) {
-  Trials it(with_retries(1));
-  FailurePolicy failures(it.experiment, it.table);
-  it.report(0, TrialState::retrying);
-  it.report(1, TrialState::stopped);
-  failures.await(0);
-  failures.await(1);
-  EXPECT_THAT(failures.release_awaiting(), ElementsAre(0));
-  EXPECT_THAT(failures.release_awaiting(), IsEmpty());
-}
-
-TEST(FailurePolicy, TheReasonNamesWhoStoppedAnAttempt) {
-  const Trials it(with_retries(1));
-  FailurePolicy failures(it.experiment, it.table);
-  EXPECT_EQ(text_of(failures.stop_reason(0, 143)), "stopped from outside (exit code 143, SIGTERM)");
-  failures.set_stopper(0, "alice");
-  EXPECT_EQ(text_of(failures.stop_reason(0, 143)), "stopped by alice with `combu stop`");
-  failures.forget_stopper(0);
-  EXPECT_FALSE(failures.has_stopper(0));
-}
-
-TEST(FailurePolicy, TheLimitIsReachedAfterFailuresMax) {
-  Experiment experiment = with_retries(0);
-  experiment.failures_max = 2;
-  Trials it(experiment);
-  const FailurePolicy failures(it.experiment, it.table);
-  it.report(0, TrialState::failed);
-  EXPECT_FALSE(failures.limit_reached());
-  it.report(1, TrialState::failed);
-  EXPECT_EQ(failures.limit_reached(), "2 trials have failed, which is the limit (max_failures)");
-}
-
 // ---- OutputCollection
 
 TEST(OutputCollection, AFaultOfTheAttemptFailsASuccess) {
@@ -481,218 +354,6 @@ TEST(CacheGate, ReleasesHeldTrialsOnce) {
   lookups.hold(0);
   EXPECT_THAT(lookups.release(), ElementsAre(1, 0));
   EXPECT_THAT(lookups.release(), IsEmpty());
-}
-
-// ---- Restoration
-
-Restoration::Way way_of(const RestoredTrial& restored, bool may_retry_stopped = false,
-                        std::optional<Instant> engine_began_at = std::nullopt) {
-  return Restoration({restored}, engine_began_at).way(0, may_retry_stopped);
-}
-
-TEST(Restoration, TheWayFollowsFromTheState) {
-  using Way = Restoration::Way;
-  EXPECT_EQ(way_of({.state = TrialState::waiting}), Way::waits);
-  EXPECT_EQ(way_of({.state = TrialState::starting}), Way::lives);
-  EXPECT_EQ(way_of({.state = TrialState::running}), Way::lives);
-  EXPECT_EQ(way_of({.state = TrialState::running, .departure = Departure::removed}), Way::departs);
-  EXPECT_EQ(way_of({.state = TrialState::retrying, .cause = Cause::error}), Way::retries);
-  EXPECT_EQ(way_of({.state = TrialState::ready, .cause = Cause::error}), Way::retries);
-  EXPECT_EQ(way_of({.state = TrialState::collecting}), Way::collects);
-  EXPECT_EQ(way_of({.state = TrialState::blocked}), Way::is_over);
-}
-
-TEST(Restoration, AStoppedAttemptIsLostOnlyIfTheEngineBeganLater) {
-  using std::chrono::seconds;
-  const RestoredTrial restored{.state = TrialState::retrying, .cause = Cause::stopped, .ran_at = k_step_at};
-  EXPECT_EQ(way_of(restored, false, k_step_at + seconds(1)), Restoration::Way::retries);
-  EXPECT_EQ(way_of(restored, false, k_step_at - seconds(1)), Restoration::Way::fails);
-  EXPECT_EQ(way_of(restored, true, k_step_at - seconds(1)), Restoration::Way::retries);
-  EXPECT_EQ(Restoration({restored}, {}).retry_cause(0, false), Cause::host_lost);
-  EXPECT_EQ(Restoration({restored}, {}).retry_cause(0, true), Cause::stopped);
-}
-
-TEST(Restoration, AWaitingTrialWithAnAttemptWasStarted) {
-  const auto seen = [](Phase phase, int attempt) {
-    return Observation{.key = {.run = RunId("r1"), .trial = "a", .attempt = attempt}, .phase = phase};
-  };
-  Restoration restoration({{.attempt = 2}, {.state = TrialState::retrying}}, {});
-  EXPECT_FALSE(restoration.add_start(0, seen(Phase::created, 2)));
-  EXPECT_FALSE(restoration.add_start(0, seen(Phase::ended, 1))) << "that is an earlier attempt";
-  EXPECT_FALSE(restoration.add_start(1, seen(Phase::running, 1)));
-  EXPECT_TRUE(restoration.add_start(0, seen(Phase::running, 3)));
-  EXPECT_EQ(restoration.restored(0).state, TrialState::starting);
-  EXPECT_EQ(restoration.restored(0).attempt, 3);
-  EXPECT_FALSE(Restoration({}, {}).add_start(0, seen(Phase::running, 1))) << "the run begins";
-}
-
-TEST(Restoration, TheReasonIsRestoredFromTheAttemptsEnd) {
-  const Restoration restoration({{.state = TrialState::retrying,
-                                  .cause = Cause::stopped,
-                                  .reason = "by alice",
-                                  .details = {.stopper = Stopper::person,
-                                              .outputs_fault = "none",
-                                              .next = Next::attempt,
-                                              .pause = Seconds(5)}},
-                                 {.state = TrialState::collecting,
-                                  .cause = Cause::error,
-                                  .exit_code = 1,
-                                  .reason = "exit code 1",
-                                  .details = {.next = Next::collect, .next_why = "disk full"}},
-                                 {.state = TrialState::collecting}},
-                                {});
-  const AttemptEnd last = restoration.last_end(0);
-  EXPECT_EQ(last.reason, "by alice");
-  EXPECT_EQ(details_of(last), (EndDetails{.stopper = Stopper::person, .outputs_fault = "none"}));
-  EXPECT_EQ(restoration.end_of(1, false).reason, "exit code 1");
-  EXPECT_EQ(restoration.end_of(1, false).as, TrialState::failed);
-  EXPECT_EQ(restoration.end_of(2, false).as, TrialState::succeeded);
-  EXPECT_EQ(restoration.end_of(2, true).as, TrialState::stopped);
-}
-
-TEST(Restoration, DependenciesAreMetAtTheLatestOfTheirTimes) {
-  using std::chrono::seconds;
-  const Restoration restoration(
-      {{.state = TrialState::succeeded, .over_at = k_step_at - seconds(30)},
-       {.state = TrialState::running, .ran_at = k_step_at - seconds(20)},
-       {.state = TrialState::running, .was_healthy = true, .ran_at = k_step_at - seconds(50)},
-       {}},
-      {});
-  const Plan::Node node{.needs = {{.trial = 0, .condition = Condition::succeeded},
-                                  {.trial = 1, .condition = Condition::started}},
-                        .needed_by = {}};
-  EXPECT_EQ(restoration.met_at(node, k_step_at), k_step_at - seconds(20));
-  const Plan::Node healthy{.needs = {{.trial = 2, .condition = Condition::healthy}}, .needed_by = {}};
-  EXPECT_EQ(restoration.met_at(healthy, k_step_at), k_step_at) << "the record does not say when";
-}
-
-TEST(Restoration, NothingStartsUntilTheFirstListing) {
-  Restoration restoration({{.state = TrialState::starting}}, {});
-  EXPECT_TRUE(restoration.is_needed());
-  EXPECT_TRUE(restoration.has_begun(0));
-  EXPECT_FALSE(restoration.awaits_listing());
-  restoration.begin();
-  EXPECT_TRUE(restoration.is_restoring());
-  restoration.add_unsure(0);
-  restoration.end();
-  EXPECT_FALSE(restoration.is_restoring());
-  EXPECT_TRUE(restoration.awaits_listing());
-  EXPECT_THAT(restoration.listed(), ElementsAre(0));
-  EXPECT_FALSE(restoration.awaits_listing());
-  EXPECT_THAT(restoration.listed(), IsEmpty());
-  EXPECT_FALSE(Restoration({}, {}).has_begun(0));
-}
-
-// ---- SlotRequests and StartQueue
-
-// A queue on an engine with `capacity`; no other run holds slots.
-struct Queue : Trials {
-  Queue(Experiment of, const char* capacity, const char* memory = "1 GiB")
-      : Trials(std::move(of)), slots{.cpus = parse_cpus(capacity), .memory = parse_bytes(memory)} {
-    holdings.begin_listing();
-  }
-  void push(TrialIndex trial) {
-    table.set_ready(trial);
-    queue.push(trial);
-  }
-  // Starts the next trial as the planner does. Returns the trial.
-  std::optional<TrialIndex> start(std::size_t parallel_max = 0) {
-    const auto next = queue.pop(parallel_max, false);
-    if (!next) return std::nullopt;
-    report(next->trial, TrialState::starting);
-    holdings.take(next->trial, next->slots, false);
-    return next->trial;
-  }
-  void end(TrialIndex trial) {
-    holdings.give_back(trial);
-    report(trial, TrialState::succeeded);
-  }
-
-  Slots slots;
-  Holdings holdings{slots, {}};
-  ServiceRoom room{experiment, plan, slots, {}, Until::ended};
-  SlotRequests requests{table, plan, holdings, room, slots, Until::ended};
-  StartQueue queue{experiment, plan, table, requests, holdings, room, {}};
-};
-
-TEST(StartQueue, StartsTheFirstTrialWhoseSlotsAreFree) {
-  Queue it(test::experiment("a=3 b=2 c=1"), "4");
-  for (TrialIndex trial = 0; trial < 3; ++trial) it.push(trial);
-  EXPECT_EQ(it.start(), 0U);
-  EXPECT_EQ(it.start(), 2U) << "b does not fit";
-  EXPECT_EQ(it.start(), std::nullopt);
-  it.end(0);
-  EXPECT_EQ(it.start(), 1U);
-}
-
-TEST(StartQueue, StartsByPriority) {
-  Queue it(test::experiment("a b^5 c"), "4");
-  for (TrialIndex trial = 0; trial < 3; ++trial) it.push(trial);
-  EXPECT_EQ(it.start(), 1U);
-  EXPECT_EQ(it.start(), 0U);
-  EXPECT_EQ(it.start(), 2U);
-}
-
-TEST(StartQueue, TheLimitOfLivingAttemptsDoesNotCountServices) {
-  Queue it(test::experiment("a b !s"), "4");
-  for (TrialIndex trial = 0; trial < 3; ++trial) it.push(trial);
-  EXPECT_EQ(it.start(1), 0U);
-  EXPECT_EQ(it.start(1), 2U);
-  EXPECT_EQ(it.start(1), std::nullopt);
-  EXPECT_EQ(it.start(2), 1U);
-}
-
-TEST(StartQueue, ATrialThatIsNotReadyLeavesTheQueue) {
-  Queue it(test::experiment("a b"), "4");
-  it.push(0);
-  it.push(1);
-  it.report(0, TrialState::blocked);
-  EXPECT_EQ(it.start(), 1U);
-  EXPECT_EQ(it.start(), std::nullopt);
-}
-
-TEST(StartQueue, TheNumberOfOvertakesIsLimited) {
-  std::string text = "large=2 long=1";
-  constexpr std::size_t k_small = Planner::k_overtakes_max + 2;
-  for (std::size_t i = 0; i < k_small; ++i) text += " s" + std::to_string(i) + "=1";
-  Queue it(test::experiment(text), "2");
-  it.push(1);
-  ASSERT_EQ(it.start(), 1U);
-  it.push(0);
-  for (TrialIndex trial = 2; trial < 2 + k_small; ++trial) it.push(trial);
-  for (std::size_t i = 0; i < Planner::k_overtakes_max; ++i) {
-    const auto small = it.start();
-    ASSERT_TRUE(small) << i;
-    ASSERT_GT(*small, 1U);
-    it.end(*small);
-  }
-  EXPECT_EQ(it.start(), std::nullopt) << "the large one has waited long enough";
-  it.end(1);
-  EXPECT_EQ(it.start(), 0U);
-}
-
-TEST(SlotRequests, MemoryGrowsUpToTheMemoryOfTheEngine) {
-  Experiment experiment = test::experiment("a");
-  experiment.trials[0].slots.memory = parse_bytes("300 MiB");
-  experiment.trials[0].retries.grow_memory = 2;
-  Queue it(experiment, "4");
-  EXPECT_EQ(it.requests.of(0).memory, parse_bytes("300 MiB"));
-  it.requests.grow_memory(0, true);
-  EXPECT_EQ(it.requests.of(0).memory, parse_bytes("600 MiB"));
-  it.requests.grow_memory(0, true);
-  EXPECT_EQ(it.requests.of(0).memory, parse_bytes("1 GiB"));
-  it.requests.reset(0);
-  EXPECT_EQ(it.requests.of(0).memory, parse_bytes("300 MiB"));
-}
-
-TEST(SlotRequests, GrownMemoryLeavesTheMemoryOfItsServices) {
-  Experiment experiment = test::experiment("!s a<-s:started");
-  experiment.trials[0].slots.memory = parse_bytes("256 MiB");
-  experiment.trials[1].slots.memory = parse_bytes("512 MiB");
-  experiment.trials[1].retries.grow_memory = 2;
-  Queue it(experiment, "4");
-  it.requests.grow_memory(1, true);
-  EXPECT_EQ(it.requests.of(1).memory, parse_bytes("768 MiB"));
 }
 
 }  // namespace
