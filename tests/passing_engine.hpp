@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -48,6 +49,10 @@ class PassingEngine : public Engine {
   bool copy_out(const Key& key, const std::string& path,
                 const std::function<void(std::string_view)>& on_bytes, std::stop_token stop) override {
     return engine_.copy_out(key, path, on_bytes, stop);
+  }
+  std::unique_ptr<ByteStream> exec(const Key& key, const std::vector<std::string>& argv,
+                                   std::stop_token stop) override {
+    return engine_.exec(key, argv, stop);
   }
   Released release(const Selector& selector, const ReleaseCallbacks& callbacks,
                    std::stop_token stop) override {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <variant>
@@ -52,6 +53,7 @@ struct Facts {
   bool is_remote = false;  // the engine may run on another machine, where paths of this machine are not valid
   // True for the simulated engine: it runs no real containers, and its state is lost when this process ends.
   bool is_simulated = false;
+  bool can_exec = false;  // the engine supports exec()
 };
 
 enum class Phase {
@@ -125,6 +127,15 @@ enum class ListDetail {
   full,        // inspects each attempt
 };
 
+// The program of an image, as the image's configuration names it.
+struct ImageProgram {
+  std::vector<std::string> entrypoint;
+  std::vector<std::string> cmd;
+  std::string stop_signal;  // empty: SIGTERM
+  std::string platform;     // for example "linux/amd64"; empty if unknown
+  bool operator==(const ImageProgram&) const = default;
+};
+
 // Progress of prepare(). `image`: an image is being pulled. `network`: a network was created. `found`: the
 // image `name` was found, and has the digest `digest`.
 struct Preparation {
@@ -137,6 +148,7 @@ struct Preparation {
   std::string platform = {};  // only for `found`: Trial::platform
   // Only for `found`: "NAME@sha256:…" of the registry's manifest, or the engine's own id of the image.
   std::string digest = {};
+  ImageProgram program = {};  // only for `found`
 };
 
 // Returns the part after the `@` of a reference like Preparation::digest, such as "sha256:…". Returns the
@@ -193,6 +205,24 @@ struct TakenByOther {
   Observation holder;
 };
 using StartResult = std::variant<Running, TakenByOther>;
+
+// The standard input and output of a program that exec() has started. One thread may call read() while
+// another thread calls write(). The destructor closes the stream.
+class ByteStream {
+ public:
+  virtual ~ByteStream() = default;
+  // Blocks until bytes of the program's standard output have arrived, and returns their number. Returns 0 if
+  // the program has closed its standard output, or after close(). Throws Error(unavailable) if the connection
+  // breaks, and Error(corrupt) if the engine's answer is malformed.
+  [[nodiscard]] virtual std::size_t read(std::span<char> buffer) = 0;
+  // Blocks until all bytes are passed on. Throws Error(unavailable) if the program or the engine does not
+  // take the bytes, and after close().
+  virtual void write(std::string_view bytes) = 0;
+  // Ends the connection, and makes a blocked read() or write() return. May be called from any thread.
+  virtual void close() = 0;
+  // Returns the end of the text that the program has written to its standard error; one line.
+  [[nodiscard]] virtual std::string errors() = 0;
+};
 
 class Engine {
  public:
@@ -261,6 +291,13 @@ class Engine {
                                       const std::function<void(std::string_view)>& on_bytes,
                                       std::stop_token stop) = 0;
 
+  // Starts a program in the container of a running attempt, as the container's user, and connects to its
+  // standard input and output. Does not wait for the program's end. Throws Error: not_found if there is no
+  // such attempt, conflict if the attempt does not run or is paused, refused if the program cannot be
+  // started. An engine without Facts::can_exec throws Error(refused).
+  [[nodiscard]] virtual std::unique_ptr<ByteStream> exec(const Key& key, const std::vector<std::string>& argv,
+                                                         std::stop_token stop);
+
   // Removes every selected attempt, running or not, unless ReleaseCallbacks::found keeps it. If the selector
   // names no trials, release() also removes the networks that were created for the selected experiments or
   // runs and are empty. It also removes an empty network that the removed attempts used, if the network's
@@ -274,8 +311,8 @@ class Engine {
 
 // Settings of with_retry(). A call that failed with `unavailable` or `timeout` is repeated after growing
 // pauses, until `give_up` has passed since the first failure of the call. If watch() breaks, with_retry()
-// subscribes again, and reports a new Watching each time. Calls of facts(), gpus(), usage(), logs() and
-// copy_out() are not repeated.
+// subscribes again, and reports a new Watching each time. Calls of facts(), gpus(), usage(), exec(), logs()
+// and copy_out() are not repeated.
 struct RetryPolicy {
   Seconds pause{0.2};
   double factor = 2;

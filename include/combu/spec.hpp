@@ -223,6 +223,13 @@ struct Process {
   bool operator==(const Process&) const = default;
 };
 
+// A program of combu's own that the engine puts into a container. The experiment file has no such field.
+struct ProvidedProgram {
+  std::string path;     // absolute path in the container; the program is alone in its folder
+  std::string content;  // the bytes of the program
+  std::string folder;   // absolute path of an empty folder on the host's disk, which every user may write to
+};
+
 // The settings of a container other than its program.
 struct ContainerSettings {
   Pairs labels;
@@ -231,6 +238,7 @@ struct ContainerSettings {
   std::vector<std::string> networks;  // empty: the engine's default network
   Bytes shm_size;                     // size of /dev/shm; 0: the engine's default
   std::string docker;                 // the `docker` section as JSON text of an object, or empty
+  std::shared_ptr<const ProvidedProgram> provided = nullptr;  // nullptr: none
   bool operator==(const ContainerSettings&) const = default;
 };
 

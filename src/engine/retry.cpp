@@ -70,6 +70,11 @@ class Retry : public Engine {
     return engine_.copy_out(key, path, on_bytes, stop);
   }
 
+  std::unique_ptr<ByteStream> exec(const Key& key, const std::vector<std::string>& argv,
+                                   std::stop_token stop) override {
+    return engine_.exec(key, argv, stop);
+  }
+
   Released release(const Selector& selector, const ReleaseCallbacks& callbacks,
                    std::stop_token stop) override {
     return repeat(stop, [&] { return engine_.release(selector, callbacks, stop); });

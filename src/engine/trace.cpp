@@ -56,6 +56,10 @@ class Trace : public Engine {
     return traced("copy_out", key.trial + ":" + path,
                   [&] { return engine_.copy_out(key, path, on_bytes, stop); });
   }
+  std::unique_ptr<ByteStream> exec(const Key& key, const std::vector<std::string>& argv,
+                                   std::stop_token stop) override {
+    return traced("exec", key.trial, [&] { return engine_.exec(key, argv, stop); });
+  }
   Released release(const Selector& selector, const ReleaseCallbacks& callbacks,
                    std::stop_token stop) override {
     return traced("release", selector.experiment, [&] { return engine_.release(selector, callbacks, stop); });

@@ -1,0 +1,78 @@
+#include <array>
+
+#include "combu/agent.hpp"
+
+namespace combu::agent {
+namespace {
+
+constexpr std::array<std::uint32_t, 256> make_crc_table() {
+  constexpr std::uint32_t k_polynomial = 0x82F63B78;  // Castagnoli, bits reversed
+  std::array<std::uint32_t, 256> table{};
+  for (std::uint32_t i = 0; i < table.size(); ++i) {
+    std::uint32_t value = i;
+    for (int bit = 0; bit < 8; ++bit) value = (value & 1U) != 0 ? (value >> 1U) ^ k_polynomial : value >> 1U;
+    table[i] = value;
+  }
+  return table;
+}
+constexpr std::array<std::uint32_t, 256> k_crc_table = make_crc_table();
+
+// Returns the CRC-32C of the type and the payload of a frame.
+std::uint32_t crc_of(std::uint8_t type, std::string_view payload) {
+  std::uint32_t crc = 0xFFFFFFFF;
+  const auto add = [&crc](std::uint8_t byte) { crc = k_crc_table[(crc ^ byte) & 0xFFU] ^ (crc >> 8U); };
+  add(type);
+  for (const char byte : payload) add(static_cast<std::uint8_t>(byte));
+  return ~crc;
+}
+
+std::uint32_t number_at(std::string_view bytes, std::size_t at) {
+  std::uint32_t number = 0;
+  for (std::size_t i = sizeof(number); i > 0; --i)
+    number = number << 8U | static_cast<unsigned char>(bytes[at + i - 1]);
+  return number;
+}
+
+}  // namespace
+
+void append_frame(std::string& out, FrameType type, std::string_view payload) {
+  auto size = static_cast<std::uint32_t>(payload.size());
+  auto number = static_cast<std::uint8_t>(type);
+  std::uint32_t crc = crc_of(number, payload);
+  Encoder encoder(out);
+  encoder(size, crc, number);
+  out += payload;
+}
+
+void FrameReader::feed(std::string_view bytes) {
+  // Moves the rest to the front only if the read frames take more space than the rest, so that each byte is
+  // moved a bounded number of times.
+  if (begin_ > bytes_.size() / 2) {
+    bytes_.erase(0, begin_);
+    begin_ = 0;
+  }
+  bytes_ += bytes;
+}
+
+FrameReader::Result FrameReader::next(Frame& frame) {
+  if (is_corrupt_) return Result::corrupt;
+  const std::string_view left = std::string_view(bytes_).substr(begin_);
+  if (left.size() < k_header_size) return Result::incomplete;
+  const std::size_t size = number_at(left, 0);
+  if (size > k_payload_max) {
+    is_corrupt_ = true;
+    return Result::corrupt;
+  }
+  if (left.size() < k_header_size + size) return Result::incomplete;
+  frame.type = static_cast<FrameType>(left[k_header_size - 1]);
+  frame.payload = left.substr(k_header_size, size);
+  if (crc_of(static_cast<std::uint8_t>(frame.type), frame.payload) !=
+      number_at(left, sizeof(std::uint32_t))) {
+    is_corrupt_ = true;
+    return Result::corrupt;
+  }
+  begin_ += k_header_size + size;
+  return Result::frame;
+}
+
+}  // namespace combu::agent
