@@ -21,6 +21,9 @@ class PassingEngine : public Engine {
   std::vector<Error> check(const combu::Run& run, std::stop_token stop) override {
     return engine_.check(run, stop);
   }
+  std::vector<StartLimit> limits(const combu::Run& run, const Slots& capacity) override {
+    return engine_.limits(run, capacity);
+  }
   std::vector<Error> prepare(const combu::Run& run,
                              const std::function<void(const Preparation&)>& on_progress,
                              std::stop_token stop) override {
@@ -54,6 +57,7 @@ class PassingEngine : public Engine {
                                    std::stop_token stop) override {
     return engine_.exec(key, argv, stop);
   }
+  void acknowledge(const std::vector<Key>& keys) override { engine_.acknowledge(keys); }
   Released release(const Selector& selector, const ReleaseCallbacks& callbacks,
                    std::stop_token stop) override {
     return engine_.release(selector, callbacks, stop);

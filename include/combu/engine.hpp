@@ -67,6 +67,14 @@ enum class Phase {
 enum class Health { none, starting, healthy, unhealthy };
 [[nodiscard]] std::string_view to_string(Health health);
 
+// The resource usage of an attempt at one moment.
+struct Usage {
+  // Memory that the attempt uses at this moment. In TrialEntry::usage, the largest value that combu has
+  // observed. Memory that the kernel can drop (the inactive part of the page cache) does not count.
+  Bytes memory;
+  Seconds cpu{0};  // CPU time since the attempt began
+};
+
 // The report of an engine about one attempt at one moment.
 struct Observation {
   Key key;
@@ -88,6 +96,11 @@ struct Observation {
   bool oom_likely = false;
   // True if the attempt has ended after a signal that was sent through the engine or by the engine.
   bool stopped = false;
+  bool timed_out = false;  // true if the attempt has ended because the engine enforced Trial::timeout
+  // If the attempt was lost because what it ran in has failed: the failure, as text for users. Else empty.
+  std::string lost;
+  // True if the attempt has ended, and the engine keeps its result until acknowledge().
+  bool is_unacknowledged = false;
   // When the attempt began and ended, by the engine's clock. With ListDetail::full, ran_at is set if the
   // attempt has begun, and ended_at is set if it has ended.
   std::optional<Instant> ran_at;
@@ -96,19 +109,13 @@ struct Observation {
   // container.
   std::optional<Seconds> created_in;
   std::optional<Seconds> started_in;
+  // Set if the attempt has ended, and the engine has measured its usage: the CPU time and the largest memory.
+  std::optional<Usage> usage;
   // content_digest() of each element of Trial::inputs, as start() staged the input.
   std::vector<std::string> inputs;
   // Set by start() if the trial has `cache`. Holds Preparation::digest of the container's image. Empty if the
   // engine did not report the digest.
   std::string digest;
-};
-
-// The resource usage of an attempt at one moment.
-struct Usage {
-  // Memory that the attempt uses at this moment. In TrialEntry::usage, the largest value that combu has
-  // observed. Memory that the kernel can drop (the inactive part of the page cache) does not count.
-  Bytes memory;
-  Seconds cpu{0};  // CPU time since the attempt began
 };
 
 // Selects attempts by their labels. A container without combu's labels is never selected. Empty fields do not
@@ -195,6 +202,13 @@ using OnLogPiece = std::function<void(const LogPiece&)>;
 struct Watching {};
 using Change = std::variant<Watching, Observation>;
 
+// A limit of the engine: of these trials, at most `attempts_max` attempts can run at once.
+struct StartLimit {
+  std::size_t attempts_max = 0;
+  // Indices into Experiment::trials. A trial occurs in at most one limit.
+  std::vector<std::size_t> trials;
+};
+
 // Results of start().
 struct Running {
   Observation observation;  // the attempt, which may have ended already if an earlier call started it
@@ -239,6 +253,12 @@ class Engine {
   // each error is the trial or the path of the field. Uses one listing instead of one request for each trial.
   // Changes nothing.
   [[nodiscard]] virtual std::vector<Error> check(const Run& run, std::stop_token stop) = 0;
+
+  // Returns the limits that the engine has for trials of `run`. `capacity`: the slots that the run may use.
+  // Does not ask the engine: equal arguments give equal results.
+  [[nodiscard]] virtual std::vector<StartLimit> limits(const Run& /*run*/, const Slots& /*capacity*/) {
+    return {};
+  }
 
   // Looks up each distinct image reference once, and pulls the images that are needed, several at a time.
   // Then creates missing networks, unless there were errors. Returns one error for each image or network that
@@ -297,6 +317,10 @@ class Engine {
   // started. An engine without Facts::can_exec throws Error(refused).
   [[nodiscard]] virtual std::unique_ptr<ByteStream> exec(const Key& key, const std::vector<std::string>& argv,
                                                          std::stop_token stop);
+
+  // Tells the engine that these attempts have ended, and that their ends, logs and outputs are stored, so
+  // that the engine may forget them. Returns at once. A repeated or unknown key has no effect.
+  virtual void acknowledge(const std::vector<Key>& /*keys*/) {}
 
   // Removes every selected attempt, running or not, unless ReleaseCallbacks::found keeps it. If the selector
   // names no trials, release() also removes the networks that were created for the selected experiments or

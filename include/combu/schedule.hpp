@@ -311,7 +311,7 @@ struct Fact {
   std::string id;      // the engine's id of a running attempt, if known
   Slots slots;         // slots of the attempt; set, like `ready_at`, if starting or ready
   Instant ready_at{};  // when the last dependency was met; the epoch if all were met when the run began
-  // Set if the trial is over. drive() adds the usage, because the planner does not observe usage.
+  // Set if the attempt has ended. drive() adds the usage, because the planner does not observe usage.
   std::optional<Usage> usage;
 };
 // True if the fact reports only that an attempt is being stopped, and for which cause.
@@ -380,9 +380,10 @@ struct PlannerOptions {
   // Seconds from the moment when an attempt's start_deadline has passed until combu gives up an unanswered
   // start. Even a slow engine answers within this time.
   Seconds answer_after{15};
-  std::optional<Slots> capacity;  // slots that all runs on the engine share; nullopt: not limited
-  std::vector<Gpu> gpus;          // known properties of the GPUs in `capacity`
-  bool looks_up_cache = false;    // trials with `cache` get a CacheLookupCommand before they start
+  std::optional<Slots> capacity;   // slots that all runs on the engine share; nullopt: not limited
+  std::vector<Gpu> gpus;           // known properties of the GPUs in `capacity`
+  std::vector<StartLimit> limits;  // Engine::limits()
+  bool looks_up_cache = false;     // trials with `cache` get a CacheLookupCommand before they start
   // State of each trial by index; empty: the run is new. If the run continues, no attempt starts before a
   // listing shows the state of the run's attempts. Attempts that ended while no process drove the run may
   // count as lost with their host.
@@ -404,6 +405,7 @@ struct Explanation {
     listing,       // the run waits for the engine's first listing
     paused,
     place,      // the limit of starting and running attempts (parallel_max) is reached
+    limit,      // the limit of the engine for attempts of such trials is reached (StartLimit)
     slots,      // the slots that the trial needs are not free
     overtaken,  // the trial waits for trial `first`, which k_overtakes_max later trials have overtaken
     room,       // the trial is a service that would leave too few slots for the trials that need it
@@ -444,7 +446,7 @@ struct Ending {
 }
 
 // True if the run's owner must stay while the trial runs: for outputs, retries, the trial's timeout or the
-// run's deadline.
+// run's deadline, or because the trial has no container of its own that keeps its log.
 [[nodiscard]] bool is_monitored(const Experiment& experiment, const Trial& trial);
 
 // Returns an error for each trial that can never start. Such a trial needs more slots than the services that
@@ -502,6 +504,7 @@ struct RunSituation {
   Settings settings = {};                      // in force
   std::optional<Slots> capacity = {};          // nullopt: unknown, so slots count as not free
   Slots held_by_others = {};                   // slots that attempts of other runs hold
+  std::vector<StartLimit> limits = {};         // Engine::limits(), if known
   Instant now{};
 };
 // Returns why a trial of the run does not start, by the rules of Planner::explain(). If the limit of starts
@@ -561,6 +564,8 @@ class Planner {
   // True if the planner may still start an attempt, judged by the present states of the trials.
   [[nodiscard]] bool may_start_more() const;
   [[nodiscard]] TrialState state(TrialIndex trial) const;
+  // Returns the trial with this name.
+  [[nodiscard]] std::optional<TrialIndex> find(std::string_view name) const;
   [[nodiscard]] const std::array<std::size_t, k_trial_state_count>& counts() const;
   [[nodiscard]] std::size_t starts_in_flight() const;
   // Returns why the trial did not start in the last step(). explain() decides with the same code as step().

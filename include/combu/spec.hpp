@@ -127,10 +127,15 @@ struct Retries {
 
 // A file or folder that combu collects when an attempt has ended.
 struct Output {
-  std::string path;  // absolute path in the container; not "/", and not inside another output of the trial
+  // Absolute path in the container; not "/", and not inside another output of the trial. If `in_scratch` is
+  // set, the path begins at the attempt's scratch folder.
+  std::string path;
   bool required = true;  // false: the output may be missing
   Bytes size_max;        // 0: no limit
+  bool in_scratch = false;
   bool operator==(const Output&) const = default;
+  // Returns the path as Engine::copy_out() expects it: absolute, or relative to the scratch folder.
+  [[nodiscard]] std::string path_in_container() const { return in_scratch ? path.substr(1) : path; }
 };
 
 enum class CollectOn { always, success };
@@ -145,8 +150,8 @@ struct Collect {
 struct Metrics {
   bool json = false;    // true: lines of standard output that are JSON objects hold metrics
   std::string pattern;  // regular expression (RE2) for lines of standard output; each named group is a metric
-  // absolute path of a file of metrics in the container; its format is CSV if the name ends with ".csv", else
-  // JSON lines
+  // Path of a file of metrics in the container: absolute, or relative to the attempt's scratch folder. The
+  // format of the file is CSV if the name ends with ".csv", else JSON lines.
   std::string file;
   // Name of the metric that is the step of the other metrics in the same line.
   std::string step = "step";
@@ -159,8 +164,9 @@ struct Input {
   std::string from;   // absolute path: on this machine, or in the container of `trial` (an output or a path
                       // inside one)
   std::string trial;  // the trial that writes the output; empty: `from` is on this machine
-  std::string to;     // absolute path in the container
+  std::string to;     // absolute path in the container; see `in_scratch`
   std::string path;   // location of the input's `from` in the evaluated file, for messages
+  bool in_scratch = false;  // true: `to` begins at the attempt's scratch folder
   bool operator==(const Input&) const = default;
 };
 
@@ -175,6 +181,19 @@ struct Cache {
   // fields that, like the image, must be equal for a cache hit; empty: all fields that affect the result
   std::vector<std::string> key;
   bool operator==(const Cache&) const = default;
+};
+
+// The warm containers ("workers") in which the attempts of a trial run, instead of a container for each
+// attempt.
+struct Worker {
+  bool on = false;
+  std::size_t count = 0;        // maximum number of workers; 0: as many as the slots allow
+  std::size_t concurrency = 1;  // maximum number of attempts at once in one worker
+  // Another worker replaces a worker after this number of attempts, or at this age; 0: no limit.
+  std::size_t trials_max = 0;
+  Seconds age_max{0};
+  Seconds idle{600};  // a worker ends after this time without attempts
+  bool operator==(const Worker&) const = default;
 };
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
@@ -264,15 +283,24 @@ struct Trial {
   Rare<Metrics> metrics;
   Bytes log_size_max{64LL << 20U};  // maximum number of bytes that combu stores of an attempt's log
   Cache cache;
+  Rare<Worker> worker;  // unset: each attempt has a container of its own
   Pull pull = Pull::missing;
-  std::string platform;      // for example "linux/arm64"; empty: the engine's default
-  std::string params;        // JSON text of an object, or empty
-  bool params_file = false;  // combu puts /combu/params.json into the container
+  std::string platform;  // for example "linux/arm64"; empty: the engine's default
+  std::string params;    // JSON text of an object, or empty
+  // True: combu puts the params into the container as /combu/params.json, or with `worker` as params.json in
+  // the attempt's scratch folder.
+  bool params_file = false;
   // why `process.env` is incomplete (see Caller::may_lack_env_files); empty: complete
   std::string env_fault = {};
   std::string path = {};  // location of this trial in the evaluated file, such as "trials[17]", for messages
   bool operator==(const Trial&) const = default;
+  // True if each attempt has a container of its own, which keeps the attempt's log and files. If false, only
+  // the run's owner stores them.
+  [[nodiscard]] bool has_own_container() const { return !worker->on; }
 };
+// Returns a text that is equal for trials whose attempts can share workers: the settings of the workers, and
+// everything that a container is made of except the program, its environment and labels.
+[[nodiscard]] std::string worker_shape(const Trial& trial);
 // True if both trials are equal apart from their locations in the evaluated file and their `env_fault`.
 [[nodiscard]] bool same(Trial one, Trial other);
 

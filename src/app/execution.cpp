@@ -170,13 +170,14 @@ std::optional<Result> drive_run(const DrivenRun& run, Loaded& loaded, const Plan
   }
 }
 
-PlannerOptions planner_options(const Facts& facts, const RunOptions& options,
+PlannerOptions planner_options(Engine& engine, const Run& run, const Facts& facts, const RunOptions& options,
                                const std::optional<Capacity>& capacity,
                                const std::optional<ResumePoint>& resume_point) {
   PlannerOptions planner{.starts_in_flight_max = options.starts_in_flight,
                          .until = until_of(options),
                          .capacity = capacity ? std::optional(capacity->slots) : std::nullopt,
                          .gpus = capacity ? capacity->gpus : std::vector<Gpu>(),
+                         .limits = engine.limits(run, capacity ? capacity->slots : facts.capacity),
                          .looks_up_cache = true};
   if (resume_point) {
     planner.restored = resume_point->trials;
@@ -229,8 +230,10 @@ Result execute(const DrivenRun& run, Readiness ready, const std::optional<Resume
   if (const auto refused = clear_earlier_runs(run, ready.replaced, resume_point.has_value())) return *refused;
   owner.leave_foreground(loaded);
   std::unique_ptr<RunLock> starts = std::move(ready.starts);
-  auto result = drive_run(run, loaded, planner_options(ready.facts, options, ready.capacity, resume_point),
-                          ready.prepared.digests, starts);
+  auto result = drive_run(
+      run, loaded,
+      planner_options(session.engine(), loaded.run, ready.facts, options, ready.capacity, resume_point),
+      ready.prepared.digests, starts);
   std::size_t parallel_max = loaded.run.experiment.parallel_max;
   while (!result) {
     const bool was_given_back = owner.hand_over(session.stop());
@@ -248,7 +251,9 @@ Result execute(const DrivenRun& run, Readiness ready, const std::optional<Resume
                        : "an `apply` did not finish in time; the run continues without the edited file"));
     const Facts facts = session.engine().facts(session.stop());
     const auto capacity = capacity_for(session, facts, now, options);
-    result = drive_run(run, newest, planner_options(facts, options, capacity, here), {}, starts);
+    result =
+        drive_run(run, newest, planner_options(session.engine(), newest.run, facts, options, capacity, here),
+                  {}, starts);
   }
   return *result;
 }

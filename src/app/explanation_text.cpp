@@ -203,6 +203,8 @@ class ExplanationText {
       case Kind::paused:
         return fmt::format("waits because the run is paused; `combu unpause {}` continues the run",
                            id_.text());
+      case Kind::limit:
+        return "waits for another trial to end, because the engine runs no more trials like it at once";
       case Kind::place:
         return place_text();
       case Kind::slots:

@@ -20,6 +20,10 @@ class Retry : public Engine {
     return repeat(stop, [&] { return engine_.check(run, stop); });
   }
 
+  std::vector<StartLimit> limits(const Run& run, const Slots& capacity) override {
+    return engine_.limits(run, capacity);
+  }
+
   std::vector<Error> prepare(const Run& run, const std::function<void(const Preparation&)>& on_progress,
                              std::stop_token stop) override {
     return repeat(stop, [&] { return engine_.prepare(run, on_progress, stop); });
@@ -74,6 +78,8 @@ class Retry : public Engine {
                                    std::stop_token stop) override {
     return engine_.exec(key, argv, stop);
   }
+
+  void acknowledge(const std::vector<Key>& keys) override { engine_.acknowledge(keys); }
 
   Released release(const Selector& selector, const ReleaseCallbacks& callbacks,
                    std::stop_token stop) override {

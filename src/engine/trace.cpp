@@ -26,6 +26,9 @@ class Trace : public Engine {
   std::vector<Error> check(const Run& run, std::stop_token stop) override {
     return traced("check", run.id.text(), [&] { return engine_.check(run, stop); });
   }
+  std::vector<StartLimit> limits(const Run& run, const Slots& capacity) override {
+    return engine_.limits(run, capacity);
+  }
   std::vector<Error> prepare(const Run& run, const std::function<void(const Preparation&)>& on_progress,
                              std::stop_token stop) override {
     return traced("prepare", run.id.text(), [&] { return engine_.prepare(run, on_progress, stop); });
@@ -59,6 +62,9 @@ class Trace : public Engine {
   std::unique_ptr<ByteStream> exec(const Key& key, const std::vector<std::string>& argv,
                                    std::stop_token stop) override {
     return traced("exec", key.trial, [&] { return engine_.exec(key, argv, stop); });
+  }
+  void acknowledge(const std::vector<Key>& keys) override {
+    traced("acknowledge", keys.empty() ? "" : keys.front().trial, [&] { engine_.acknowledge(keys); });
   }
   Released release(const Selector& selector, const ReleaseCallbacks& callbacks,
                    std::stop_token stop) override {

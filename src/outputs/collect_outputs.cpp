@@ -43,7 +43,7 @@ class Bearer {
     bool found = false;
     try {
       found = engine_.copy_out(
-          key_, output.path,
+          key_, output.path_in_container(),
           [&](std::string_view bytes) {
             if (!pipe.write(bytes)) throw Error(ErrorKind::cancelled, output.path, "cancelled");
           },

@@ -92,6 +92,7 @@ class Drive {
  public:
   Drive(const Run& run, const Plan& plan, const PlannerOptions& options, const DriveContext& context)
       : run_(run),
+        engine_(context.engine),
         journal_(context.journal),
         listener_(context.progress),
         cache_lookup_(context.cache_lookup),
@@ -132,6 +133,12 @@ class Drive {
     std::vector<StartCommand> starts;
     std::vector<std::pair<TrialIndex, int>> ended;  // ended attempts whose logs must be stored
     std::vector<Observation> inspected;
+  };
+  // The result of an ended attempt, as far as the engine keeps or measures it.
+  struct EngineResult {
+    std::optional<Usage> usage;
+    bool is_unacknowledged = false;
+    bool is_concluded = false;  // the planner has reported the end, and collects nothing more of the attempt
   };
   // Reasons why the run ends early.
   struct Ending {
@@ -306,6 +313,7 @@ class Drive {
     if (const auto* answer = std::get_if<StartAnswered>(&event))
       if (const auto* running = std::get_if<Running>(&answer->result))
         journal_.started(answer->trial, running->observation);
+    note_results(event);
     Step step = planner_.step(event, now());
     if (std::holds_alternative<Adjust>(event))
       executor_.allow_starts(planner_.settings().starts_in_flight_max);
@@ -315,6 +323,46 @@ class Drive {
       if (auto* collect = std::get_if<CollectCommand>(&command)) failures_.expect_tail(*collect);
     for (Fact& fact : step.facts) note(fact);
     std::ranges::move(step.commands, std::back_inserter(pending_.commands));
+  }
+
+  // Notes the results that the engine keeps until the run has stored them, and the usage that it has
+  // measured.
+  void note_results(const Event& event) {
+    if (const auto* observed = std::get_if<Observed>(&event)) {
+      note_result(observed->observation);
+    } else if (const auto* inspected = std::get_if<Inspected>(&event)) {
+      note_result(inspected->observation);
+    } else if (const auto* answer = std::get_if<StartAnswered>(&event)) {
+      if (const auto* running = std::get_if<Running>(&answer->result)) note_result(running->observation);
+    } else if (const auto* listed = std::get_if<Listed>(&event)) {
+      for (const Observation& one : listed->observations) note_result(one);
+    }
+  }
+  void note_result(const Observation& seen) {
+    if (seen.phase != Phase::ended || seen.key.run != run_.id) return;
+    if (!seen.usage && !seen.is_unacknowledged) return;
+    const auto trial = planner_.find(seen.key.trial);
+    if (!trial) return;
+    const bool is_recorded =
+        is_over(planner_.state(*trial));  // by an earlier process, or the result is repeated
+    const auto [result, is_new] = results_.try_emplace(
+        {*trial, seen.key.attempt},
+        EngineResult{
+            .usage = seen.usage, .is_unacknowledged = seen.is_unacknowledged, .is_concluded = is_recorded});
+    if (is_new && is_recorded) pending_.ended.emplace_back(*trial, seen.key.attempt);
+  }
+
+  // Lets the engine forget the attempts whose ends, logs and outputs are stored.
+  void acknowledge_results() {
+    std::vector<Key> keys;
+    std::erase_if(results_, [&](const auto& one) {
+      const auto& [trial, attempt] = one.first;
+      if (!one.second.is_concluded || logs_.is_storing(trial)) return false;
+      if (one.second.is_unacknowledged)
+        keys.push_back({.run = run_.id, .trial = trial_of(trial).name, .attempt = attempt});
+      return true;
+    });
+    if (!keys.empty()) engine_.acknowledge(keys);
   }
 
   void note(Fact& fact) {
@@ -346,6 +394,10 @@ class Drive {
     } else {
       partial_.end(fact.trial);
       if (const auto usage = usage_.end(fact.trial)) fact.usage = usage;
+      const auto result = results_.find({fact.trial, fact.attempt});
+      if (result == results_.end()) return;
+      if (result->second.usage) fact.usage = result->second.usage;
+      result->second.is_concluded = !is_alive(fact.state) && fact.state != TrialState::collecting;
     }
   }
 
@@ -372,6 +424,7 @@ class Drive {
     std::ranges::move(pending_.inspected, std::back_inserter(pending.inspected));
     pending_.inspected.clear();
     if (!pending.inspected.empty()) executor_.inspect(std::move(pending.inspected));
+    acknowledge_results();
   }
 
   void give(const StartCommand& command) { pending_.starts.push_back(command); }
@@ -463,6 +516,7 @@ class Drive {
   }
 
   const Run& run_;
+  Engine& engine_;
   Journal& journal_;
   ProgressListener& listener_;
   CacheLookup* cache_lookup_;
@@ -478,6 +532,7 @@ class Drive {
   // Attempts that an earlier process left running; empty after the first listing.
   std::vector<std::pair<TrialIndex, int>> ran_before_;
   Pending pending_;
+  std::map<std::pair<TrialIndex, int>, EngineResult> results_;  // by trial and attempt
   std::set<TrialIndex> succeeded_;  // succeeded trials with `cache` that are not published yet
   Remarks remarks_;
   bool has_begun_ = false;

@@ -34,7 +34,7 @@ namespace {
 bool is_known_obstacle(Explanation::Kind kind) {
   using Kind = Explanation::Kind;
   return kind == Kind::dependencies || kind == Kind::canary || kind == Kind::paused || kind == Kind::place ||
-         kind == Kind::slots || kind == Kind::overtaken || kind == Kind::room;
+         kind == Kind::limit || kind == Kind::slots || kind == Kind::overtaken || kind == Kind::room;
 }
 
 bool wants_slots(const Trial& trial) {
@@ -50,8 +50,10 @@ bool are_starts_at_limit(const RunSituation& situation) {
 
 // The function sets `starts_in_flight_max` to 0, so that its planner starts no attempt.
 Explanation explain(const RunSituation& situation, TrialIndex trial) {
-  PlannerOptions options{
-      .capacity = situation.capacity, .restored = situation.restored, .began_at = situation.now};
+  PlannerOptions options{.capacity = situation.capacity,
+                         .limits = situation.limits,
+                         .restored = situation.restored,
+                         .began_at = situation.now};
   if (options.capacity)
     for (const std::string& gpu : options.capacity->gpus)
       options.gpus.push_back({.id = gpu, .uuid = {}, .kind = {}, .memory = {}});

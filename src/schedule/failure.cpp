@@ -38,6 +38,8 @@ std::string exit_text(std::optional<int> exit_code) {
 }  // namespace
 
 Cause cause_of(const Observation& ended, bool after_break) {
+  if (!ended.lost.empty()) return Cause::host_lost;
+  if (ended.timed_out) return Cause::timeout;
   // A stopped attempt counts as out of memory only if SIGKILL ended it. With another exit code, the kernel
   // may have killed some process of the attempt long before the stop.
   if (ended.oom && !(ended.stopped && ended.exit_code != k_exit_killed)) return Cause::oom;
@@ -107,6 +109,7 @@ Ending ending_of(const Observation& ended) {
   if (ended.exit_code == 0) return {};
   const Cause cause = schedule::cause_of(ended, false);
   auto [reason, stopper] = schedule::failure_reason({}, cause, ended.exit_code, ended.slots.memory);
+  if (!ended.lost.empty()) reason = ended.lost;
   return {.cause = cause, .reason = std::move(reason), .details = {.stopper = stopper}};
 }
 

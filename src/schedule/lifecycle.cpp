@@ -31,7 +31,7 @@ Lifecycle::Lifecycle(const Experiment& the_experiment, const Plan& the_plan, Pla
       plan(the_plan),
       until(options.until),
       answer_after(options.answer_after),
-      trials(the_experiment, the_plan),
+      trials(the_experiment, the_plan, options.limits),
       dependencies(trials, the_plan),
       attempts(trials.size()),
       holdings(options.capacity, options.gpus),

@@ -440,6 +440,7 @@ struct Planner::Impl {
       return life.fail_attempt(trial, std::move(end));
     }
     end.cause = schedule::cause_of(observation, engine == Break::was);
+    end.reason = observation.lost;
     if (end.cause == Cause::oom && !observation.oom)
       end.reason =
           "perhaps " + schedule::failure_reason(trials.trial(trial), end.cause, observation.exit_code,
@@ -595,6 +596,9 @@ bool Planner::is_waited_for(TrialIndex trial) const {
 }
 const std::string& Planner::undelivered() const {
   return impl_->life.outputs.undelivered();
+}
+std::optional<TrialIndex> Planner::find(std::string_view name) const {
+  return impl_->trials.find(name);
 }
 const Slots& Planner::held() const {
   return impl_->life.holdings.held();

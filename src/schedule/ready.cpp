@@ -23,11 +23,13 @@ ReadyLines::ReadyLines(const Experiment& experiment) : experiment_(experiment) {
   if (experiment.order == Order::random) ranks_ = shuffled(experiment.trials.size(), experiment.seed);
 }
 
-void ReadyLines::push(TrialIndex trial, const Slots& slots) {
+void ReadyLines::push(TrialIndex trial, const Slots& slots, std::size_t limit) {
   const Trial& it = experiment_.trials[trial];
   const auto [at, is_new] =
-      line_of_.try_emplace({slots.cpus, slots.memory, *it.gpus, it.service}, lines_.size());
-  if (is_new) lines_.push_back({.slots = slots, .gpus = *it.gpus, .service = it.service, .positions = {}});
+      line_of_.try_emplace({slots.cpus, slots.memory, *it.gpus, it.service, limit}, lines_.size());
+  if (is_new)
+    lines_.push_back(
+        {.slots = slots, .gpus = *it.gpus, .service = it.service, .limit = limit, .positions = {}});
   Line& line = lines_[at->second];
   const Position position = position_of(trial);
   const bool is_first = line.positions.empty() || position.is_before(line.positions.top());

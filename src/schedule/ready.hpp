@@ -17,14 +17,15 @@
 
 namespace combu::schedule {
 
-// Ready trials that need equal slots wait in one line. The search for a trial whose slots are free therefore
-// looks at one trial of each line, however many trials are ready.
+// Ready trials that need equal slots, and have the same limit of the engine, wait in one line. The search for
+// a trial whose slots are free therefore looks at one trial of each line, however many trials are ready.
 class ReadyLines {
  public:
   explicit ReadyLines(const Experiment& experiment);
 
-  // Adds a trial to its line. `slots`: slots of the trial's next attempt, without GPUs.
-  void push(TrialIndex trial, const Slots& slots);
+  // Adds a trial to its line. `slots`: slots of the trial's next attempt, without GPUs. `limit`:
+  // TrialTable::limit_of().
+  void push(TrialIndex trial, const Slots& slots, std::size_t limit);
 
   // A trial's position among the ready trials. The trial with the least position starts first.
   struct Position {
@@ -42,6 +43,7 @@ class ReadyLines {
     Slots slots;
     GpuRequest gpus;
     bool service = false;
+    std::size_t limit = 0;
     std::priority_queue<Position> positions;
     std::optional<TrialIndex> overtaken = {};  // the line's first trial when `overtakes` was last counted
     std::size_t overtakes = 0;                 // number of starts of later trials that delayed `overtaken`
@@ -68,7 +70,7 @@ class ReadyLines {
   TrialIndex pop(Line& line);
 
  private:
-  using Need = std::tuple<Cpus, Bytes, GpuRequest, bool>;
+  using Need = std::tuple<Cpus, Bytes, GpuRequest, bool, std::size_t>;
 
   const Experiment& experiment_;
   std::vector<std::uint32_t> ranks_;  // rank by trial; empty: trials start in the file's order

@@ -32,7 +32,7 @@ StartQueue::StartQueue(const Experiment& experiment, const Plan& plan, const Tri
       lines_(experiment) {}
 
 void StartQueue::push(TrialIndex trial) {
-  lines_.push(trial, requests_.of(trial));
+  lines_.push(trial, requests_.of(trial), trials_.limit_of(trial));
 }
 
 std::optional<StartQueue::Start> StartQueue::pop(std::size_t parallel_max, bool is_idle) {
@@ -57,7 +57,8 @@ std::optional<StartQueue::Start> StartQueue::pop(std::size_t parallel_max, bool 
 
 bool StartQueue::is_in(TrialIndex trial, const Line& line) const {
   const Trial& it = trials_.trial(trial);
-  return line.service == it.service && line.slots == requests_.of(trial) && line.gpus == *it.gpus;
+  return line.service == it.service && line.slots == requests_.of(trial) && line.gpus == *it.gpus &&
+         line.limit == trials_.limit_of(trial);
 }
 
 std::optional<StartQueue::Start> StartQueue::scan(std::size_t parallel_max, Horizon horizon, Asked* asked) {
@@ -96,6 +97,7 @@ std::optional<StartQueue::Start> StartQueue::scan(std::size_t parallel_max, Hori
 StartQueue::Obstacle StartQueue::judge(const Line& line, Scan& scan) const {
   const bool has_place = line.service || scan.parallel_max == 0 || trials_.alive() < scan.parallel_max;
   if (!has_place) return {.kind = Kind::place};
+  if (!trials_.has_place_in(line.limit)) return {.kind = Kind::limit};
   if (!holdings_.is_free(line)) return {.kind = Kind::slots};
   if (const Line* first = holding_back(line, scan))
     return {.kind = Kind::overtaken, .first = first->positions.top().trial};

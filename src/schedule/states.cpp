@@ -78,7 +78,7 @@ void Settings::take(const Adjust& adjust) {
 
 bool is_monitored(const Experiment& experiment, const Trial& trial) {
   return !trial.outputs.empty() || trial.retries.max > 0 || trial.timeout > Seconds(0) ||
-         experiment.deadline > Seconds(0);
+         experiment.deadline > Seconds(0) || !trial.has_own_container();
 }
 
 }  // namespace combu

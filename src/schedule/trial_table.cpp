@@ -14,8 +14,13 @@ bool serves_only(const Plan::Node& node) {
 
 }  // namespace
 
-TrialTable::TrialTable(const Experiment& experiment, const Plan& plan)
+TrialTable::TrialTable(const Experiment& experiment, const Plan& plan, const std::vector<StartLimit>& limits)
     : experiment_(experiment), rows_(experiment.trials.size()) {
+  if (!limits.empty()) limit_of_.assign(rows_.size(), k_unlimited);
+  for (const StartLimit& limit : limits) {
+    for (const std::size_t trial : limit.trials) limit_of_[trial] = limited_.size();
+    limited_.push_back({.attempts_max = limit.attempts_max});
+  }
   by_name_.reserve(rows_.size());
   for (TrialIndex trial = 0; trial < rows_.size(); ++trial) {
     const Trial& it = experiment.trials[trial];
@@ -54,6 +59,7 @@ void TrialTable::count(TrialIndex trial, std::ptrdiff_t by) {
   counts_[static_cast<std::size_t>(row.state)] += add;
   if (row.is_awaited && !is_over(row.state)) unfinished_ += add;
   if (!it.service && is_alive(row.state)) alive_ += add;
+  if (is_alive(row.state) && limit_of(trial) != k_unlimited) limited_[limit_of(trial)].alive += add;
   if (row.state != TrialState::running) return;
   if (row.is_awaited) running_awaited_ += add;
   if (it.retries.max > 0) retriable_ += add;

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,7 +21,8 @@ namespace combu::schedule {
 // `experiment` and `plan` must outlive this object.
 class TrialTable {
  public:
-  TrialTable(const Experiment& experiment, const Plan& plan);
+  // `limits`: Engine::limits().
+  TrialTable(const Experiment& experiment, const Plan& plan, const std::vector<StartLimit>& limits);
 
   [[nodiscard]] std::size_t size() const { return rows_.size(); }
   [[nodiscard]] const Trial& trial(TrialIndex trial) const { return experiment_.trials[trial]; }
@@ -69,6 +71,15 @@ class TrialTable {
   [[nodiscard]] std::size_t to_start() const;
   // Returns the number of starting and running trials, services not counted.
   [[nodiscard]] std::size_t alive() const { return alive_; }
+  // Returns the index of the trial's StartLimit, or k_unlimited.
+  static constexpr std::size_t k_unlimited = std::numeric_limits<std::size_t>::max();
+  [[nodiscard]] std::size_t limit_of(TrialIndex trial) const {
+    return limit_of_.empty() ? k_unlimited : limit_of_[trial];
+  }
+  // True if fewer attempts than the limit allows are starting or running.
+  [[nodiscard]] bool has_place_in(std::size_t limit) const {
+    return limit == k_unlimited || limited_[limit].alive < limited_[limit].attempts_max;
+  }
   // Returns the number of awaited trials (is_awaited()) that have not ended.
   [[nodiscard]] std::size_t unfinished() const { return unfinished_; }
   // Returns the number of awaited trials (is_awaited()) that are running.
@@ -92,6 +103,12 @@ class TrialTable {
   std::vector<Row> rows_;
   std::unordered_map<std::string_view, TrialIndex> by_name_;
   std::vector<TrialIndex> services_;
+  struct Limited {
+    std::size_t attempts_max = 0;
+    std::size_t alive = 0;  // number of starting and running attempts
+  };
+  std::vector<Limited> limited_;       // by limit
+  std::vector<std::size_t> limit_of_;  // by trial; empty if there are no limits
   Instant now_{};
   std::vector<Fact> facts_;
   std::array<std::size_t, k_trial_state_count> counts_{};

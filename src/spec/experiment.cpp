@@ -23,6 +23,7 @@
 #include "spec/values.hpp"
 #include "spec/volumes.hpp"
 #include "spec/warnings.hpp"
+#include "spec/worker.hpp"
 
 namespace combu {
 
@@ -97,6 +98,7 @@ class ExperimentReader final : public DocumentSink {
     Trial trial = combine(std::move(own), defaults_, place, report_);
     trial.path = place.text();
     look_for_key_parts(trial, index);
+    worker_checks_.take(trial, place, report_);
     experiment_.trials.push_back(std::move(trial));
     report_.enter("");
   }
@@ -142,6 +144,7 @@ class ExperimentReader final : public DocumentSink {
       report_.add(*trials_, "no trials: the array is empty");
     }
     report_unknown_key_parts();
+    worker_checks_.finish(experiment_, *trials_, report_);
     // shrink_to_fit() would not save memory here. The excess capacity of a large vector is memory that was
     // never touched, and copying the vector would raise the peak of used memory.
     experiment_.failures_max = max_failures_.of(experiment_.trials.size());
@@ -257,6 +260,7 @@ class ExperimentReader final : public DocumentSink {
   bool defaults_known_ = false;
   Json late_defaults_;
   std::map<std::string, KeyPart> key_parts_;
+  WorkerChecks worker_checks_;
   Place root_;
   Place trials_field_ = root_.key(k_trials);
   const Place* trials_ = &root_;

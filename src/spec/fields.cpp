@@ -70,12 +70,13 @@ constexpr std::array k_spellings{
     FieldSpelling{"inputs", Field::inputs},
     FieldSpelling{"deploy", Field::deploy},
     FieldSpelling{"docker", Field::docker},
+    FieldSpelling{"worker", Field::worker},
 };
 
 // Names of fields that are planned but not implemented: combu's own names, and Compose's names for the same
 // features.
 constexpr auto k_planned = std::to_array<std::string_view>(
-    {"slots", "build", "secrets", "gang", "worker", "replicas", "scale", "reuse", "swarm", "kubernetes"});
+    {"slots", "build", "secrets", "gang", "replicas", "scale", "reuse", "swarm", "kubernetes"});
 
 }  // namespace
 

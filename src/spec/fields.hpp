@@ -52,8 +52,9 @@ enum class Field {
   inputs,
   deploy,
   docker,
+  worker,
 };
-constexpr std::size_t k_field_count = static_cast<std::size_t>(Field::docker) + 1;
+constexpr std::size_t k_field_count = static_cast<std::size_t>(Field::worker) + 1;
 
 // Returns the trial field with this name or alias, or nullopt.
 [[nodiscard]] std::optional<Field> find_field(std::string_view spelling);

@@ -30,9 +30,10 @@ class InputReader {
   std::optional<Input> from_string(const Json& value) {
     const auto text = read_string(value, place_, report_);
     if (!text) return std::nullopt;
-    // In FROM:TO, the last ":/" is the beginning of TO, because TO is an absolute path and FROM may contain
-    // colons.
-    const std::size_t colon = text->rfind(":/");
+    // In FROM:TO, the last ":/" is the beginning of an absolute TO, because FROM may contain colons. If there
+    // is no ":/", TO is relative.
+    std::size_t colon = text->rfind(":/");
+    if (colon == std::string::npos) colon = text->rfind(':');
     if (colon == std::string::npos || text->compare(colon, 3, "://") == 0) {
       report_.add(
           place_,
@@ -71,14 +72,15 @@ class InputReader {
     const bool is_known = from.starts_with(k_of_trial)
                               ? read_of_trial(from.substr(k_of_trial.size()), from_place, input)
                               : read_own(from, from_place, input);
-    if (!to.starts_with('/')) {
-      report_.add(to_place,
-                  fmt::format("the path in the container, \"{}\", must begin with `/`", shortened(to)));
+    // A relative path begins at the scratch folder, which only attempts in workers have (see check_worker()).
+    input.in_scratch = !to.starts_with('/');
+    if (input.in_scratch && leads_out(to)) {
+      report_.add(to_place, fmt::format("\"{}\" must not lead out of the scratch folder", shortened(to)));
       return std::nullopt;
     }
     if (!is_known) return std::nullopt;
     const std::string name = to.ends_with('/') ? std::filesystem::path(input.from).filename().string() : "";
-    input.to = normalised(to + name);
+    input.to = normalised((input.in_scratch ? "/" : "") + to + name);
     if (input.to != "/") return input;
     report_.add(to_place, "must not be the root of the container; name a path in it");
     return std::nullopt;

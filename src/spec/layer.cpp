@@ -19,6 +19,7 @@
 #include "spec/values.hpp"
 #include "spec/volumes.hpp"
 #include "spec/warnings.hpp"
+#include "spec/worker.hpp"
 
 namespace combu::spec {
 
@@ -196,6 +197,9 @@ void LayerReader::read_field(Field field, Json& value, const Place& place) {
       return;
     case Field::docker:
       return read_object(value, place, layer_.docker);
+    case Field::worker:
+      trial.worker = read_worker(value, place, report_);
+      return;
   }
 }
 
@@ -331,6 +335,7 @@ void drop_replaced(Layer& own, const Layer& defaults) {
   if (wanted(Field::logs)) to.log_size_max = from.log_size_max;
   if (wanted(Field::cache)) to.cache = from.cache;
   if (wanted(Field::inputs)) to.inputs = from.inputs;
+  if (wanted(Field::worker)) to.worker = from.worker;
   if (wanted(Field::stop_signal)) to.process.stop_signal = from.process.stop_signal;
   if (wanted(Field::stop_grace)) to.process.stop_grace = from.process.stop_grace;
 }
@@ -378,6 +383,7 @@ Trial combine(Layer&& own, const Layer& defaults, const Place& place, Report& re
   trial.container.labels = (labels ? laid(defaults.labels, own.labels) : std::move(own.labels)).take();
   if (!own.params.empty()) trial.params = json_text(own.params);
   if (!own.docker.empty()) trial.container.docker = json_text(own.docker);
+  check_worker(trial, place, report);
   warn_of_trial(trial, own.shell_syntax, report);
   return trial;
 }

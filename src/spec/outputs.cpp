@@ -25,10 +25,11 @@ constexpr std::array k_collect_fields{Spelling{"to", "to"}, Spelling{"on", "on"}
 void read_path(const Json& value, const Place& place, Report& report, Output& output) {
   const auto text = read_string(value, place, report);
   if (!text) return;
-  std::string path = normalised(*text);
-  if (!path.starts_with('/')) {
-    report.add(place,
-               fmt::format("the path in the container, \"{}\", must begin with `/`", shortened(*text)));
+  // A relative path begins at the scratch folder, which only attempts in workers have (see check_worker()).
+  output.in_scratch = !text->starts_with('/');
+  std::string path = normalised(output.in_scratch ? "/" + *text : *text);
+  if (output.in_scratch && leads_out(*text)) {
+    report.add(place, fmt::format("\"{}\" must not lead out of the scratch folder", shortened(*text)));
   } else if (path == "/") {
     report.add(place, "must not be the root of the container; name a folder in it");
   } else if (path == "/manifest.sha256" || path == "/manifest.entries") {

@@ -12,6 +12,7 @@
 #include "spec/fields.hpp"
 #include "spec/outputs.hpp"
 #include "spec/values.hpp"
+#include "spec/volumes.hpp"
 
 namespace combu::spec {
 namespace {
@@ -82,9 +83,10 @@ Metrics read_metrics(const Json& value, const Place& place, Report& report) {
   if (step != nullptr && out == nullptr && file == nullptr) metrics.json = true;
   if (file != nullptr) {
     const auto text = read_string(*file, place.key("file"), report);
-    if (text && !text->starts_with('/')) {
+    // A relative path begins at the scratch folder, which only attempts in workers have (see check_worker()).
+    if (text && !text->starts_with('/') && leads_out(*text)) {
       report.add(place.key("file"),
-                 fmt::format("the path in the container, \"{}\", must begin with `/`", shortened(*text)));
+                 fmt::format("\"{}\" must not lead out of the scratch folder", shortened(*text)));
     } else if (text && text->ends_with('/')) {
       report.add(place.key("file"), fmt::format("\"{}\" is a folder: name the file", shortened(*text)));
     } else if (text && expect_no_pattern(*text, place.key("file"), report)) {

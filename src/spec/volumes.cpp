@@ -142,6 +142,12 @@ std::string normalised(const std::filesystem::path& path) {
   return text;
 }
 
+bool leads_out(const std::filesystem::path& path) {
+  const std::filesystem::path normal = path.lexically_normal();
+  const std::string first = normal.empty() ? "" : normal.begin()->string();
+  return first.empty() || first == "." || first == "..";
+}
+
 std::string absolute_path(const std::string& path, const Caller& caller) {
   if (path == "~" || path.starts_with("~/")) return normalised(caller.home + "/" + path.substr(1));
   return normalised(std::filesystem::path(caller.folder) / path);

@@ -17,6 +17,9 @@ namespace combu::spec {
 // system.
 [[nodiscard]] std::string normalised(const std::filesystem::path& path);
 
+// True if the relative path leads out of the folder in which it begins, or names this folder itself.
+[[nodiscard]] bool leads_out(const std::filesystem::path& path);
+
 // Returns a path of the experiment file as an absolute path. `~` is the caller's home folder. A relative path
 // starts in the folder of the experiment file.
 [[nodiscard]] std::string absolute_path(const std::string& path, const Caller& caller);

@@ -120,7 +120,7 @@ TEST_F(CanariesTest, WithoutCanariesEveryTrialMayStart) {
 std::vector<std::string> order_of(const Experiment& experiment) {
   ReadyLines lines(experiment);
   for (TrialIndex trial = 0; trial < experiment.trials.size(); ++trial)
-    lines.push(trial, experiment.trials[trial].slots);
+    lines.push(trial, experiment.trials[trial].slots, 0);
   std::vector<std::string> names;
   while (lines.begin() != lines.end())
     names.push_back(experiment.trials[lines.pop(lines.at(lines.begin()))].name);
@@ -144,7 +144,7 @@ TEST(ReadyLines, ARandomOrderFollowsTheSeed) {
 TEST(ReadyLines, TrialsThatWantTheSameSlotsShareALine) {
   const Experiment experiment = test::experiment("a=1 b=2 c=1");
   ReadyLines lines(experiment);
-  for (const TrialIndex trial : {2U, 1U, 0U}) lines.push(trial, experiment.trials[trial].slots);
+  for (const TrialIndex trial : {2U, 1U, 0U}) lines.push(trial, experiment.trials[trial].slots, 0);
   const ReadyLines::Line& first = lines.at(lines.begin());
   EXPECT_EQ(first.positions.size(), 2U);
   EXPECT_EQ(first.positions.top().trial, 0U);

@@ -1,0 +1,184 @@
+#include "spec/worker.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <iterator>
+#include <string>
+#include <string_view>
+
+#include "spec/fields.hpp"
+#include "spec/values.hpp"
+
+namespace combu {
+
+std::string worker_shape(const Trial& trial) {
+  std::string shape;
+  const auto add = [&shape](const auto& value) {
+    fmt::format_to(std::back_inserter(shape), "{}", value);
+    shape += '\0';
+  };
+  const Worker& worker = *trial.worker;
+  add(worker.count);
+  add(worker.concurrency);
+  add(worker.trials_max);
+  add(worker.age_max.count());
+  add(worker.idle.count());
+  add(trial.image);
+  add(trial.platform);
+  add(trial.process.workdir);
+  add(trial.process.user);
+  add(trial.container.shm_size.count);
+  add(trial.container.docker);
+  add(trial.slots.cpus.nano);
+  add(trial.slots.memory.count);
+  for (const std::string& gpu : trial.slots.gpus) add(gpu);
+  add(to_string(*trial.gpus));
+  for (const std::string& network : trial.container.networks) add(network);
+  for (const Volume& volume : trial.container.volumes) {
+    add(volume.source);
+    add(volume.target);
+    add(volume.read_only);
+  }
+  for (const Input& input : trial.inputs) {
+    if (input.in_scratch) continue;
+    add(input.trial);
+    add(input.from);
+    add(input.to);
+  }
+  return shape;
+}
+
+namespace spec {
+namespace {
+
+constexpr std::array k_worker_fields{Spelling{"count", "count"}, Spelling{"concurrency", "concurrency"},
+                                     Spelling{"trials_max", "trials_max"}, Spelling{"age_max", "age_max"},
+                                     Spelling{"idle", "idle"}};
+constexpr Seconds k_limit_min{1};
+
+Seconds read_time(const Json& value, const Place& place, Report& report) {
+  const auto time = read_duration(value, place, report);
+  if (time && *time < k_limit_min) report.add(place, "must be at least 1s");
+  return time.value_or(k_limit_min);
+}
+
+bool has_health_check(const Trial& trial) {
+  return trial.healthcheck && (trial.healthcheck->test.empty() || trial.healthcheck->test.front() != "NONE");
+}
+
+}  // namespace
+
+Worker read_worker(const Json& value, const Place& place, Report& report) {
+  Worker worker{.on = true};
+  if (value.is_boolean()) return value.get<bool>() ? worker : Worker();
+  if (!value.is_object()) {
+    report.add(place, fmt::format("must be true or {{count, concurrency, trials_max, age_max, idle}}, not {}",
+                                  shown(value)));
+    return worker;
+  }
+  const Section section(value, k_worker_fields, place, report);
+  const auto count = [&](std::string_view name, std::size_t& target) {
+    if (const Json* given = section.find(name))
+      target = read_limit_count(*given, place.key(name), report).value_or(1);
+  };
+  count("count", worker.count);
+  count("concurrency", worker.concurrency);
+  count("trials_max", worker.trials_max);
+  if (const Json* age = section.find("age_max"))
+    worker.age_max = read_time(*age, place.key("age_max"), report);
+  if (const Json* idle = section.find("idle")) worker.idle = read_time(*idle, place.key("idle"), report);
+  return worker;
+}
+
+void check_worker(const Trial& trial, const Place& place, Report& report) {
+  const auto scratch_path = [&](const Place& at, std::string_view path) {
+    report.add(at, fmt::format("the path in the container, \"{}\", must begin with `/`; only a trial with "
+                               "`worker` can have a relative path, which begins at its scratch folder",
+                               shortened(path)));
+  };
+  const Worker& worker = *trial.worker;
+  if (!worker.on) {
+    for (std::size_t i = 0; i < trial.outputs.size(); ++i)
+      if (trial.outputs[i].in_scratch)
+        scratch_path(place.key("outputs").index(i), trial.outputs[i].path_in_container());
+    for (std::size_t i = 0; i < trial.inputs.size(); ++i)
+      if (trial.inputs[i].in_scratch)
+        scratch_path(place.key("inputs").index(i), trial.inputs[i].to.substr(1));
+    if (!trial.metrics->file.empty() && !trial.metrics->file.starts_with('/'))
+      scratch_path(place.key("metrics").key("file"), trial.metrics->file);
+    return;
+  }
+  const auto refuse = [&](std::string_view field, std::string_view why) {
+    report.add(place.key("worker"),
+               fmt::format("cannot be combined with `{}`: {}; remove `worker` or `{}`", field, why, field));
+  };
+  if (trial.service)
+    refuse("service", "a service needs a container of its own, which other trials can reach");
+  if (!trial.container.ports.empty())
+    refuse("ports", "several trials share the container of a worker and its ports");
+  if (has_health_check(trial))
+    refuse("healthcheck", "the engine checks the health of a container, which several trials share");
+  if (worker.concurrency > 1 && !trial.gpus->empty())
+    report.add(place.key("worker").key("concurrency"),
+               "must be 1 for a trial with `gpus`, because a GPU serves only one attempt at a time");
+}
+
+void WorkerChecks::take(const Trial& trial, const Place& place, Report& report) {
+  if (!trial.worker->on) return;
+  names_.insert(trial.name);
+  if (!docker_) {
+    docker_ = trial.container.docker;
+    first_ = trial.name;
+  } else if (*docker_ != trial.container.docker) {
+    report.add(
+        place.key("docker"),
+        fmt::format("must be the same for all trials with `worker`, because they share containers, but "
+                    "it differs from the section of `{}`; remove `worker` or make the sections equal",
+                    first_));
+  }
+  const std::string shape = worker_shape(trial);
+  for (std::size_t i = 0; i < trial.outputs.size(); ++i)
+    if (!trial.outputs[i].in_scratch)
+      take_path(trial, shape, trial.outputs[i].path, place.key("outputs").index(i), report);
+  if (trial.metrics->file.starts_with('/'))
+    take_path(trial, shape, trial.metrics->file, place.key("metrics").key("file"), report);
+}
+
+void WorkerChecks::take_path(const Trial& trial, const std::string& shape, const std::string& path,
+                             const Place& place, Report& report) {
+  const auto [at, is_new] = writers_.try_emplace({.shape = shape, .path = path}, trial.name);
+  const auto conflicts = [&](const auto& other) {
+    return other->first.shape == shape && other->second != trial.name &&
+           (holds_path(other->first.path, path) || holds_path(path, other->first.path));
+  };
+  const std::string* other = nullptr;
+  if (!is_new && at->second != trial.name) other = &at->second;
+  if (is_new && at != writers_.begin() && conflicts(std::prev(at))) other = &std::prev(at)->second;
+  if (is_new && std::next(at) != writers_.end() && conflicts(std::next(at))) other = &std::next(at)->second;
+  if (other != nullptr)
+    report.add(place,
+               fmt::format("`{}` writes {} too, in the same containers; use a path in the scratch "
+                           "folder of each attempt, such as \"{}\" for $COMBU_SCRATCH/{}",
+                           *other, path, path.substr(path.rfind('/') + 1), path.substr(path.rfind('/') + 1)));
+}
+
+void WorkerChecks::finish(const Experiment& experiment, const Place& trials, Report& report) const {
+  if (names_.empty()) return;
+  for (std::size_t i = 0; i < experiment.trials.size(); ++i) {
+    report.enter(experiment.trials[i].name);
+    for (const Depend& depend : experiment.trials[i].depends) {
+      const bool is_to_reach =
+          depend.condition == Condition::started || depend.condition == Condition::healthy;
+      if (!is_to_reach || !names_.contains(depend.trial)) continue;
+      report.add(trials.index(i).key("depends"),
+                 fmt::format("`{}` has `worker`, so no trial can reach it by its name while it runs; use the "
+                             "condition `succeeded` or `finished`, or remove `worker`",
+                             depend.trial));
+    }
+  }
+  report.enter("");
+}
+
+}  // namespace spec
+}  // namespace combu
