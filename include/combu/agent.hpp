@@ -246,9 +246,10 @@ struct Welcome {
   std::string boot;           // random; differs for each process of the agent
   std::int64_t now = 0;       // the agent's clock, in nanoseconds since 1970
   std::uint8_t has_cgroups = 0;
+  std::string note;  // the argument NOTE with which the agent was started
   template <class Fields>
   void visit(Fields& fields) {
-    fields(version, boot, now, has_cgroups);
+    fields(version, boot, now, has_cgroups, note);
   }
 };
 
@@ -257,9 +258,10 @@ struct Started {
   std::string id;
   std::int64_t at = 0;         // nanoseconds since 1970
   std::uint64_t spawn_ns = 0;  // duration of fork and exec
+  std::string scratch;         // absolute path of the attempt's scratch folder
   template <class Fields>
   void visit(Fields& fields) {
-    fields(id, at, spawn_ns);
+    fields(id, at, spawn_ns, scratch);
   }
 };
 

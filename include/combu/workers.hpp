@@ -1,0 +1,36 @@
+#pragma once
+// Workers: warm containers in which the attempts of trials with `worker` run. docs/workers.md describes them
+// for users.
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "combu/base.hpp"
+#include "combu/engine.hpp"
+#include "combu/spec.hpp"
+
+namespace combu {
+
+// Returns the agent's program for a platform such as "linux/amd64"; empty if this combu has none for it.
+using AgentPrograms = std::function<std::string_view(std::string_view platform)>;
+
+// Returns an engine that runs the attempts of trials with `worker` in workers, and passes all other trials on
+// to `engine`. A worker is an attempt of `engine` with a name of its own (see is_worker_name()). The returned
+// engine lists and reports the attempts inside the workers of a run instead of the workers. It does so for
+// each run that this process prepares, checks or starts trials of, or that a selector names. The workers of
+// other runs are listed like other attempts, so that the slots that they hold are visible.
+//
+// When the returned engine is destroyed, it ends the workers of this process that have no attempts left. The
+// others continue their attempts. `engine` must outlive it.
+[[nodiscard]] std::unique_ptr<Engine> with_workers(Engine& engine, AgentPrograms programs);
+
+// True if `name` is the name of a worker's container. No trial may have such a name.
+[[nodiscard]] bool is_worker_name(std::string_view name);
+
+// Returns how many workers the trials with `worker` of an experiment can have at once on a host with these
+// slots. Equals the sum of the limits of Engine::limits(), divided by the workers' concurrency.
+[[nodiscard]] std::size_t workers_max(const Experiment& experiment, const Slots& capacity);
+
+}  // namespace combu

@@ -1,0 +1,248 @@
+#include "workers/agent_client.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+#include <vector>
+
+namespace combu::workers {
+
+using agent::FrameReader;
+using agent::FrameType;
+
+// A request under way. The destructor forgets the answers that arrive later.
+class AgentClient::Request {
+ public:
+  explicit Request(AgentClient& client) : client_(client) {
+    const std::scoped_lock lock(client_.mutex_);
+    number_ = ++client_.last_request_;
+    client_.requests_.try_emplace(number_);
+  }
+  ~Request() {
+    bool is_open = false;
+    {
+      const std::scoped_lock lock(client_.mutex_);
+      const auto request = client_.requests_.extract(number_);
+      is_open = !request.mapped().done && !client_.broken_;
+    }
+    if (!is_open) return;
+    try {
+      client_.send(agent::Cancel{.request = number_});
+    } catch (
+        const Error&) {  // NOLINT(bugprone-empty-catch): the connection has ended, and with it the request
+    }
+  }
+  Request(const Request&) = delete;
+  Request& operator=(const Request&) = delete;
+  [[nodiscard]] std::uint32_t number() const { return number_; }
+
+  // Blocks until an answer has arrived, and removes and returns all answers.
+  Answers take(const std::stop_token& stop) {
+    std::unique_lock lock(client_.mutex_);
+    Answers& answers = client_.requests_.at(number_);
+    const auto has_any = [&] {
+      return !answers.chunks.empty() || !answers.data.empty() || answers.usage || answers.done ||
+             client_.broken_;
+    };
+    if (!client_.changed_.wait(lock, stop, has_any))
+      throw Error(ErrorKind::cancelled, client_.subject_, "cancelled");
+    Answers taken = std::move(answers);
+    answers = {.chunks = {}, .data = {}, .usage = {}, .done = taken.done};
+    if (!taken.done && !taken.usage && taken.chunks.empty() && taken.data.empty()) client_.throw_broken();
+    return taken;
+  }
+
+ private:
+  AgentClient& client_;
+  std::uint32_t number_ = 0;
+};
+
+AgentClient::AgentClient(std::unique_ptr<ByteStream> stream, std::string subject, AgentEvents events)
+    : stream_(std::move(stream)), subject_(std::move(subject)), events_(std::move(events)) {
+  send(agent::Hello{});
+  thread_ = std::jthread([this] { read(); });
+}
+
+AgentClient::~AgentClient() {
+  stream_->close();
+}
+
+void AgentClient::write(std::string_view bytes) {
+  const std::scoped_lock lock(write_mutex_);
+  stream_->write(bytes);
+}
+
+void AgentClient::throw_broken() const {
+  throw Error(ErrorKind::unavailable, subject_, *broken_);
+}
+
+// ---- The thread of the connection
+
+void AgentClient::read() {
+  constexpr std::size_t k_buffer = std::size_t{256} << 10U;
+  std::vector<char> buffer(k_buffer);
+  FrameReader reader;
+  std::string why;
+  try {
+    while (const std::size_t count = stream_->read(buffer)) {
+      reader.feed({buffer.data(), count});
+      agent::Frame frame;
+      FrameReader::Result result = FrameReader::Result::frame;
+      while ((result = reader.next(frame)) == FrameReader::Result::frame) take(frame);
+      if (result == FrameReader::Result::corrupt)
+        throw Error(ErrorKind::corrupt, subject_, "the agent sent bytes that are not part of the protocol");
+    }
+    const std::string errors = stream_->errors();
+    why = fmt::format("the connection to the agent has ended{}{}", errors.empty() ? "" : ": ", errors);
+  } catch (const Error& error) {
+    why = error.message();
+  }
+  stream_->close();
+  end_with(why);
+}
+
+void AgentClient::end_with(const std::string& why) {
+  {
+    const std::scoped_lock lock(mutex_);
+    broken_ = why;
+  }
+  changed_.notify_all();
+  events_.on_broken(why);
+}
+
+template <class Message>
+Message AgentClient::decoded(const agent::Frame& frame) const {
+  Message message;
+  if (!agent::decode(frame.payload, message))
+    throw Error(
+        ErrorKind::corrupt, subject_,
+        fmt::format("the agent sent a malformed frame of type {}", static_cast<unsigned>(frame.type)));
+  return message;
+}
+
+void AgentClient::take(const agent::Frame& frame) {
+  const auto answer = [&](std::uint32_t request, const auto& add) {
+    {
+      const std::scoped_lock lock(mutex_);
+      const auto found = requests_.find(request);
+      if (found == requests_.end()) return;
+      add(found->second);
+    }
+    changed_.notify_all();
+  };
+  switch (frame.type) {
+    case FrameType::welcome:
+      return events_.on_welcome(decoded<agent::Welcome>(frame));
+    case FrameType::started:
+      return events_.on_started(decoded<agent::Started>(frame));
+    case FrameType::refused:
+      return events_.on_refused(decoded<agent::Refused>(frame));
+    case FrameType::ended:
+      return events_.on_ended(decoded<agent::Ended>(frame));
+    case FrameType::listed:
+      return events_.on_listed();
+    case FrameType::log: {
+      auto log = decoded<agent::Log>(frame);
+      return answer(log.request,
+                    [&](Answers& to) { std::ranges::move(log.chunks, std::back_inserter(to.chunks)); });
+    }
+    case FrameType::data: {
+      auto data = decoded<agent::Data>(frame);
+      return answer(data.request, [&](Answers& to) { to.data.push_back(std::move(data.bytes)); });
+    }
+    case FrameType::usage: {
+      const auto usage = decoded<agent::UsageAnswer>(frame);
+      return answer(usage.request, [&](Answers& to) { to.usage = usage; });
+    }
+    case FrameType::done: {
+      const auto done = decoded<agent::Done>(frame);
+      return answer(done.request, [&](Answers& to) { to.done = done; });
+    }
+    case FrameType::pong: {
+      const auto pong = decoded<agent::Pong>(frame);
+      {
+        const std::scoped_lock lock(mutex_);
+        ponged_ = std::max(ponged_, pong.number);
+      }
+      changed_.notify_all();
+      return;
+    }
+    case FrameType::fault:
+      throw Error(ErrorKind::corrupt, subject_,
+                  "the agent refused a frame: " + decoded<agent::Fault>(frame).text);
+    default:
+      return;  // a later version of the protocol may add types of frames
+  }
+}
+
+// ---- Requests
+
+void AgentClient::read_log(const std::string& id, std::int64_t since, bool is_follow,
+                           const std::function<void(const agent::LogChunk&)>& sink,
+                           const std::stop_token& stop) {
+  Request request(*this);
+  send(agent::ReadLog{.request = request.number(),
+                      .id = id,
+                      .since = since,
+                      .is_follow = is_follow ? std::uint8_t{1} : std::uint8_t{0}});
+  while (true) {
+    const Answers answers = request.take(stop);
+    for (const agent::LogChunk& chunk : answers.chunks) sink(chunk);
+    if (!answers.done) continue;
+    if (answers.done->status == agent::Done::unknown_attempt)
+      throw Error(ErrorKind::not_found, subject_, "the agent does not know the attempt");
+    if (answers.done->status != agent::Done::ok)
+      throw Error(ErrorKind::unavailable, subject_,
+                  "the log cannot be read: " + shortened(answers.done->text));
+    return;
+  }
+}
+
+bool AgentClient::collect(const std::string& id, const std::string& path,
+                          const std::function<void(std::string_view)>& sink, const std::stop_token& stop) {
+  Request request(*this);
+  send(agent::Collect{.request = request.number(), .id = id, .path = path});
+  while (true) {
+    const Answers answers = request.take(stop);
+    for (const std::string& bytes : answers.data) sink(bytes);
+    if (!answers.done) continue;
+    const std::string text = shortened(answers.done->text);
+    switch (answers.done->status) {
+      case agent::Done::ok:
+        return true;
+      case agent::Done::absent:
+        return false;
+      case agent::Done::unknown_attempt:
+        throw Error(ErrorKind::not_found, subject_, "the agent does not know the attempt");
+      case agent::Done::unreadable:
+        throw Error(ErrorKind::invalid, path, text);
+      default:
+        throw Error(ErrorKind::unavailable, path, "the archive was cut off: " + text);
+    }
+  }
+}
+
+std::optional<Usage> AgentClient::usage(const std::string& id, const std::stop_token& stop) {
+  Request request(*this);
+  send(agent::GetUsage{.request = request.number(), .id = id});
+  const Answers answers = request.take(stop);
+  if (!answers.usage) return std::nullopt;
+  return Usage{.memory = Bytes{static_cast<std::int64_t>(answers.usage->memory)},
+               .cpu = std::chrono::nanoseconds(answers.usage->cpu_ns)};
+}
+
+void AgentClient::sync(const std::stop_token& stop) {
+  std::uint64_t number = 0;
+  {
+    const std::scoped_lock lock(mutex_);
+    number = ++pinged_;
+  }
+  send(agent::Ping{.number = number});
+  std::unique_lock lock(mutex_);
+  if (!changed_.wait(lock, stop, [&] { return ponged_ >= number || broken_; }))
+    throw Error(ErrorKind::cancelled, subject_, "cancelled");
+  if (ponged_ < number) throw_broken();
+}
+
+}  // namespace combu::workers

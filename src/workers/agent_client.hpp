@@ -1,0 +1,95 @@
+#pragma once
+// The client's side of one connection to an agent.
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <thread>
+
+#include "combu/agent.hpp"
+#include "combu/engine.hpp"
+
+namespace combu::workers {
+
+// The events of a connection. The thread of the connection calls them, one at a time; they must not block.
+struct AgentEvents {
+  std::function<void(agent::Welcome&&)> on_welcome;
+  std::function<void(agent::Started&&)> on_started;
+  std::function<void(agent::Refused&&)> on_refused;
+  std::function<void(agent::Ended&&)> on_ended;
+  std::function<void()> on_listed;
+  // The connection has ended; the last event. All calls of the client throw Error(unavailable) from now on.
+  std::function<void(const std::string& why)> on_broken;
+};
+
+// Thread-safe. All functions throw Error(unavailable) if the connection breaks.
+class AgentClient {
+ public:
+  // Sends Hello, and reads frames on a thread of its own. `subject`: the subject of all errors.
+  AgentClient(std::unique_ptr<ByteStream> stream, std::string subject, AgentEvents events);
+  // Closes the connection and joins the thread. Must not be called from an event.
+  ~AgentClient();
+  AgentClient(const AgentClient&) = delete;
+  AgentClient& operator=(const AgentClient&) = delete;
+
+  template <class Message>
+  void send(Message message) {
+    std::string bytes;
+    agent::append(bytes, std::move(message));
+    write(bytes);
+  }
+
+  // Calls `sink` for each chunk of the attempt's output at `since` or later. If `is_follow`, blocks until the
+  // attempt has ended. Throws Error(not_found) if the agent does not know the attempt.
+  void read_log(const std::string& id, std::int64_t since, bool is_follow,
+                const std::function<void(const agent::LogChunk&)>& sink, const std::stop_token& stop);
+  // Passes a file or folder as a tar archive to `sink`. Returns and throws as Engine::copy_out().
+  [[nodiscard]] bool collect(const std::string& id, const std::string& path,
+                             const std::function<void(std::string_view)>& sink, const std::stop_token& stop);
+  // Returns nullopt if the attempt does not run.
+  [[nodiscard]] std::optional<Usage> usage(const std::string& id, const std::stop_token& stop);
+  // Blocks until the events of all frames have been handled that the agent had sent before the call.
+  void sync(const std::stop_token& stop);
+  // Makes the connection break, as if the other side had closed it.
+  void close() { stream_->close(); }
+
+ private:
+  // The answers to one request that the calling thread has not consumed yet.
+  struct Answers {
+    std::deque<agent::LogChunk> chunks;
+    std::deque<std::string> data;
+    std::optional<agent::UsageAnswer> usage;
+    std::optional<agent::Done> done;
+  };
+  class Request;
+
+  void write(std::string_view bytes);
+  void read();
+  void take(const agent::Frame& frame);
+  template <class Message>
+  Message decoded(const agent::Frame& frame) const;
+  void end_with(const std::string& why);
+  [[noreturn]] void throw_broken() const;
+
+  std::unique_ptr<ByteStream> stream_;
+  const std::string subject_;
+  AgentEvents events_;
+  std::mutex write_mutex_;
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::map<std::uint32_t, Answers> requests_;
+  std::uint32_t last_request_ = 0;
+  std::uint64_t pinged_ = 0;
+  std::uint64_t ponged_ = 0;
+  std::optional<std::string> broken_;  // why the connection has ended
+  std::jthread thread_;
+};
+
+}  // namespace combu::workers

@@ -1,0 +1,151 @@
+#include "workers/container.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <unordered_map>
+#include <utility>
+
+#include "combu/workers.hpp"
+
+namespace combu {
+
+namespace {
+
+constexpr std::string_view k_prefix = "combu-worker-";
+
+}  // namespace
+
+bool is_worker_name(std::string_view name) {
+  return name.starts_with(k_prefix);
+}
+
+std::size_t workers_max(const Experiment& experiment, const Slots& capacity) {
+  std::size_t count = 0;
+  for (const StartLimit& limit : workers::limits_of(experiment, capacity)) {
+    const std::size_t concurrency = experiment.trials[limit.trials.front()].worker->concurrency;
+    const std::size_t attempts = std::min(limit.attempts_max, limit.trials.size());
+    count += (attempts + concurrency - 1) / concurrency;
+  }
+  return count;
+}
+
+namespace workers {
+
+std::string worker_name(const RunId& run, std::size_t number) {
+  return fmt::format("{}{}-{}", k_prefix, run.text(), number);
+}
+
+std::optional<std::size_t> number_of_worker(const RunId& run, std::string_view name) {
+  const std::string begin = fmt::format("{}{}-", k_prefix, run.text());
+  if (!name.starts_with(begin)) return std::nullopt;
+  return parse_number<std::size_t>(name.substr(begin.size()));
+}
+
+std::string to_text(const Note& note) {
+  return fmt::format("{} {}", note.concurrency, note.shape);
+}
+
+Note parse_note(std::string_view text) {
+  const std::size_t blank = std::min(text.find(' '), text.size());
+  return {
+      .concurrency = std::max<std::size_t>(parse_number<std::size_t>(text.substr(0, blank)).value_or(1), 1),
+      .shape = std::string(text.substr(std::min(blank + 1, text.size())))};
+}
+
+Note note_of(const Trial& trial) {
+  return {.concurrency = trial.worker->concurrency, .shape = sha256_of(worker_shape(trial))};
+}
+
+Slots times(const Slots& slots, std::size_t concurrency) {
+  Slots all = slots;
+  all.cpus.nano *= static_cast<std::int64_t>(concurrency);
+  all.memory.count *= static_cast<std::int64_t>(concurrency);
+  return all;
+}
+
+Slots divided(const Slots& slots, std::size_t concurrency) {
+  Slots one = slots;
+  one.cpus.nano /= static_cast<std::int64_t>(concurrency);
+  one.memory.count /= static_cast<std::int64_t>(concurrency);
+  return one;
+}
+
+Trial container_of(const Trial& trial, std::string name, std::shared_ptr<const ProvidedProgram> program) {
+  Trial worker;
+  worker.name = std::move(name);
+  worker.image = trial.image;
+  worker.platform = trial.platform;
+  worker.pull = trial.pull;
+  worker.process.entrypoint = {std::string(k_program), "worker", std::string(k_folder),
+                               fmt::format("{}", std::max<long>(1, std::lround(trial.worker->idle.count()))),
+                               to_text(note_of(trial))};
+  worker.process.workdir = trial.process.workdir;
+  worker.process.user = trial.process.user;
+  worker.process.init = false;  // the agent is the first process
+  worker.process.stop_signal = "SIGTERM";
+  worker.container.volumes = trial.container.volumes;
+  worker.container.networks = trial.container.networks;
+  worker.container.shm_size = trial.container.shm_size;
+  worker.container.docker = trial.container.docker;
+  worker.container.provided = std::move(program);
+  worker.healthcheck = Healthcheck{.test = {"NONE"}};
+  worker.slots = times(trial.slots, trial.worker->concurrency);
+  worker.gpus = trial.gpus;
+  for (const Input& input : trial.inputs)
+    if (!input.in_scratch) worker.inputs.push_back(input);
+  worker.path = trial.path;
+  return worker;
+}
+
+std::vector<std::string> argv_of(const Trial& trial, const ImageProgram& image) {
+  const Process& process = trial.process;
+  std::vector<std::string> argv = process.entrypoint.value_or(image.entrypoint);
+  // As in Docker, another entrypoint makes the image's command meaningless.
+  const std::vector<std::string> rest =
+      process.cmd.value_or(process.entrypoint ? std::vector<std::string>() : image.cmd);
+  argv.insert(argv.end(), rest.begin(), rest.end());
+  return argv;
+}
+
+std::size_t count_max(const Trial& trial, const Slots& capacity) {
+  const Worker& worker = *trial.worker;
+  std::size_t count = std::numeric_limits<std::size_t>::max();
+  if (worker.count > 0) count = worker.count;
+  const auto fit = [&](std::int64_t there, std::int64_t needed) {
+    if (needed > 0)
+      count = std::min(count, static_cast<std::size_t>(std::max<std::int64_t>(there, 0) / needed));
+  };
+  const Slots needed = times(trial.slots, worker.concurrency);
+  fit(capacity.cpus.nano, needed.cpus.nano);
+  fit(capacity.memory.count, needed.memory.count);
+  if (worker.count == 0 && trial.slots.empty() && trial.gpus->empty()) {
+    constexpr std::int64_t k_nano = 1'000'000'000;
+    count = static_cast<std::size_t>(std::max<std::int64_t>(capacity.cpus.nano / k_nano, 1));
+  }
+  return count;
+}
+
+std::vector<StartLimit> limits_of(const Experiment& experiment, const Slots& capacity) {
+  std::vector<StartLimit> limits;
+  std::unordered_map<std::string, std::size_t> by_shape;
+  for (std::size_t i = 0; i < experiment.trials.size(); ++i) {
+    const Trial& trial = experiment.trials[i];
+    if (trial.has_own_container()) continue;
+    const auto [at, is_new] = by_shape.try_emplace(worker_shape(trial), limits.size());
+    if (is_new) {
+      const std::size_t count = count_max(trial, capacity);
+      const std::size_t concurrency = trial.worker->concurrency;
+      constexpr std::size_t k_unlimited = std::numeric_limits<std::size_t>::max();
+      limits.push_back({.attempts_max = count > k_unlimited / concurrency ? k_unlimited : count * concurrency,
+                        .trials = {}});
+    }
+    limits[at->second].trials.push_back(i);
+  }
+  return limits;
+}
+
+}  // namespace workers
+}  // namespace combu

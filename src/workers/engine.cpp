@@ -1,0 +1,383 @@
+// The engine that runs attempts in workers: maps each function of Engine to workers and to the engine below.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <iterator>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "combu/workers.hpp"
+#include "workers/fleet.hpp"
+
+namespace combu {
+namespace workers {
+namespace {
+
+class WorkersEngine final : public Engine {
+ public:
+  WorkersEngine(Engine& engine, AgentPrograms programs)
+      : engine_(engine), fleet_(engine, std::move(programs)) {}
+
+  Facts facts(std::stop_token stop) override { return engine_.facts(stop); }
+  std::vector<Gpu> gpus(std::stop_token stop) override { return engine_.gpus(stop); }
+  std::vector<Error> check(const Run& run, std::stop_token stop) override;
+  std::vector<StartLimit> limits(const Run& run, const Slots& capacity) override {
+    return limits_of(run.experiment, capacity);
+  }
+  std::vector<Error> prepare(const Run& run, const std::function<void(const Preparation&)>& on_progress,
+                             std::stop_token stop) override;
+  StartResult start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) override;
+  void stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) override;
+  std::vector<Observation> list(const Selector& selector, ListDetail detail, std::stop_token stop) override;
+  void watch(const Selector& selector, const std::function<void(const Change&)>& on_change,
+             std::stop_token stop) override;
+  std::optional<Usage> usage(const std::string& id, std::stop_token stop) override;
+  void logs(const Key& key, const LogOptions& options, const OnLogPiece& on_piece,
+            std::stop_token stop) override;
+  bool copy_out(const Key& key, const std::string& path,
+                const std::function<void(std::string_view)>& on_bytes, std::stop_token stop) override;
+  std::unique_ptr<ByteStream> exec(const Key& key, const std::vector<std::string>& argv,
+                                   std::stop_token stop) override {
+    return engine_.exec(key, argv, stop);
+  }
+  void acknowledge(const std::vector<Key>& keys) override { fleet_.acknowledge(keys); }
+  Released release(const Selector& selector, const ReleaseCallbacks& callbacks,
+                   std::stop_token stop) override;
+
+ private:
+  // The containers that the engine below lists: workers whose attempts are listed instead, and all others.
+  struct Listing {
+    std::vector<Observation> workers;
+    std::vector<Observation> others;
+  };
+  Listing list_containers(const Selector& selector, ListDetail detail, const std::stop_token& stop);
+  [[nodiscard]] bool stands_for_attempts(const Selector& selector, const Observation& container);
+  std::optional<Fleet::Found> find(const Key& key, const std::stop_token& stop);
+  void ensure_programs(const Run& run, const Trial& trial, const std::stop_token& stop);
+  void read_log(const Fleet::Found& found, const LogOptions& options, const OnLogPiece& on_piece,
+                const std::stop_token& stop);
+
+  Engine& engine_;
+  Fleet fleet_;
+};
+
+// The trials of other containers, and one container for each shape of workers.
+Run with_workers_as_trials(const Run& run, std::map<std::string, std::string>& first_of) {
+  Run changed = run;
+  changed.experiment.trials.clear();
+  std::set<std::string> shapes;
+  for (const Trial& trial : run.experiment.trials) {
+    if (trial.has_own_container()) {
+      changed.experiment.trials.push_back(trial);
+    } else if (shapes.insert(worker_shape(trial)).second) {
+      Trial container = container_of(trial, worker_name(run.id, shapes.size()), nullptr);
+      first_of.emplace(container.name, trial.name);
+      changed.experiment.trials.push_back(std::move(container));
+    }
+  }
+  return changed;
+}
+
+bool has_workers(const Experiment& experiment) {
+  return std::ranges::any_of(experiment.trials,
+                             [](const Trial& trial) { return !trial.has_own_container(); });
+}
+
+std::vector<Error> WorkersEngine::check(const Run& run, std::stop_token stop) {
+  if (!has_workers(run.experiment)) return engine_.check(run, stop);
+  fleet_.adopt(run.id);
+  std::map<std::string, std::string> first_of;
+  std::vector<Error> errors;
+  for (const Error& error : engine_.check(with_workers_as_trials(run, first_of), stop)) {
+    const auto first = first_of.find(error.subject());
+    errors.emplace_back(error.kind(), first == first_of.end() ? error.subject() : first->second,
+                        error.message());
+  }
+  const Facts facts = engine_.facts(stop);
+  const auto first = std::ranges::find_if(run.experiment.trials,
+                                          [](const Trial& trial) { return !trial.has_own_container(); });
+  if (!facts.can_exec)
+    errors.emplace_back(ErrorKind::refused, first->name + ": worker",
+                        "this engine cannot run programs in running containers; remove `worker`");
+  for (const StartLimit& limit : limits_of(run.experiment, facts.capacity)) {
+    const Trial& trial = run.experiment.trials[limit.trials.front()];
+    if (limit.attempts_max > 0) continue;
+    errors.emplace_back(ErrorKind::invalid, trial.name,
+                        fmt::format("a worker reserves {} for {} attempts at once, but the host has only {}; "
+                                    "lower `worker.concurrency`",
+                                    to_string(times(trial.slots, trial.worker->concurrency)),
+                                    trial.worker->concurrency, to_string(facts.capacity)));
+  }
+  return errors;
+}
+
+std::vector<Error> WorkersEngine::prepare(const Run& run,
+                                          const std::function<void(const Preparation&)>& on_progress,
+                                          std::stop_token stop) {
+  if (!has_workers(run.experiment)) return engine_.prepare(run, on_progress, stop);
+  fleet_.adopt(run.id);
+  std::vector<Error> lacking;
+  std::mutex mutex;
+  std::set<std::pair<std::string, std::string>> images;
+  for (const Trial& trial : run.experiment.trials)
+    if (!trial.has_own_container()) images.emplace(trial.image, trial.platform);
+  const auto take = [&](const Preparation& preparation) {
+    if (preparation.kind == Preparation::Kind::found) {
+      fleet_.set_program(preparation.name, preparation.platform, preparation.program);
+      if (images.contains({preparation.name, preparation.platform}) &&
+          !fleet_.has_agent_for(preparation.program.platform)) {
+        const std::scoped_lock lock(mutex);
+        lacking.emplace_back(ErrorKind::refused, preparation.name,
+                             fmt::format("the image is for {}, for which this combu has no agent; remove "
+                                         "`worker`, or use a released combu",
+                                         preparation.program.platform));
+      }
+    }
+    on_progress(preparation);
+  };
+  std::vector<Error> errors = engine_.prepare(run, take, stop);
+  std::ranges::move(lacking, std::back_inserter(errors));
+  return errors;
+}
+
+// A process that resumes a run may start attempts without prepare().
+void WorkersEngine::ensure_programs(const Run& run, const Trial& trial, const std::stop_token& stop) {
+  if (fleet_.program_of(trial)) return;
+  Run one = run;
+  one.experiment.trials = {trial};
+  one.experiment.trials.front().depends.clear();
+  const std::vector<Error> errors = prepare(
+      one, [](const Preparation&) {}, stop);
+  if (!errors.empty()) throw Error(errors.front().kind(), trial.name, errors.front().message());
+}
+
+StartResult WorkersEngine::start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) {
+  if (trial.has_own_container()) {
+    StartResult result = engine_.start(run, trial, attempt, stop);
+    while (std::holds_alternative<TakenByOther>(result) && fleet_.end_idle(stop))
+      result = engine_.start(run, trial, attempt, stop);
+    return result;
+  }
+  if (!fleet_.is_adopted(run.id)) {
+    fleet_.adopt(run.id);
+    (void)list({.run = run.id}, ListDetail::basic, stop);
+  }
+  ensure_programs(run, trial, stop);
+  while (true) {
+    auto place = fleet_.reserve(run, trial, attempt, stop);
+    if (auto* taken = std::get_if<TakenByOther>(&place)) return *taken;
+    if (auto seen = fleet_.start(std::get<Fleet::Found>(place), trial, stop))
+      return Running{*std::move(seen)};
+  }
+}
+
+// Returns the attempt, if it is in a worker. Lists the workers of the run if this process does not know them.
+std::optional<Fleet::Found> WorkersEngine::find(const Key& key, const std::stop_token& stop) {
+  if (auto found = fleet_.find(key)) return found;
+  if (fleet_.is_adopted(key.run)) return std::nullopt;
+  (void)list({.run = key.run}, ListDetail::basic, stop);
+  return fleet_.find(key);
+}
+
+void WorkersEngine::stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) {
+  if (const auto found = find(key, stop)) return fleet_.stop(*found, grace, stop);
+  engine_.stop(key, grace, stop);
+}
+
+// True if the attempts in the worker are listed instead of the worker.
+bool WorkersEngine::stands_for_attempts(const Selector& selector, const Observation& container) {
+  if (!is_worker_name(container.key.trial)) return false;
+  return selector.run || !selector.experiment.empty() || !selector.file.empty() ||
+         fleet_.is_adopted(container.key.run);
+}
+
+WorkersEngine::Listing WorkersEngine::list_containers(const Selector& selector, ListDetail detail,
+                                                      const std::stop_token& stop) {
+  Selector all = selector;
+  all.trials.clear();
+  Listing listing;
+  for (Observation& container : engine_.list(all, detail, stop)) {
+    if (stands_for_attempts(selector, container)) {
+      listing.workers.push_back(std::move(container));
+    } else if (selects(selector, container)) {
+      listing.others.push_back(std::move(container));
+    }
+  }
+  return listing;
+}
+
+std::vector<Observation> WorkersEngine::list(const Selector& selector, ListDetail detail,
+                                             std::stop_token stop) {
+  Listing listing = list_containers(selector, detail, stop);
+  fleet_.discover(listing.workers, stop);
+  if (detail != ListDetail::basic) fleet_.sync(listing.workers, stop);
+  for (const Observation& container : listing.workers) fleet_.see(container);
+  for (Observation& attempt : fleet_.attempts())
+    if (selects(selector, attempt)) listing.others.push_back(std::move(attempt));
+  return std::move(listing.others);
+}
+
+void WorkersEngine::watch(const Selector& selector, const std::function<void(const Change&)>& on_change,
+                          std::stop_token stop) {
+  Subscription subscription(selector);
+  fleet_.subscribe(subscription);
+  Selector all = selector;
+  all.trials.clear();
+  std::stop_source inner;
+  const std::stop_callback on_stop(stop, [&inner] { inner.request_stop(); });
+  std::exception_ptr thrown;
+  std::jthread watcher([&] {
+    const auto take = [&](const Change& change) {
+      const auto* seen = std::get_if<Observation>(&change);
+      if (seen == nullptr) return subscription.push(change);
+      if (!stands_for_attempts(selector, *seen)) return subscription.push_selected(*seen);
+      if (seen->phase == Phase::gone) {
+        fleet_.forget_worker(seen->key);
+      } else {
+        fleet_.see(*seen);
+      }
+    };
+    try {
+      engine_.watch(all, take, inner.get_token());
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+    subscription.end();
+  });
+  const auto leave = [&] {
+    inner.request_stop();
+    watcher.join();
+    fleet_.unsubscribe(subscription);
+  };
+  try {
+    for (std::vector<Change> changes; !(changes = subscription.take()).empty();)
+      for (const Change& change : changes) on_change(change);
+  } catch (...) {
+    leave();
+    throw;
+  }
+  leave();
+  if (thrown) std::rethrow_exception(thrown);
+}
+
+std::optional<Usage> WorkersEngine::usage(const std::string& id, std::stop_token stop) {
+  const auto found = fleet_.find_by_id(id);
+  if (!found) return engine_.usage(id, stop);
+  const auto client = fleet_.client_of(found->worker, stop);
+  return client ? client->usage(id_of(found->attempt->key), stop) : std::nullopt;
+}
+
+void WorkersEngine::logs(const Key& key, const LogOptions& options, const OnLogPiece& on_piece,
+                         std::stop_token stop) {
+  const auto found = find(key, stop);
+  if (!found) return engine_.logs(key, options, on_piece, stop);
+  if (!options.tail) return read_log(*found, options, on_piece, stop);
+  struct Piece {
+    LogStream stream;
+    std::string text;
+    Instant at;
+  };
+  std::vector<Piece> pieces;
+  LogOptions read = options;
+  read.follow = false;
+  read_log(
+      *found, read,
+      [&](const LogPiece& piece) { pieces.push_back({piece.stream, std::string(piece.text), piece.at}); }, stop);
+  std::size_t first = pieces.size();
+  for (std::int64_t lines = 0; first > 0 && *options.tail > 0; --first)
+    if (first < pieces.size() && pieces[first - 1].text.ends_with('\n') && ++lines == *options.tail) break;
+  for (std::size_t i = first; i < pieces.size(); ++i)
+    on_piece({.stream = pieces[i].stream, .text = pieces[i].text, .at = pieces[i].at});
+  if (!options.follow) return;
+  read.follow = true;
+  if (!pieces.empty()) read.since = pieces.back().at + Instant::duration(1);
+  read_log(*found, read, on_piece, stop);
+}
+
+void WorkersEngine::read_log(const Fleet::Found& found, const LogOptions& options, const OnLogPiece& on_piece,
+                             const std::stop_token& stop) {
+  const std::int64_t since = options.since ? nanoseconds_of(*options.since) : 0;
+  const auto take = [&](const agent::LogChunk& chunk) {
+    if (chunk.at >= since) split_chunk(chunk, on_piece);
+  };
+  if (const auto log = fleet_.whole_log(found)) {
+    for (const agent::LogChunk& chunk : *log) take(chunk);
+    return;
+  }
+  const auto client = fleet_.client_of(found.worker, stop);
+  if (!client)
+    throw Error(ErrorKind::not_found, found.attempt->key.trial, "the attempt's log was lost with its worker");
+  client->read_log(id_of(found.attempt->key), since, options.follow, take, stop);
+}
+
+bool WorkersEngine::copy_out(const Key& key, const std::string& path,
+                             const std::function<void(std::string_view)>& on_bytes, std::stop_token stop) {
+  const auto found = find(key, stop);
+  if (!found) return engine_.copy_out(key, path, on_bytes, stop);
+  if (const auto client = fleet_.client_of(found->worker, stop))
+    return client->collect(id_of(key), path, on_bytes, stop);
+  const std::string there = path.starts_with('/') ? path : found->attempt->scratch + "/" + path;
+  return engine_.copy_out(found->worker->key, there, on_bytes, stop);
+}
+
+Released WorkersEngine::release(const Selector& selector, const ReleaseCallbacks& callbacks,
+                                std::stop_token stop) {
+  const Listing listing = list_containers(selector, ListDetail::basic, stop);
+  if (listing.workers.empty()) return engine_.release(selector, callbacks, stop);
+  fleet_.discover(listing.workers, stop);
+  std::vector<Observation> attempts;
+  for (Observation& attempt : fleet_.attempts())
+    if (selects(selector, attempt)) attempts.push_back(std::move(attempt));
+  std::vector<Observation> all = listing.others;
+  all.insert(all.end(), attempts.begin(), attempts.end());
+  const std::set<Key> kept = callbacks.found ? callbacks.found(all) : std::set<Key>();
+  std::vector<Key> removed;
+  std::set<RunId> runs;
+  for (const Observation& worker : listing.workers) runs.insert(worker.key.run);
+  std::set<Key> kept_workers;
+  for (const Observation& attempt : attempts) {
+    if (!kept.contains(attempt.key)) {
+      removed.push_back(attempt.key);
+    } else if (const auto found = fleet_.find(attempt.key)) {
+      kept_workers.insert(found->worker->key);
+    }
+  }
+  ReleaseCallbacks below{.found = [&](const std::vector<Observation>&) { return kept; },
+                         .removed = callbacks.removed};
+  Released released;
+  if (selector.trials.empty()) {
+    below.found = [&](const std::vector<Observation>& containers) {
+      std::set<Key> keep = kept;
+      for (const Observation& container : containers)
+        if (kept_workers.contains(container.key)) keep.insert(container.key);
+      return keep;
+    };
+    released = engine_.release(selector, below, stop);
+    for (const Observation& worker : listing.workers)
+      if (!kept_workers.contains(worker.key)) fleet_.forget_worker(worker.key);
+    released.attempts = listing.others.size() + attempts.size() - kept.size();
+  } else {
+    fleet_.remove_attempts(removed, stop);
+    released = engine_.release(selector, below, stop);
+    released.attempts += removed.size();
+    for (const Key& worker : fleet_.without_attempts(runs)) {
+      (void)engine_.release({.run = worker.run, .trials = {worker.trial}}, {}, stop);
+      fleet_.forget_worker(worker);
+    }
+  }
+  for (const Observation& attempt : attempts) released.experiments.insert(attempt.experiment);
+  return released;
+}
+
+}  // namespace
+}  // namespace workers
+
+std::unique_ptr<Engine> with_workers(Engine& engine, AgentPrograms programs) {
+  return std::make_unique<workers::WorkersEngine>(engine, std::move(programs));
+}
+
+}  // namespace combu

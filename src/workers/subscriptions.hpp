@@ -1,0 +1,66 @@
+#pragma once
+// Merges the changes of the engine with those of attempts in workers, for each call of watch().
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <utility>
+#include <vector>
+
+#include "combu/engine.hpp"
+
+namespace combu::workers {
+
+// True if the selector selects the attempt.
+[[nodiscard]] inline bool selects(const Selector& selector, const Observation& seen) {
+  if (!selector.experiment.empty() && selector.experiment != seen.experiment) return false;
+  if (!selector.file.empty() && selector.file != seen.file) return false;
+  if (selector.run && *selector.run != seen.key.run) return false;
+  return selector.trials.empty() ||
+         std::find(selector.trials.begin(), selector.trials.end(), seen.key.trial) != selector.trials.end();
+}
+
+// The changes that one call of watch() has not passed on yet. Thread-safe.
+class Subscription {
+ public:
+  explicit Subscription(Selector selector) : selector_(std::move(selector)) {}
+
+  void push(Change change) {
+    {
+      const std::scoped_lock lock(mutex_);
+      changes_.push_back(std::move(change));
+    }
+    changed_.notify_one();
+  }
+  // Like push(), if the selector selects the attempt.
+  void push_selected(const Observation& seen) {
+    if (selects(selector_, seen)) push(seen);
+  }
+  // No further changes follow those that were pushed.
+  void end() {
+    {
+      const std::scoped_lock lock(mutex_);
+      is_over_ = true;
+    }
+    changed_.notify_one();
+  }
+  // Blocks until there are changes, and removes and returns them. Returns an empty list after end().
+  [[nodiscard]] std::vector<Change> take() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !changes_.empty() || is_over_; });
+    return std::exchange(changes_, {});
+  }
+
+ private:
+  Selector selector_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Change> changes_;
+  bool is_over_ = false;
+};
+
+}  // namespace combu::workers
