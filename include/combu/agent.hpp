@@ -13,6 +13,10 @@
 
 namespace combu::agent {
 
+// Returns the bytes of the agent's program for a platform such as "linux/amd64" or "linux/arm64/v8"; empty if this build
+// has no program for the platform.
+std::string_view program_for(std::string_view platform);
+
 // The newest and the oldest version of the protocol that this program speaks.
 inline constexpr std::uint16_t k_version = 1;
 inline constexpr std::uint16_t k_version_oldest = 1;
@@ -20,8 +24,12 @@ inline constexpr std::uint16_t k_version_oldest = 1;
 inline constexpr std::string_view k_magic = "combu-agent";
 // Maximum size in bytes of a frame's payload.
 inline constexpr std::size_t k_payload_max = std::size_t{1} << 20U;
-// Maximum size in bytes of the parts in which a large log, an archive or a value is sent.
+// Maximum size in bytes of the parts in which a log or an archive is sent.
 inline constexpr std::size_t k_part_max = std::size_t{64} << 10U;
+// Maximum size in bytes of the argument or result of a call of a resident program.
+inline constexpr std::size_t k_value_max = k_payload_max - 1024;
+// Maximum size in bytes of a log that Ended carries.
+inline constexpr std::size_t k_inline_log_max = std::size_t{16} << 10U;
 
 // ---- Frames
 
@@ -217,12 +225,13 @@ struct GetUsage {
   }
 };
 
-// Calls a resident program.
+// Calls a resident program. The agent answers with Returned, unless the program ends before it returns a value: then
+// Ended is the only answer.
 struct Call {
   static constexpr FrameType k_type = FrameType::call;
   std::string id;
-  std::uint64_t call = 0;
-  std::string bytes;
+  std::uint64_t call = 0;  // chosen by the client; Returned repeats it
+  std::string bytes;       // at most k_value_max
   template <class Fields>
   void visit(Fields& fields) {
     fields(id, call, bytes);
@@ -368,12 +377,20 @@ struct UsageAnswer {
 
 struct Returned {
   static constexpr FrameType k_type = FrameType::returned;
+  enum Status : std::uint8_t {
+    ok = 0,
+    unknown_attempt = 1,
+    not_running = 2,  // the attempt is no resident program, has not been started, or does not read calls any more
+    busy = 3,         // too many calls wait for the program; a repeat may succeed
+    too_large = 4,    // the value, or that of the call, is larger than k_value_max
+  };
   std::string id;
   std::uint64_t call = 0;
+  std::uint8_t status = ok;
   std::string bytes;
   template <class Fields>
   void visit(Fields& fields) {
-    fields(id, call, bytes);
+    fields(id, call, status, bytes);
   }
 };
 

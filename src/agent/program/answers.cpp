@@ -1,0 +1,115 @@
+#include "answers.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "helper.hpp"
+#include "shared_buffer.hpp"
+#include "tar_write.hpp"
+
+namespace combu::agent {
+namespace {
+
+Answer::State finish(Connection& connection, std::uint32_t request, std::uint8_t status, std::string text) {
+  connection.send(Done{.request = request, .status = status, .text = std::move(text)});
+  return Answer::State::over;
+}
+
+class LogAnswer : public Answer {
+ public:
+  LogAnswer(Attempts& attempts, std::uint64_t attempt, const ReadLog& request)
+      : Answer(request.request),
+        attempts_(attempts),
+        attempt_(attempt),
+        since_(request.since),
+        is_follow_(request.is_follow != 0) {}
+
+  State produce(Connection& connection) override {
+    Attempt* attempt = attempts_.find_number(attempt_);
+    if (attempt == nullptr) return finish(connection, request(), Done::unknown_attempt, {});
+    Log part{.request = request(), .chunks = {}};
+    const bool has_more = attempt->log.read(position_, since_, part.chunks);
+    if (!part.chunks.empty()) connection.send(part);
+    if (has_more) return State::more;
+    if (is_follow_ && attempt->phase != Phase::ended) return State::waiting;
+    return finish(connection, request(), Done::ok, {});
+  }
+
+ private:
+  Attempts& attempts_;
+  std::uint64_t attempt_;
+  std::int64_t since_;
+  bool is_follow_;
+  std::uint64_t position_ = 0;
+};
+
+class ArchiveAnswer : public Answer {
+ public:
+  ArchiveAnswer(Loop& loop, Attempts& attempts, const Folder& folder, std::uint64_t attempt, const Collect& request)
+      : Answer(request.request), loop_(loop), attempts_(attempts) {
+    const auto work = [&folder, attempt, path = request.path](int stream) {
+      const Descriptor scratch = folder.open_scratch(attempt);
+      if (!scratch.is_open() && !path.starts_with('/')) return Report{.status = Done::absent, .text = {}};
+      return write_tar(scratch.get(), path, stream);
+    };
+    if (!start_helper(Direction::from_helper, work, helper_)) {
+      error_ = errno;
+      return;
+    }
+    attempts.add_helper(helper_.pid);
+    await_bytes();
+  }
+  ArchiveAnswer(const ArchiveAnswer&) = delete;
+  ArchiveAnswer& operator=(const ArchiveAnswer&) = delete;
+  ArchiveAnswer(ArchiveAnswer&&) = delete;
+  ArchiveAnswer& operator=(ArchiveAnswer&&) = delete;
+  ~ArchiveAnswer() override { attempts_.kill_helper(helper_.pid); }
+
+  State produce(Connection& connection) override {
+    if (error_ != 0) return finish(connection, request(), Done::failed, problem_text("fork", error_));
+    if (!is_readable_) return State::waiting;
+    const ssize_t count = read(helper_.stream.get(), shared_buffer().data(), shared_buffer().size());
+    if (count > 0) {
+      connection.send(
+          Data{.request = request(), .bytes = std::string(shared_buffer().data(), static_cast<std::size_t>(count))});
+      return State::more;
+    }
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) {
+      await_bytes();
+      return State::waiting;
+    }
+    Report report = report_of(helper_, Done::failed);
+    return finish(connection, request(), report.status, std::move(report.text));
+  }
+
+ private:
+  void await_bytes() {
+    is_readable_ = false;
+    watch_.start(loop_, helper_.stream.get(), EPOLLIN, [this](std::uint32_t) {
+      is_readable_ = true;
+      watch_.stop();
+    });
+  }
+
+  Loop& loop_;
+  Attempts& attempts_;
+  Helper helper_;
+  Watch watch_;
+  int error_ = 0;
+  bool is_readable_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Answer> make_log_answer(Attempts& attempts, std::uint64_t attempt, const ReadLog& request) {
+  return std::make_unique<LogAnswer>(attempts, attempt, request);
+}
+
+std::unique_ptr<Answer> make_archive_answer(Loop& loop, Attempts& attempts, const Folder& folder, std::uint64_t attempt,
+                                            const Collect& request) {
+  return std::make_unique<ArchiveAnswer>(loop, attempts, folder, attempt, request);
+}
+
+}  // namespace combu::agent

@@ -1,0 +1,71 @@
+#pragma once
+// One attempt, as the agent knows it until the client forgets it.
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "attempt_log.hpp"
+#include "combu/agent.hpp"
+#include "helper.hpp"
+#include "loop.hpp"
+#include "resident.hpp"
+#include "system.hpp"
+
+namespace combu::agent {
+
+enum class Phase {
+  awaiting_inputs,  // Put frames are still to come, or are being unpacked
+  running,
+  ending,  // the first process has ended; the agent kills the processes that it left behind
+  ended,
+};
+
+struct Output {
+  Descriptor pipe;
+  Watch watch;
+};
+
+// The inputs of an attempt that awaits them.
+struct Inputs {
+  Helper helper;
+  std::string queue;  // bytes that the helper has not taken
+  bool is_last = false;
+  Watch write_watch;
+  Watch report_watch;
+};
+
+struct Attempt {
+  Attempt(LogSpace& space, std::uint64_t number_, Start start_)
+      : number(number_), start(std::move(start_)), log(space, start.log_max) {}
+
+  std::uint64_t number;  // of its scratch folder
+  Start start;           // without argv, env and files once it runs
+  std::uint64_t asker = 0;  // number of the connection that sent Start
+  Phase phase = Phase::awaiting_inputs;
+  bool is_forgotten = false;  // is removed at its end
+  pid_t pid = -1;             // also the number of its process group and its session
+  Started started;
+  std::int64_t started_steady = 0;  // this and the following times: on the clock of steady_time()
+  std::int64_t timeout_at = 0;      // 0: none
+  std::int64_t kill_at = 0;         // 0: none
+  std::int64_t ended_steady = 0;
+  bool is_killed = false;              // the agent has sent SIGKILL
+  std::uint64_t oom_kills_before = 0;  // of the control group at the start
+  std::uint32_t leftovers = 0;         // number of its processes at the last count
+  Ended end;                           // without the log
+  std::array<Output, 2> outputs;       // standard output, standard error
+  std::vector<std::string> file_names;
+  AttemptLog log;
+  std::unique_ptr<Inputs> inputs;
+  std::unique_ptr<Resident> resident;
+};
+
+// Returns the frame of an ended attempt, with its log if that is small.
+Ended ended_message(Attempt& attempt);
+
+}  // namespace combu::agent

@@ -1,0 +1,52 @@
+#pragma once
+// The agent's own folder: its socket, the scratch folders of the attempts, the files of logs and the file of results.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "combu/agent.hpp"
+#include "system.hpp"
+
+namespace combu::agent {
+
+class Folder {
+ public:
+  // Makes the folder if it does not exist, and listens on its socket. Removes scratch folders that an earlier
+  // process left there. Returns a description of the failure, or an empty text.
+  std::string open(std::string path);
+  // Makes the folder and the socket again if an attempt has removed or replaced them. Returns true if there is a
+  // new socket.
+  bool repair();
+
+  [[nodiscard]] int listener() const { return listener_.get(); }
+  [[nodiscard]] std::string scratch_path(std::uint64_t number) const;
+  // Makes the scratch folder with this number. Returns 0 or the errno.
+  [[nodiscard]] int make_scratch(std::uint64_t number) const;
+  // Writes a file of a Start frame into a scratch folder. Returns 0 or the errno.
+  [[nodiscard]] int write_file(std::uint64_t number, const File& file) const;
+  // Opens a scratch folder.
+  [[nodiscard]] Descriptor open_scratch(std::uint64_t number) const;
+  // Removes a scratch folder that contains at most these files. Returns false if more is in it.
+  [[nodiscard]] bool remove_small_scratch(std::uint64_t number, const std::vector<std::string>& names) const;
+  // Removes a scratch folder with everything in it. Takes long if there are many files.
+  void remove_scratch(std::uint64_t number) const;
+  // Opens a new file that has no name; the descriptor is closed if that fails.
+  [[nodiscard]] Descriptor make_unnamed_file() const;
+  // Opens a new file `results`.
+  [[nodiscard]] Descriptor make_results_file() const;
+
+ private:
+  std::string open_folder();
+  std::string listen();
+  [[nodiscard]] bool is_in_place() const;
+  void remove_old_scratch_folders() const;
+
+  std::string path_;
+  Descriptor folder_;
+  Descriptor listener_;
+  std::uint64_t socket_inode_ = 0;
+};
+
+}  // namespace combu::agent

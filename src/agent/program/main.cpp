@@ -1,0 +1,48 @@
+// The program that runs inside containers; docs/agent.md describes it.
+
+#include <fcntl.h>
+#include <malloc.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <string_view>
+
+#include "join.hpp"
+#include "system.hpp"
+#include "worker.hpp"
+
+namespace {
+
+constexpr int k_usage_error = 2;
+constexpr int k_first_free = 10;
+
+// The numbers 0 to 9 are for the programs of attempts and for helpers, so that no other descriptor of the agent has one of
+// them.
+bool reserve_descriptors() {
+  int number = open("/dev/null", O_RDWR);
+  while (number >= 0 && number < STDERR_FILENO) number = open("/dev/null", O_RDWR);
+  while (number >= 0 && number < k_first_free) number = open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (number >= 0) close(number);
+  return number >= 0;
+}
+
+int complain(std::string_view text) {
+  combu::agent::write_all(STDERR_FILENO, text);
+  return k_usage_error;
+}
+
+}  // namespace
+
+int main(int argument_count, char** arguments) {
+  using namespace combu::agent;
+  const std::string_view mode = argument_count > 1 ? arguments[1] : "";
+  if (mode == "join" && argument_count == 3) return join(arguments[2]);
+  std::uint64_t idle_seconds = 0;
+  if (mode != "worker" || argument_count != 4 || !read_number(arguments[3], idle_seconds))
+    return complain("usage: agent worker FOLDER IDLE_SECONDS\n       agent join FOLDER\n");
+  if (!reserve_descriptors()) return complain("agent: cannot open /dev/null\n");
+  // Large blocks go back to the system at once, so that the agent stays small.
+  mallopt(M_MMAP_THRESHOLD, 64 << 10);
+  mallopt(M_TRIM_THRESHOLD, 128 << 10);
+  return Worker().run(arguments[2], static_cast<std::int64_t>(idle_seconds) * k_second);
+}

@@ -1,0 +1,200 @@
+// The requests of clients.
+
+#include <algorithm>
+#include <utility>
+
+#include "answers.hpp"
+#include "worker.hpp"
+
+namespace combu::agent {
+namespace {
+
+constexpr std::size_t k_inputs_max = std::size_t{1} << 20U;  // bytes of inputs that wait before reading pauses
+constexpr std::size_t k_answers_at_once_max = 256;           // of one connection
+
+}  // namespace
+
+// Handles the frames that have arrived.
+void Worker::serve(Connection& connection) {
+  if (connection.paused_by != 0) {
+    const Attempt* attempt = attempts_.find_number(connection.paused_by);
+    if (attempt != nullptr && attempt->inputs != nullptr && attempt->inputs->queue.size() > k_inputs_max / 2) return;
+    connection.paused_by = 0;
+    connection.pause(false);
+  }
+  Frame frame;
+  while (!connection.is_closed() && connection.paused_by == 0) {
+    const FrameReader::Result result = connection.next(frame);
+    if (result == FrameReader::Result::incomplete) break;
+    if (result == FrameReader::Result::corrupt) {
+      refuse(connection, "the agent has received a corrupt frame");
+      break;
+    }
+    connection.last_frame_at = steady_time();
+    handle(connection, frame);
+  }
+}
+
+void Worker::refuse(Connection& connection, const char* text) {
+  connection.send(Fault{.text = text});
+  connection.flush();
+  connection.close();
+}
+
+template <class Message>
+void Worker::decode_and_handle(Connection& connection, const Frame& frame) {
+  Message message;
+  if (decode(frame.payload, message))
+    handle(connection, message);
+  else
+    refuse(connection, "the agent has received a malformed message");
+}
+
+void Worker::handle(Connection& connection, const Frame& frame) {
+  if (!connection.is_greeted && frame.type != FrameType::hello) {
+    refuse(connection, "the first message must be Hello");
+    return;
+  }
+  switch (frame.type) {
+    case FrameType::hello:
+      return decode_and_handle<Hello>(connection, frame);
+    case FrameType::start:
+      return decode_and_handle<Start>(connection, frame);
+    case FrameType::put:
+      return decode_and_handle<Put>(connection, frame);
+    case FrameType::stop:
+      return decode_and_handle<Stop>(connection, frame);
+    case FrameType::forget:
+      return decode_and_handle<Forget>(connection, frame);
+    case FrameType::read_log:
+      return decode_and_handle<ReadLog>(connection, frame);
+    case FrameType::collect:
+      return decode_and_handle<Collect>(connection, frame);
+    case FrameType::cancel:
+      return decode_and_handle<Cancel>(connection, frame);
+    case FrameType::get_usage:
+      return decode_and_handle<GetUsage>(connection, frame);
+    case FrameType::call:
+      return decode_and_handle<Call>(connection, frame);
+    case FrameType::ping:
+      return decode_and_handle<Ping>(connection, frame);
+    default:
+      refuse(connection, "the agent has received a message of an unknown type");
+  }
+}
+
+void Worker::handle(Connection& connection, Hello& message) {
+  if (message.magic != k_magic) {
+    refuse(connection, "the client does not speak the protocol of combu's agent");
+    return;
+  }
+  if (message.version < k_version_oldest || message.version_oldest > k_version) {
+    refuse(connection, "the client and the agent have no version of the protocol in common");
+    return;
+  }
+  connection.send(Welcome{.version = std::min(message.version, k_version),
+                          .boot = boot_,
+                          .now = real_time(),
+                          .has_cgroups = 0});
+  connection.is_greeted = true;
+  connection.is_listing = true;
+  connection.listed = 0;
+}
+
+void Worker::handle(Connection& connection, Start& message) {
+  Attempt* known = attempts_.find(message.id);
+  if (known == nullptr) {
+    attempts_.start(std::move(message), connection.number());
+    return;
+  }
+  if (known->phase == Phase::awaiting_inputs) return;
+  connection.send(known->started);
+  if (known->phase == Phase::ended) connection.send(ended_message(*known));
+}
+
+void Worker::handle(Connection& connection, Put& message) {
+  Attempt* attempt = attempts_.find(message.id);
+  if (attempt == nullptr || attempt->asker != connection.number()) return;
+  attempts_.put(*attempt, message);
+  if (attempt->inputs == nullptr || attempt->inputs->queue.size() <= k_inputs_max) return;
+  connection.paused_by = attempt->number;
+  connection.pause(true);
+}
+
+void Worker::handle(Connection& /*connection*/, Stop& message) {
+  Attempt* attempt = attempts_.find(message.id);
+  if (attempt == nullptr) return;
+  const std::uint64_t grace =
+      message.grace_ms < 0 ? attempt->start.grace_ms : static_cast<std::uint64_t>(message.grace_ms);
+  attempts_.stop(*attempt, grace, Ended::stopped);
+}
+
+void Worker::handle(Connection& /*connection*/, Forget& message) {
+  for (const std::string& id : message.ids)
+    if (Attempt* attempt = attempts_.find(id)) attempts_.forget(*attempt);
+}
+
+void Worker::handle(Connection& connection, ReadLog& message) {
+  const Attempt* attempt = attempts_.find(message.id);
+  if (attempt == nullptr || connection.answers.size() >= k_answers_at_once_max)
+    connection.send(Done{.request = message.request,
+                         .status = attempt == nullptr ? Done::unknown_attempt : Done::failed,
+                         .text = attempt == nullptr ? "" : "too many requests at once"});
+  else
+    connection.answers.push_back(make_log_answer(attempts_, attempt->number, message));
+}
+
+void Worker::handle(Connection& connection, Collect& message) {
+  const Attempt* attempt = attempts_.find(message.id);
+  if (attempt == nullptr || connection.answers.size() >= k_answers_at_once_max)
+    connection.send(Done{.request = message.request,
+                         .status = attempt == nullptr ? Done::unknown_attempt : Done::failed,
+                         .text = attempt == nullptr ? "" : "too many requests at once"});
+  else
+    connection.answers.push_back(make_archive_answer(loop_, attempts_, folder_, attempt->number, message));
+}
+
+void Worker::handle(Connection& connection, Cancel& message) {
+  const std::size_t count = std::erase_if(
+      connection.answers, [&](const std::unique_ptr<Answer>& answer) { return answer->request() == message.request; });
+  if (count > 0) connection.send(Done{.request = message.request, .status = Done::cancelled, .text = {}});
+}
+
+void Worker::handle(Connection& connection, GetUsage& message) {
+  const Attempt* attempt = attempts_.find(message.id);
+  if (attempt == nullptr) {
+    connection.send(Done{.request = message.request, .status = Done::unknown_attempt, .text = {}});
+    return;
+  }
+  UsageAnswer answer = attempts_.usage(*attempt);
+  answer.request = message.request;
+  connection.send(answer);
+}
+
+void Worker::handle(Connection& connection, Call& message) {
+  Attempt* attempt = attempts_.find(message.id);
+  Returned::Status status = attempt == nullptr ? Returned::unknown_attempt : Returned::not_running;
+  if (attempt != nullptr && attempt->resident != nullptr) status = attempt->resident->call(++last_call_, message.bytes);
+  if (status == Returned::ok)
+    callers_.push_back({.attempt = attempt->number,
+                        .number = last_call_,
+                        .connection = connection.number(),
+                        .call = message.call});
+  else
+    connection.send(Returned{.id = message.id, .call = message.call, .status = status, .bytes = {}});
+}
+
+void Worker::take_value(Attempt& attempt, std::uint64_t number, Returned::Status status, std::string bytes) {
+  const auto caller = std::find_if(callers_.begin(), callers_.end(), [&](const Caller& one) {
+    return one.attempt == attempt.number && one.number == number;
+  });
+  if (caller == callers_.end()) return;
+  if (Connection* connection = find_connection(caller->connection))
+    connection->send(
+        Returned{.id = attempt.start.id, .call = caller->call, .status = status, .bytes = std::move(bytes)});
+  callers_.erase(caller);
+}
+
+void Worker::handle(Connection& connection, Ping& message) { connection.send(Pong{.number = message.number}); }
+
+}  // namespace combu::agent
