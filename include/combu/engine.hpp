@@ -227,14 +227,17 @@ class ByteStream {
   virtual ~ByteStream() = default;
   // Blocks until bytes of the program's standard output have arrived, and returns their number. Returns 0 if
   // the program has closed its standard output, or after close(). Throws Error(unavailable) if the connection
-  // breaks, and Error(corrupt) if the engine's answer is malformed.
+  // breaks, and Error(corrupt) if the engine's answer is malformed. Throws Error(refused) if the engine reports
+  // only now that the program cannot be started.
   [[nodiscard]] virtual std::size_t read(std::span<char> buffer) = 0;
   // Blocks until all bytes are passed on. Throws Error(unavailable) if the program or the engine does not
   // take the bytes, and after close().
   virtual void write(std::string_view bytes) = 0;
   // Ends the connection, and makes a blocked read() or write() return. May be called from any thread.
   virtual void close() = 0;
-  // Returns the end of the text that the program has written to its standard error; one line.
+  // Returns the end of the text that the program has written to its standard error, or the engine's text if
+  // the program cannot be started. If there is no such text and the program has ended, may return how the
+  // program has ended. The result is one line, in which control characters are escaped.
   [[nodiscard]] virtual std::string errors() = 0;
 };
 
@@ -314,7 +317,8 @@ class Engine {
   // Starts a program in the container of a running attempt, as the container's user, and connects to its
   // standard input and output. Does not wait for the program's end. Throws Error: not_found if there is no
   // such attempt, conflict if the attempt does not run or is paused, refused if the program cannot be
-  // started. An engine without Facts::can_exec throws Error(refused).
+  // started. An engine without Facts::can_exec throws Error(refused). The engine must exist longer than the
+  // stream.
   [[nodiscard]] virtual std::unique_ptr<ByteStream> exec(const Key& key, const std::vector<std::string>& argv,
                                                          std::stop_token stop);
 

@@ -1,10 +1,13 @@
 #pragma once
 // A client's HTTP/1.1 connection over a unix socket or plain TCP.
 
+#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -64,6 +67,39 @@ struct HttpResponse {
   [[nodiscard]] std::string header(std::string_view name) const;
 };
 
+// A connection on which both sides send bytes without HTTP. One thread may call read() while another thread
+// calls write(). The subject of each Error is the address.
+class RawConnection {
+ public:
+  // `socket`: a connected socket. `received`: the bytes that have been read from the socket already.
+  RawConnection(std::string address, Descriptor socket, std::string received);
+
+  // Blocks until bytes have arrived, and returns their number. Reads as many bytes as one system call
+  // returns. Returns 0 if the other side has ended its stream, and after close(). Throws Error(unavailable)
+  // if the connection breaks.
+  [[nodiscard]] std::size_t read(std::span<char> buffer);
+  // Blocks until the system has taken all bytes. Throws Error(unavailable) if the connection is broken, and
+  // after close(). Never raises SIGPIPE.
+  void write(std::string_view bytes);
+  // Ends the connection in both directions, and makes a blocked read() or write() return. May be called from
+  // any thread.
+  void close();
+  [[nodiscard]] bool is_closed() const { return closed_; }
+
+ private:
+  std::string address_;
+  Descriptor socket_;
+  std::string received_;
+  std::size_t taken_ = 0;  // number of bytes of `received_` that read() has returned
+  std::atomic<bool> closed_ = false;
+};
+
+// The answer to a request that asks for a RawConnection.
+struct Upgraded {
+  HttpResponse response;
+  std::unique_ptr<RawConnection> connection;  // nullptr: the other side has refused the request
+};
+
 // A Channel is not thread-safe: use it from one thread at a time. A Channel connects at the first call of
 // send(), keeps the connection open, and reconnects if the other side has closed the connection.
 class Channel {
@@ -82,6 +118,11 @@ class Channel {
   // not HTTP, or if its body is larger than `body_max`. Throws Error(corrupt) if 256 KiB of headers, interim
   // responses, chunk sizes or trailers arrive without any byte of the body between them.
   HttpResponse send(const HttpRequest& request, std::stop_token stop = {});
+
+  // Sends a request like send(). If the answer's status is 101 or 200, returns as soon as the answer's headers
+  // are complete, and hands over the connection. `stop` has no effect on the RawConnection. The next request
+  // opens another connection. `request` must contain the headers Connection and Upgrade.
+  [[nodiscard]] Upgraded upgrade(const HttpRequest& request, std::stop_token stop = {});
 
  private:
   struct Impl;

@@ -1,11 +1,12 @@
 #pragma once
 // The endpoints of the Docker Engine API that combu uses, one function for each. Each kind of resource has a
-// file: api_system.cpp, api_images.cpp, api_containers.cpp, api_networks.cpp, api_events.cpp. Each function
-// blocks until the answer is complete. Each function throws the errors of Connections::send_checked(), and
-// Error(corrupt) for an answer that combu cannot parse. https://docs.docker.com/reference/api/engine/
+// file: api_system.cpp, api_images.cpp, api_containers.cpp, api_exec.cpp, api_volumes.cpp, api_networks.cpp,
+// api_events.cpp. Each function blocks until the answer is complete. Each function throws the errors of
+// Connections::send_checked(), and Error(corrupt) for an answer that combu cannot parse. https://docs.docker.com/reference/api/engine/
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <stop_token>
@@ -147,6 +148,24 @@ enum class LogFormat { raw, frames };
 // GET /containers/{id}/logs
 void read_logs(Connections& engine, const std::string& id, LogFormat format, const LogOptions& options,
                const OnLogPiece& on_piece, const std::stop_token& stop);
+
+// ---- Programs in running containers
+
+// POST /containers/{id}/exec. Returns the id of the program's execution. `subject`: the subject of an Error.
+[[nodiscard]] std::string create_exec(Connections& engine, const std::string& container,
+                                      const std::string& subject, const std::vector<std::string>& argv,
+                                      const std::stop_token& stop);
+// POST /exec/{id}/start. The engine sends the program's output in the frames of LogFrames.
+[[nodiscard]] std::unique_ptr<RawConnection> start_exec(Connections& engine, const std::string& id,
+                                                        const std::string& subject,
+                                                        const std::stop_token& stop);
+struct ExecFacts {
+  bool has_begun = false;        // the engine has created the program's process
+  std::optional<int> exit_code;  // nullopt if the program has not ended
+};
+// GET /exec/{id}/json. Returns nullopt if the engine does not know the execution any more.
+[[nodiscard]] std::optional<ExecFacts> inspect_exec(Connections& engine, const std::string& id,
+                                                    const std::stop_token& stop);
 
 // ---- Networks
 

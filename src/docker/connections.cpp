@@ -162,4 +162,11 @@ HttpResponse Connections::send_checked(HttpRequest request, const std::string& s
   return response;
 }
 
+Upgraded Connections::upgrade(HttpRequest request, const std::stop_token& stop) {
+  request.target = fmt::format("/v{}{}", version(stop).text(), request.target);
+  request.headers.emplace_back("Connection", "Upgrade");
+  request.headers.emplace_back("Upgrade", "tcp");
+  return Channel(address_).upgrade(request, stop);
+}
+
 }  // namespace combu::docker

@@ -46,6 +46,10 @@ class Connections {
   // Like send(), but throws an Error with `subject` if the status is not 2xx.
   HttpResponse send_checked(HttpRequest request, const std::string& subject, const std::stop_token& stop);
 
+  // Sends `request` over a new connection, like Channel::upgrade(). The request's target must not contain the
+  // API version.
+  [[nodiscard]] Upgraded upgrade(HttpRequest request, const std::stop_token& stop);
+
  private:
   HttpResponse send_over_one(const HttpRequest& request, const std::stop_token& stop);
   std::unique_ptr<Channel> take();

@@ -133,6 +133,7 @@ Facts DockerEngine::facts(std::stop_token stop) {
       fmt::format("{} {} (API {})", system.product, system.version, connections_.version(stop).text());
   facts.address = connections_.address().text();
   facts.capacity = system.capacity;
+  facts.can_exec = true;
   facts.is_remote = connections_.address().kind == Address::Kind::tcp;
   // The engine recreates its bridge network whenever the engine starts (moby: daemon/daemon_unix.go,
   // initBridgeDriver).

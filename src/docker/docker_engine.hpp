@@ -33,7 +33,7 @@ class Signals {
 };
 
 // include/combu/engine.hpp has the contracts of the public functions. The functions are implemented in
-// docker_engine.cpp, start.cpp, check.cpp, prepare.cpp, gpus.cpp and release.cpp.
+// docker_engine.cpp, start.cpp, check.cpp, prepare.cpp, gpus.cpp, exec.cpp and release.cpp.
 class DockerEngine : public Engine {
  public:
   DockerEngine(const DockerEndpoint& claimed, DockerOptions options);
@@ -53,6 +53,8 @@ class DockerEngine : public Engine {
             std::stop_token stop) override;
   bool copy_out(const Key& key, const std::string& path,
                 const std::function<void(std::string_view)>& on_bytes, std::stop_token stop) override;
+  std::unique_ptr<ByteStream> exec(const Key& key, const std::vector<std::string>& argv,
+                                   std::stop_token stop) override;
   Released release(const Selector& selector, const ReleaseCallbacks& callbacks,
                    std::stop_token stop) override;
 

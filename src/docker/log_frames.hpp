@@ -50,6 +50,11 @@ class LogFrames {
 
   // Throws Error(corrupt) with an empty subject if the log's format is invalid.
   void feed(std::string_view bytes);
+  // Returns the number of bytes of the current frame's body that have not been fed. During a call of
+  // `on_piece`, the number does not include the bytes of the piece.
+  [[nodiscard]] std::size_t left() const { return left_; }
+  // True if the fed bytes end within a frame.
+  [[nodiscard]] bool is_open() const { return left_ > 0 || header_filled_ > 0; }
 
  private:
   static constexpr std::size_t k_header_size = 8;

@@ -169,6 +169,8 @@ class Stream final : public httplib::Stream {
   void get_remote_ip_and_port(std::string& /*ip*/, int& /*port*/) const override {}
   void get_local_ip_and_port(std::string& /*ip*/, int& /*port*/) const override {}
   [[nodiscard]] socket_t socket() const override { return socket_; }
+  // Returns the bytes that have been received, but not read.
+  [[nodiscard]] std::string_view unread() const { return unread_; }
 
  private:
   [[nodiscard]] bool is_ready(short what, timespec patience) const {
@@ -184,9 +186,26 @@ class Stream final : public httplib::Stream {
   std::string_view unread_;
 };
 
+// Makes a descriptor of a socket refer to /dev/null instead. Afterwards, cpp-httplib cannot use or shut down
+// the socket.
+void detach_socket(socket_t number) {
+  const Descriptor nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  ::dup2(nothing.number(), number);
+}
+
+// The handover of a connection by Channel::upgrade().
+struct Handover {
+  bool is_accepted = false;
+  std::string received;  // bytes that follow the headers of the answer
+};
+
 class Client final : public httplib::ClientImpl {
  public:
   using ClientImpl::ClientImpl;
+
+  // If the next request sets Handover::is_accepted, cpp-httplib gives up the request's socket; nullptr: no
+  // handover.
+  void hand_over(Handover* handover) { handover_ = handover; }
 
   // Sets the Meter that limits the next responses; nullptr: no limits.
   void measure(Meter* meter) { meter_ = meter; }
@@ -203,12 +222,18 @@ class Client final : public httplib::ClientImpl {
   bool process_socket(const Socket& socket, std::function<bool(httplib::Stream&)> process) override {
     Stream stream(socket.sock, patience(read_timeout_sec_, read_timeout_usec_),
                   patience(write_timeout_sec_, write_timeout_usec_), {buffer_.get(), k_buffer}, meter_);
-    return process(stream);
+    const bool result = process(stream);
+    if (handover_ != nullptr && handover_->is_accepted) {
+      handover_->received = stream.unread();
+      detach_socket(socket.sock);
+    }
+    return result;
   }
 
   // The buffer is not initialised, so that its pages use no memory until a response fills them.
   std::unique_ptr<char[]> buffer_ = std::make_unique_for_overwrite<char[]>(k_buffer);
   Meter* meter_ = nullptr;
+  Handover* handover_ = nullptr;
 };
 
 std::unique_ptr<Client> make_client(const Address& address) {
@@ -259,9 +284,10 @@ void ignore_broken_pipes() {
 
 // The state of one call of Channel::send().
 struct Call {
-  explicit Call(const HttpRequest& sent) : request(sent), meter(sent) {}
+  Call(const HttpRequest& sent, Handover* wanted) : request(sent), handover(wanted), meter(sent) {}
 
   const HttpRequest& request;
+  Handover* handover;  // nullptr: the caller wants no handover
   Meter meter;
   HttpResponse response;
   SteadyClock::time_point last_news = SteadyClock::now();
@@ -294,6 +320,10 @@ struct Call {
     chunked = head.get_header_value("Transfer-Encoding") == "chunked";
     keeps_open = head.get_header_value("Connection") != "close";
     open_once();
+    if (handover != nullptr && (head.status == 101 || head.status == 200)) {
+      handover->is_accepted = true;
+      return false;
+    }
     // A response with status 304 has no body (RFC 9110, 15.4.5), but cpp-httplib would wait for a body.
     complete_without_body = head.status == 304;
     return !complete_without_body;
@@ -339,9 +369,8 @@ struct Channel::Impl {
     socket = Descriptor(::fcntl(number, F_DUPFD_CLOEXEC, 0));
     if (!stop.stop_requested()) return;
     // If a stop was requested before the socket existed, break_off() could not shut the socket down. Hence
-    // adopt_socket() replaces the socket by /dev/null, so that connect() fails.
-    const Descriptor nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
-    ::dup2(nothing.number(), number);
+    // adopt_socket() detaches the socket, so that connect() fails.
+    detach_socket(number);
   }
 
   // Aborts the running call of send(). The thread that requests the stop calls break_off(). A TCP socket
@@ -364,6 +393,7 @@ struct Channel::Impl {
     throw Error(kind, address.text(), std::move(message));
   }
   [[noreturn]] void explain(const Call& call, httplib::Error error);
+  HttpResponse send(const HttpRequest& request, std::stop_token stop, Handover* handover);
   httplib::Request make_request(Call& call);
   bool send_pieces(Call& call, httplib::DataSink& sink);
   enum class Room { some, unwanted, stuck };
@@ -501,36 +531,53 @@ Channel::~Channel() = default;
 Channel::Channel(Channel&&) noexcept = default;
 Channel& Channel::operator=(Channel&&) noexcept = default;
 
-HttpResponse Channel::send(const HttpRequest& request, std::stop_token stop) {
-  Impl& impl = *impl_;
-  if (stop.stop_requested()) impl.fail(ErrorKind::cancelled, "cancelled");
-  impl.stop = std::move(stop);
-  impl.set_silence(request.silence_max);
-  Call call(request);
-  httplib::Request sent = impl.make_request(call);
+HttpResponse Channel::Impl::send(const HttpRequest& request, std::stop_token stopping, Handover* handover) {
+  if (stopping.stop_requested()) fail(ErrorKind::cancelled, "cancelled");
+  stop = std::move(stopping);
+  set_silence(request.silence_max);
+  Call call(request, handover);
+  httplib::Request sent = make_request(call);
   httplib::Response answer;
   httplib::Error error = httplib::Error::Success;
   bool done = false;
-  impl.over = false;
+  over = false;
   {
-    const std::stop_callback on_stop(impl.stop, [&impl] { impl.break_off(); });
+    const std::stop_callback on_stop(stop, [this] { break_off(); });
     // If the connection turns out to be closed, cpp-httplib reconnects before it sends anything. A request is
     // never sent twice.
-    impl.client->measure(&call.meter);
-    done = impl.client->send(sent, answer, error);
-    impl.client->measure(nullptr);
-    impl.over = true;
+    client->measure(&call.meter);
+    client->hand_over(handover);
+    done = client->send(sent, answer, error);
+    client->hand_over(nullptr);
+    client->measure(nullptr);
+    over = true;
   }
   if (call.thrown) std::rethrow_exception(call.thrown);
-  if (!done && !call.complete_without_body) impl.explain(call, error);
-  impl.answered = true;
-  // cpp-httplib accepts a chunked body as complete even if the connection was cut after a chunk.
-  if (done && call.chunked && call.keeps_open && impl.closed_by_other_side()) {
-    impl.explain(call, httplib::Error::Read);
+  if (handover != nullptr && handover->is_accepted) {
+    if (stop.stop_requested()) fail(ErrorKind::cancelled, "cancelled");
+    return std::move(call.response);
   }
+  if (!done && !call.complete_without_body) explain(call, error);
+  answered = true;
+  // cpp-httplib accepts a chunked body as complete even if the connection was cut after a chunk.
+  if (done && call.chunked && call.keeps_open && closed_by_other_side()) explain(call, httplib::Error::Read);
   // For a response with status 204, which has no body, cpp-httplib does not call the handlers.
   if (!call.headers_came) call.on_headers(answer);
   return std::move(call.response);
+}
+
+HttpResponse Channel::send(const HttpRequest& request, std::stop_token stop) {
+  return impl_->send(request, std::move(stop), nullptr);
+}
+
+Upgraded Channel::upgrade(const HttpRequest& request, std::stop_token stop) {
+  Handover handover;
+  Upgraded upgraded{.response = impl_->send(request, std::move(stop), &handover), .connection = nullptr};
+  if (!handover.is_accepted) return upgraded;
+  const std::scoped_lock lock(impl_->mutex);
+  upgraded.connection = std::make_unique<RawConnection>(
+      impl_->address.text(), std::exchange(impl_->socket, Descriptor()), std::move(handover.received));
+  return upgraded;
 }
 
 }  // namespace combu
