@@ -227,8 +227,8 @@ class ByteStream {
   virtual ~ByteStream() = default;
   // Blocks until bytes of the program's standard output have arrived, and returns their number. Returns 0 if
   // the program has closed its standard output, or after close(). Throws Error(unavailable) if the connection
-  // breaks, and Error(corrupt) if the engine's answer is malformed. Throws Error(refused) if the engine reports
-  // only now that the program cannot be started.
+  // breaks, and Error(corrupt) if the engine's answer is malformed. Throws Error(refused) if the engine
+  // reports only now that the program cannot be started.
   [[nodiscard]] virtual std::size_t read(std::span<char> buffer) = 0;
   // Blocks until all bytes are passed on. Throws Error(unavailable) if the program or the engine does not
   // take the bytes, and after close().

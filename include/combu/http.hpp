@@ -119,9 +119,9 @@ class Channel {
   // responses, chunk sizes or trailers arrive without any byte of the body between them.
   HttpResponse send(const HttpRequest& request, std::stop_token stop = {});
 
-  // Sends a request like send(). If the answer's status is 101 or 200, returns as soon as the answer's headers
-  // are complete, and hands over the connection. `stop` has no effect on the RawConnection. The next request
-  // opens another connection. `request` must contain the headers Connection and Upgrade.
+  // Sends a request like send(). If the answer's status is 101 or 200, returns as soon as the answer's
+  // headers are complete, and hands over the connection. `stop` has no effect on the RawConnection. The next
+  // request opens another connection. `request` must contain the headers Connection and Upgrade.
   [[nodiscard]] Upgraded upgrade(const HttpRequest& request, std::stop_token stop = {});
 
  private:

@@ -2,7 +2,8 @@
 // The endpoints of the Docker Engine API that combu uses, one function for each. Each kind of resource has a
 // file: api_system.cpp, api_images.cpp, api_containers.cpp, api_exec.cpp, api_volumes.cpp, api_networks.cpp,
 // api_events.cpp. Each function blocks until the answer is complete. Each function throws the errors of
-// Connections::send_checked(), and Error(corrupt) for an answer that combu cannot parse. https://docs.docker.com/reference/api/engine/
+// Connections::send_checked(), and Error(corrupt) for an answer that combu cannot parse.
+// https://docs.docker.com/reference/api/engine/
 
 #include <cstdint>
 #include <functional>

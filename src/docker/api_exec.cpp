@@ -11,11 +11,8 @@ using nlohmann::json;
 std::string create_exec(Connections& engine, const std::string& container, const std::string& subject,
                         const std::vector<std::string>& argv, const std::stop_token& stop) {
   HttpRequest request = request_of(engine, "POST", "/containers/" + container + "/exec");
-  request.body = json_text(json{{"AttachStdin", true},
-                                {"AttachStdout", true},
-                                {"AttachStderr", true},
-                                {"Tty", false},
-                                {"Cmd", argv}});
+  request.body = json_text(json{
+      {"AttachStdin", true}, {"AttachStdout", true}, {"AttachStderr", true}, {"Tty", false}, {"Cmd", argv}});
   const HttpResponse response = engine.send_checked(std::move(request), subject, stop);
   return reading(engine, [&] { return parse_json(response.body).at("Id").get<std::string>(); });
 }

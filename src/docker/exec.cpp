@@ -18,8 +18,8 @@
 namespace combu::docker {
 namespace {
 
-// If a program cannot be started, the engine answers with status 101 nevertheless, and sends a text that begins
-// with these words as the program's standard output (Engines 20.10 and 29).
+// If a program cannot be started, the engine answers with status 101 nevertheless, and sends a text that
+// begins with these words as the program's standard output (Engines 20.10 and 29).
 constexpr std::string_view k_refusal = "OCI runtime exec failed: ";
 // Maximum size in bytes of such a text. A longer text is output of the program.
 constexpr std::size_t k_refusal_max = 4096;
@@ -136,8 +136,8 @@ class ExecStream : public ByteStream {
     released_.erase(0, count);
   }
 
-  // Throws Error(refused) if the program has not been started. A program that has been started may itself write
-  // the words of a refusal.
+  // Throws Error(refused) if the program has not been started. A program that has been started may itself
+  // write the words of a refusal.
   void judge_refusal() {
     refusal_is_whole_ = false;
     std::optional<ExecFacts> facts;
@@ -160,7 +160,8 @@ class ExecStream : public ByteStream {
       has_ended_ = true;
     }
     if (frames_.is_open() && !connection_->is_closed())
-      throw Error(ErrorKind::unavailable, trial_, "the connection was cut in the middle of the program's output");
+      throw Error(ErrorKind::unavailable, trial_,
+                  "the connection was cut in the middle of the program's output");
     return 0;
   }
 
@@ -169,7 +170,8 @@ class ExecStream : public ByteStream {
       for (int tries = 0; tries < k_exit_code_tries; ++tries) {
         const std::optional<ExecFacts> facts = inspect_exec(engine_, id_, closing_.get_token());
         if (!facts) return "";
-        if (facts->exit_code) return fmt::format("the program has ended with exit code {}", *facts->exit_code);
+        if (facts->exit_code)
+          return fmt::format("the program has ended with exit code {}", *facts->exit_code);
         real_clock().wait(k_exit_code_pause, closing_.get_token());
       }
     } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the exit code remains unknown

@@ -144,6 +144,9 @@ class DockerSubject : public Subject {
 INSTANTIATE_TEST_SUITE_P(Docker, EngineSuite,
                          testing::Values(Flavour{"docker", [] { return std::make_unique<DockerSubject>(); }}),
                          flavour_name);
+INSTANTIATE_TEST_SUITE_P(Docker, ExecSuite,
+                         testing::Values(Flavour{"docker", [] { return std::make_unique<DockerSubject>(); }}),
+                         flavour_name);
 
 // ---- Tests that only a Docker Engine can pass
 

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -14,6 +15,7 @@
 #include <mutex>
 #include <optional>
 #include <ostream>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -250,6 +252,51 @@ class EngineSuite : public testing::TestWithParam<Flavour> {
  private:
   std::unique_ptr<Subject> subject_;
   std::vector<std::string> experiments_;
+};
+
+// Tests of exec(). The trials of an engine that supports exec() must have the programs `sh`, `cat` and
+// `sleep`.
+class ExecSuite : public EngineSuite {
+ protected:
+  void SetUp() override {
+    EngineSuite::SetUp();
+    if (!engine().facts({}).can_exec) GTEST_SKIP() << "the engine does not support exec()";
+  }
+
+  // Returns a run of one attempt, which runs.
+  Run running(const std::string& trial) {
+    Run run = ready("exec-" + trial, {subject().runs_until_stopped(trial)});
+    start_all(run);
+    return run;
+  }
+
+  std::unique_ptr<ByteStream> exec(const Run& run, const std::vector<std::string>& argv) {
+    return engine().exec(key_of(run, run.experiment.trials.at(0).name), argv, {});
+  }
+
+  // Returns the next `size` bytes, or all bytes until the end of the stream if there are fewer.
+  static std::string read(ByteStream& stream, std::size_t size) {
+    std::string text;
+    std::string buffer(std::size_t{64} << 10U, '\0');
+    while (text.size() < size) {
+      const std::size_t count =
+          stream.read(std::span(buffer.data(), std::min(buffer.size(), size - text.size())));
+      if (count == 0) break;
+      text.append(buffer, 0, count);
+    }
+    return text;
+  }
+  static std::string read_all(ByteStream& stream) { return read(stream, std::string::npos); }
+
+  // Returns true if the stream ends without bytes, or because of a broken connection.
+  static bool ends(ByteStream& stream) {
+    std::array<char, 100> buffer{};
+    try {
+      return stream.read(buffer) == 0;
+    } catch (const Error& error) {
+      return error.kind() == ErrorKind::unavailable;
+    }
+  }
 };
 
 inline std::string flavour_name(const testing::TestParamInfo<Flavour>& info) {

@@ -65,6 +65,10 @@ INSTANTIATE_TEST_SUITE_P(Simulated, EngineSuite,
                          testing::Values(Flavour{"simulated",
                                                  [] { return std::make_unique<SimulatedSubject>(); }}),
                          flavour_name);
+INSTANTIATE_TEST_SUITE_P(Simulated, ExecSuite,
+                         testing::Values(Flavour{"simulated",
+                                                 [] { return std::make_unique<SimulatedSubject>(); }}),
+                         flavour_name);
 
 }  // namespace
 }  // namespace combu::conformance
