@@ -10,8 +10,10 @@
 #include <system_error>
 #include <utility>
 
+#include "combu/agent.hpp"
 #include "combu/docker.hpp"
 #include "combu/simulated.hpp"
+#include "combu/workers.hpp"
 #include "combu/workspace.hpp"
 
 namespace combu {
@@ -62,7 +64,8 @@ struct CommandSessions::Opened {
         name{.address = {}, .given = invocation.engine},
         engine(open_engine(name)),
         traced(trace.is_open() ? with_trace(*engine, real_clock(), trace) : nullptr),
-        session(*command.progress_, traced ? *traced : *engine, name, interrupts.token()) {}
+        with_workers(combu::with_workers(traced ? *traced : *engine, agent::program_for)),
+        session(*command.progress_, *with_workers, name, interrupts.token()) {}
   ~Opened() { sessions.signal_ = interrupts.signal(); }
   Opened(const Opened&) = delete;
   Opened& operator=(const Opened&) = delete;
@@ -73,6 +76,7 @@ struct CommandSessions::Opened {
   EngineName name;
   std::unique_ptr<Engine> engine;
   std::unique_ptr<Engine> traced;
+  std::unique_ptr<Engine> with_workers;
   Session session;
 };
 

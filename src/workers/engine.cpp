@@ -286,7 +286,10 @@ void WorkersEngine::logs(const Key& key, const LogOptions& options, const OnLogP
   read.follow = false;
   read_log(
       *found, read,
-      [&](const LogPiece& piece) { pieces.push_back({piece.stream, std::string(piece.text), piece.at}); }, stop);
+      [&](const LogPiece& piece) {
+        pieces.push_back({piece.stream, std::string(piece.text), piece.at});
+      },
+      stop);
   std::size_t first = pieces.size();
   for (std::int64_t lines = 0; first > 0 && *options.tail > 0; --first)
     if (first < pieces.size() && pieces[first - 1].text.ends_with('\n') && ++lines == *options.tail) break;

@@ -180,6 +180,7 @@ void Attempts::run(Attempt& attempt) {
     return;
   }
   attempt.oom_kills_before = group_.oom_kills();
+  attempt.started.scratch = folder_.scratch_path(attempt.number);
   attempt.started.at = real_time();
   attempt.started_steady = steady_time();
   const Spawned spawned = spawner_.spawn(attempt.start, folder_.scratch_path(attempt.number),

@@ -63,7 +63,8 @@ AttemptEvents Worker::events() {
               }};
 }
 
-int Worker::run(const std::string& folder, std::int64_t idle_max) {
+int Worker::run(const std::string& folder, std::int64_t idle_max, std::string note) {
+  note_ = std::move(note);
   // An attempt of the same user must not read or change the memory of this process.
   prctl(PR_SET_DUMPABLE, 0);
   if (getpid() != 1) prctl(PR_SET_CHILD_SUBREAPER, 1);

@@ -20,8 +20,8 @@ class Worker {
  public:
   Worker();
   // Serves clients until SIGTERM comes, or until no client has been connected and no attempt has run for `idle_max`
-  // nanoseconds. Returns the exit code of the program.
-  int run(const std::string& folder, std::int64_t idle_max);
+  // nanoseconds. `note`: Welcome::note. Returns the exit code of the program.
+  int run(const std::string& folder, std::int64_t idle_max, std::string note);
 
  private:
   // A process that wants to pass its standard input and output.
@@ -81,6 +81,7 @@ class Worker {
   Folder folder_;
   Attempts attempts_;
   std::string boot_;
+  std::string note_;
   Descriptor signals_;
   Watch signal_watch_;
   Watch listen_watch_;

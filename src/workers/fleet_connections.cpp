@@ -1,0 +1,171 @@
+// The connections of Fleet to agents, and the events that arrive over them.
+
+#include <utility>
+
+#include "workers/fleet.hpp"
+
+namespace combu::workers {
+namespace {
+
+// If an agent does not answer for this time although its container runs, the worker counts as lost.
+constexpr std::chrono::seconds k_reconnect_max{30};
+constexpr std::chrono::seconds k_answer_max{10};
+
+}  // namespace
+
+void Fleet::connect(const WorkerPtr& worker, const std::stop_token& stop) {
+  std::unique_ptr<ByteStream> stream =
+      engine_.exec(worker->key, {std::string(k_program), "join", std::string(k_folder)}, stop);
+  auto client = std::make_shared<AgentClient>(std::move(stream), worker->key.trial, events_of(worker));
+  std::unique_lock lock(mutex_);
+  std::shared_ptr<AgentClient> old = std::exchange(worker->client, client);
+  for (const auto& [id, attempt] : worker->attempts) attempt->is_listed = false;
+  // take_listed() sets the state `connected`.
+  const auto is_settled = [&] {
+    return worker->state == Worker::State::connected || worker->state == Worker::State::broken;
+  };
+  worker->state = Worker::State::creating;
+  const bool is_in_time = changed_.wait_for(lock, stop, k_answer_max, is_settled);
+  const bool is_connected = worker->state == Worker::State::connected;
+  if (!is_connected) worker->state = Worker::State::broken;
+  lock.unlock();
+  old.reset();
+  if (is_connected) return;
+  {
+    const std::scoped_lock again(mutex_);
+    if (worker->client == client) worker->client = nullptr;
+  }
+  client.reset();  // joins its thread, without the lock
+  throw Error(stop.stop_requested() ? ErrorKind::cancelled : ErrorKind::unavailable, worker->key.trial,
+              is_in_time ? "the agent of the worker has closed the connection"
+                         : "the agent of the worker does not answer");
+}
+
+AgentEvents Fleet::events_of(const WorkerPtr& worker) {
+  const std::weak_ptr<Worker> weak = worker;
+  const auto locked = [this, weak](const auto& body) {
+    const WorkerPtr it = weak.lock();
+    if (!it) return;
+    const std::scoped_lock lock(mutex_);
+    body(*it);
+  };
+  return {
+      .on_welcome =
+          [=, this](agent::Welcome&& welcome) { locked([&](Worker& it) { take_welcome(it, welcome); }); },
+      .on_started =
+          [=, this](agent::Started&& started) { locked([&](Worker& it) { take_started(it, started); }); },
+      .on_refused =
+          [=, this](agent::Refused&& refused) { locked([&](Worker& it) { take_refused(it, refused); }); },
+      .on_ended =
+          [=, this](agent::Ended&& ended) { locked([&](Worker& it) { take_ended(it, std::move(ended)); }); },
+      .on_listed =
+          [=, this] {
+            locked([&](Worker& it) { take_listed(it); });
+            changed_.notify_all();
+          },
+      .on_broken =
+          [=, this](const std::string& /*why*/) {
+            const WorkerPtr it = weak.lock();
+            if (!it) return;
+            {
+              const std::scoped_lock lock(mutex_);
+              if (it->state == Worker::State::over) return;
+              const bool was_connected = it->state == Worker::State::connected;
+              it->state = Worker::State::broken;
+              if (was_connected)
+                reconnections_.push_back(
+                    {.worker = it, .at = Steady::now(), .give_up_at = Steady::now() + k_reconnect_max});
+            }
+            changed_.notify_all();
+          }};
+}
+
+void Fleet::take_welcome(Worker& worker, const agent::Welcome& welcome) {
+  if (!worker.boot.empty() && worker.boot != welcome.boot)
+    for (const auto& [id, attempt] : worker.attempts)
+      if (attempt->is_alive() && attempt->state != Attempt::State::reserved)
+        lose(worker, *attempt, "its worker was restarted");
+  worker.boot = welcome.boot;
+  if (!welcome.note.empty()) worker.note = parse_note(welcome.note);
+}
+
+Attempt* Fleet::attempt_of(Worker& worker, const std::string& id) {
+  const auto found = worker.attempts.find(id);
+  if (found != worker.attempts.end()) return found->second.get();
+  const auto key = key_of(worker.key.run, id);
+  if (!key) return nullptr;
+  const Found added =
+      add_attempt(worker.shared_from_this(), *key, divided(worker.slots, worker.note.concurrency));
+  return added.attempt.get();
+}
+
+void Fleet::take_started(Worker& worker, const agent::Started& started) {
+  Attempt* attempt = attempt_of(worker, started.id);
+  if (attempt == nullptr) return;
+  attempt->is_listed = true;
+  attempt->began_at = instant_of(started.at);
+  attempt->spawn = std::chrono::nanoseconds(started.spawn_ns);
+  attempt->scratch = started.scratch;
+  if (attempt->state == Attempt::State::running || attempt->state == Attempt::State::ended) return;
+  attempt->state = Attempt::State::running;
+  attempt->changed.notify_all();
+  publish(worker, *attempt);
+}
+
+void Fleet::take_refused(Worker& worker, const agent::Refused& refused) {
+  const auto found = worker.attempts.find(refused.id);
+  if (found == worker.attempts.end()) return;
+  found->second->refused = refused;
+  found->second->state = Attempt::State::refused;
+  found->second->changed.notify_all();
+}
+
+void Fleet::take_ended(Worker& worker, agent::Ended&& ended) {
+  Attempt* attempt = attempt_of(worker, ended.id);
+  if (attempt == nullptr) return;
+  attempt->is_listed = true;
+  if (attempt->state == Attempt::State::ended) return;
+  attempt->ended = std::move(ended);
+  attempt->state = Attempt::State::ended;
+  attempt->changed.notify_all();
+  publish(worker, *attempt);
+}
+
+void Fleet::take_listed(Worker& worker) {
+  for (const auto& [id, attempt] : worker.attempts) {
+    if (attempt->is_listed) continue;
+    if (attempt->state == Attempt::State::running)
+      lose(worker, *attempt, "its worker does not know it any more");
+    if (attempt->state == Attempt::State::sent) {
+      attempt->state = Attempt::State::reserved;
+      attempt->changed.notify_all();
+    }
+  }
+  worker.state = Worker::State::connected;
+  for (const auto& [id, attempt] : worker.attempts) attempt->changed.notify_all();
+}
+
+void Fleet::lose(Worker& worker, Attempt& attempt, const std::string& why) {
+  attempt.lost = why;
+  attempt.lost_at = real_clock().now();
+  attempt.state = Attempt::State::ended;
+  attempt.changed.notify_all();
+  publish(worker, attempt);
+}
+
+void Fleet::publish(const Worker& worker, const Attempt& attempt) {
+  const Observation seen = observation_of(worker, attempt);
+  for (Subscription* subscription : subscriptions_) subscription->push_selected(seen);
+}
+
+void Fleet::subscribe(Subscription& subscription) {
+  const std::scoped_lock lock(mutex_);
+  subscriptions_.push_back(&subscription);
+}
+
+void Fleet::unsubscribe(Subscription& subscription) {
+  const std::scoped_lock lock(mutex_);
+  std::erase(subscriptions_, &subscription);
+}
+
+}  // namespace combu::workers
