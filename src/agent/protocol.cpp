@@ -50,6 +50,7 @@ void FrameReader::feed(std::string_view bytes) {
   if (begin_ > bytes_.size() / 2) {
     bytes_.erase(0, begin_);
     begin_ = 0;
+    if (bytes_.empty()) std::string().swap(bytes_);  // a large frame must not take memory for ever
   }
   bytes_ += bytes;
 }

@@ -14,6 +14,7 @@ namespace {
 // Bytes in memory of one log, and of all logs.
 constexpr std::size_t k_memory_max = std::size_t{64} << 10U;
 constexpr std::size_t k_all_memory_max = std::size_t{512} << 10U;
+constexpr std::size_t k_small_memory = std::size_t{2} << 10U;
 constexpr std::uint64_t k_blocks = 128;
 
 // A record is a header and the bytes of a chunk.
@@ -91,8 +92,9 @@ void AttemptLog::add(std::int64_t at, std::uint8_t stream, std::string_view byte
     if (memory_size() > 0) is_incomplete_ = true;
     while (memory_size() > 0 && memory_size() + size > k_memory_max) drop_from_memory();
   }
-  if (memory_.capacity() < memory_.size() + size)
-    memory_.reserve(std::max(memory_.size() + size, std::min(2 * memory_.size(), k_memory_max)));
+  // A large block has pages of its own. Only the used ones take memory, and all go back to the system.
+  if (memory_.size() + size > k_small_memory && memory_.capacity() < k_memory_max)
+    memory_.reserve(std::max(memory_.size() + size, k_memory_max));
   memory_.append(reinterpret_cast<const char*>(&header), sizeof(header));
   memory_.append(bytes);
   end_ += size;
@@ -121,7 +123,7 @@ void AttemptLog::spool() {
   space_.used_ -= records.size();
   memory_kept_ = 0;
   memory_begin_ = 0;
-  memory_ = std::string();
+  std::string().swap(memory_);
 }
 
 bool AttemptLog::write(std::uint64_t position, std::string_view bytes) const {

@@ -67,7 +67,7 @@ void Connection::flush() {
   const bool is_empty = queue_begin_ == queue_.size();
   if (is_empty) {
     queue_.clear();
-    if (queue_.capacity() > k_queue_kept) queue_ = std::string();
+    if (queue_.capacity() > k_queue_kept) std::string().swap(queue_);
     queue_begin_ = 0;
   } else if (queue_begin_ > queue_.size() / 2) {
     queue_.erase(0, queue_begin_);

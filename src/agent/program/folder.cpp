@@ -18,6 +18,7 @@ namespace combu::agent {
 namespace {
 
 constexpr const char* k_socket = "socket";
+constexpr const char* k_new_socket = "socket.new";
 constexpr const char* k_results = "results";
 constexpr int k_folder_flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 constexpr int k_new_file_flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
@@ -46,12 +47,14 @@ std::string Folder::listen() {
   // The path through the descriptor is short, and leads to the folder also if another one has its path.
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  const std::string path = "/proc/self/fd/" + to_text(static_cast<std::uint64_t>(folder_.get())) + "/" + k_socket;
+  const std::string path = "/proc/self/fd/" + to_text(static_cast<std::uint64_t>(folder_.get())) + "/" + k_new_socket;
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   Descriptor listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  unlinkat(folder_.get(), k_socket, 0);
+  unlinkat(folder_.get(), k_new_socket, 0);
+  // The socket gets its name when clients can connect to it.
   if (!listener.is_open() || bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
-      ::listen(listener.get(), SOMAXCONN) != 0)
+      ::listen(listener.get(), SOMAXCONN) != 0 ||
+      renameat(folder_.get(), k_new_socket, folder_.get(), k_socket) != 0)
     return problem_text(path_ + "/" + k_socket, errno);
   struct stat status {};
   if (fstatat(folder_.get(), k_socket, &status, AT_SYMLINK_NOFOLLOW) == 0) socket_inode_ = status.st_ino;

@@ -20,9 +20,11 @@ constexpr int k_first_free = 10;
 // The numbers 0 to 9 are for the programs of attempts and for helpers, so that no other descriptor of the agent has one of
 // them.
 bool reserve_descriptors() {
-  int number = open("/dev/null", O_RDWR);
-  while (number >= 0 && number < STDERR_FILENO) number = open("/dev/null", O_RDWR);
-  while (number >= 0 && number < k_first_free) number = open("/dev/null", O_RDWR | O_CLOEXEC);
+  int number = -1;
+  do {
+    number = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (number >= 0 && number <= STDERR_FILENO) fcntl(number, F_SETFD, 0);
+  } while (number >= 0 && number < k_first_free);
   if (number >= 0) close(number);
   return number >= 0;
 }

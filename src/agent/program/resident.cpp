@@ -60,7 +60,7 @@ void Resident::flush() {
     queue_begin_ += static_cast<std::size_t>(count);
   }
   if (queue_begin_ == queue_.size()) {
-    queue_ = std::string();
+    std::string().swap(queue_);
     queue_begin_ = 0;
   } else if (queue_begin_ > queue_.size() / 2) {
     queue_.erase(0, queue_begin_);
@@ -99,7 +99,7 @@ void Resident::take_values() {
     begin += k_call_header_size + size;
   }
   input_.erase(0, begin);
-  if (input_.empty()) input_ = std::string();
+  if (input_.empty()) std::string().swap(input_);
 }
 
 void Resident::drain() {

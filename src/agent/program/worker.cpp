@@ -210,17 +210,18 @@ bool Worker::pump(Connection& connection) {
     connection.send(attempt->started);
     if (attempt->phase == Phase::ended) connection.send(ended_message(*attempt));
   }
-  bool has_more = connection.is_listing;
-  for (bool is_progress = true; is_progress && connection.queued() < k_answers_max;) {
-    is_progress = false;
-    std::erase_if(connection.answers, [&](const std::unique_ptr<Answer>& answer) {
-      const Answer::State state = answer->produce(connection);
-      is_progress = is_progress || state == Answer::State::more;
-      return state == Answer::State::over;
-    });
-    has_more = connection.is_listing || is_progress;
+  // The answers take turns, so that a large one does not delay the others.
+  auto& answers = connection.answers;
+  std::size_t waiting = 0;
+  while (waiting < answers.size() && connection.queued() < k_answers_max) {
+    const Answer::State state = answers.front()->produce(connection);
+    if (state == Answer::State::over)
+      answers.erase(answers.begin());
+    else
+      std::rotate(answers.begin(), answers.begin() + 1, answers.end());
+    waiting = state == Answer::State::waiting ? waiting + 1 : 0;
   }
-  return has_more;
+  return connection.is_listing || waiting < answers.size();
 }
 
 // ---- Signals
