@@ -49,12 +49,12 @@ class ArchiveAnswer : public Answer {
  public:
   ArchiveAnswer(Loop& loop, Attempts& attempts, const Folder& folder, std::uint64_t attempt, const Collect& request)
       : Answer(request.request), loop_(loop), attempts_(attempts) {
-    const auto work = [&folder, attempt, path = request.path](int stream) {
-      const Descriptor scratch = folder.open_scratch(attempt);
-      if (!scratch.is_open() && !path.starts_with('/')) return Report{.status = Done::absent, .text = {}};
-      return write_tar(scratch.get(), path, stream);
+    const auto work = [path = request.path](int stream, int base) {
+      if (base < 0 && !path.starts_with('/')) return Report{.status = Done::absent, .text = {}};
+      return write_tar(base, path, stream);
     };
-    if (!start_helper(Direction::from_helper, work, helper_)) {
+    const Descriptor scratch = folder.open_scratch(attempt);
+    if (!start_helper(Direction::from_helper, scratch.get(), work, helper_)) {
       error_ = errno;
       return;
     }

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <utility>
 
+#include "remove_tree.hpp"
 #include "shared_buffer.hpp"
 #include "tar_read.hpp"
 
@@ -108,20 +109,17 @@ void Attempts::remove(Attempt& attempt) {
 void Attempts::remove_scratch(const Attempt& attempt) {
   if (folder_.remove_small_scratch(attempt.number, attempt.file_names)) return;
   Helper helper;
-  const auto work = [this, number = attempt.number](int) {
-    folder_.remove_scratch(number);
+  const auto work = [name = to_text(attempt.number)](int, int folder) {
+    remove_tree(folder, name);
     return Report{};
   };
-  if (start_helper(Direction::none, work, helper)) add_helper(helper.pid);
+  if (start_helper(Direction::none, folder_.descriptor(), work, helper)) add_helper(helper.pid);
 }
 
 bool Attempts::await_inputs(Attempt& attempt) {
   auto inputs = std::make_unique<Inputs>();
-  const auto work = [this, number = attempt.number](int stream) {
-    const Descriptor scratch = folder_.open_scratch(number);
-    return read_tar(stream, scratch.get());
-  };
-  if (!start_helper(Direction::to_helper, work, inputs->helper)) return false;
+  const Descriptor scratch = folder_.open_scratch(attempt.number);
+  if (!scratch.is_open() || !start_helper(Direction::to_helper, scratch.get(), read_tar, inputs->helper)) return false;
   add_helper(inputs->helper.pid);
   inputs->write_watch.start(loop_, inputs->helper.stream.get(), 0, [this, &attempt](std::uint32_t events) {
     if ((events & EPOLLERR) != 0)

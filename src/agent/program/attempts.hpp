@@ -89,6 +89,7 @@ class Attempts {
   bool is_own(pid_t pid) const;
   Orphan& orphan_of(pid_t pid, const ProcessState& state);
   bool has_to_die(const Orphan& orphan);
+  [[nodiscard]] std::uint64_t any_ending() const;
   void sweep();
   bool sweep_once();
   void stop_and_kill();

@@ -138,6 +138,13 @@ bool Attempts::has_to_die(const Orphan& orphan) {
   });
 }
 
+// Returns the number of an attempt that is ending; 0 if there is none.
+std::uint64_t Attempts::any_ending() const {
+  for (const Attempt* attempt : active_)
+    if (attempt->phase == Phase::ending) return attempt->number;
+  return 0;
+}
+
 // Kills what the ending attempts have left behind. Returns true if it has killed a process that it had not seen.
 bool Attempts::sweep_once() {
   bool has_new = false;
@@ -148,6 +155,7 @@ bool Attempts::sweep_once() {
     if (is_own(pid) || !read_process(pid, state)) continue;
     Orphan& orphan = orphan_of(pid, state);
     if (!has_to_die(orphan)) continue;
+    if (orphan.owner == 0) orphan.owner = any_ending();
     if (const auto owner = attempts_.find(orphan.owner); owner != attempts_.end()) ++owner->second->leftovers;
     if (state.state == 'Z') continue;
     has_new = has_new || !orphan.is_killed;

@@ -116,8 +116,6 @@ bool Folder::remove_small_scratch(std::uint64_t number, const std::vector<std::s
   return unlinkat(folder_.get(), scratch.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT;
 }
 
-void Folder::remove_scratch(std::uint64_t number) const { remove_tree(folder_.get(), name_of(number)); }
-
 void Folder::remove_old_scratch_folders() const {
   DIR* listing = fdopendir(openat(folder_.get(), ".", k_folder_flags));
   if (listing == nullptr) return;

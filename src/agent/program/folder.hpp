@@ -20,6 +20,7 @@ class Folder {
   // new socket.
   bool repair();
 
+  [[nodiscard]] int descriptor() const { return folder_.get(); }
   [[nodiscard]] int listener() const { return listener_.get(); }
   [[nodiscard]] std::string scratch_path(std::uint64_t number) const;
   // Makes the scratch folder with this number. Returns 0 or the errno.
@@ -30,8 +31,6 @@ class Folder {
   [[nodiscard]] Descriptor open_scratch(std::uint64_t number) const;
   // Removes a scratch folder that contains at most these files. Returns false if more is in it.
   [[nodiscard]] bool remove_small_scratch(std::uint64_t number, const std::vector<std::string>& names) const;
-  // Removes a scratch folder with everything in it. Takes long if there are many files.
-  void remove_scratch(std::uint64_t number) const;
   // Opens a new file that has no name; the descriptor is closed if that fails.
   [[nodiscard]] Descriptor make_unnamed_file() const;
   // Opens a new file `results`.

@@ -14,7 +14,8 @@ namespace {
 
 constexpr int k_stream = 3;
 constexpr int k_report = 4;
-constexpr int k_first_other = 5;
+constexpr int k_folder = 5;
+constexpr int k_first_other = 6;
 constexpr std::size_t k_report_max = 1024;  // fits into a pipe
 
 void close_others() {
@@ -23,15 +24,16 @@ void close_others() {
   for (int number = k_first_other; number < count; ++number) close(number);
 }
 
-[[noreturn]] void run_helper(int stream, int report, const std::function<Report(int)>& work) {
+[[noreturn]] void run_helper(int stream, int report, int folder, const HelperWork& work) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   if (stream >= 0) dup2(stream, k_stream);
   dup2(report, k_report);
+  if (folder >= 0) dup2(folder, k_folder);
   close_others();
-  const Report answer = work(k_stream);
+  const Report answer = work(k_stream, folder >= 0 ? k_folder : -1);
   std::string bytes(1, static_cast<char>(answer.status));
   bytes += std::string_view(answer.text).substr(0, k_report_max);
   write_all(k_report, bytes);
@@ -40,7 +42,7 @@ void close_others() {
 
 }  // namespace
 
-bool start_helper(Direction direction, const std::function<Report(int stream)>& work, Helper& helper) {
+bool start_helper(Direction direction, int folder, const HelperWork& work, Helper& helper) {
   Pipe stream;
   Pipe report;
   if (!open_pipe(report) || (direction != Direction::none && !open_pipe(stream))) return false;
@@ -48,7 +50,7 @@ bool start_helper(Direction direction, const std::function<Report(int stream)>& 
   const int childs_end = is_input ? stream.reader.get() : stream.writer.get();
   const pid_t pid = fork();
   if (pid < 0) return false;
-  if (pid == 0) run_helper(childs_end, report.writer.get(), work);
+  if (pid == 0) run_helper(childs_end, report.writer.get(), folder, work);
   helper.pid = pid;
   helper.stream = std::move(is_input ? stream.writer : stream.reader);
   helper.report = std::move(report.reader);

@@ -1,0 +1,233 @@
+// Logs, archives and inputs.
+
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+
+#include "unit/agent_fixture.hpp"
+
+namespace combu::agent {
+namespace {
+
+class AgentFilesTest : public AgentTest {
+ protected:
+  // Runs a command of this machine.
+  static int shell(const std::string& text) { return ChildProcess({"sh", "-c", text}, -1, -1, -1).wait(); }
+  // Collects a path, and unpacks the archive into a new folder, which it returns.
+  std::string unpacked(const std::string& id, const std::string& path_in_attempt) {
+    std::string bytes;
+    const Done done = collect({.request = ++requests_, .id = id, .path = path_in_attempt}, bytes);
+    EXPECT_EQ(done.status, Done::ok) << done.text;
+    const std::string into = path("into" + std::to_string(requests_));
+    EXPECT_EQ(shell("mkdir " + into + " && tar -xf " + write("archive", bytes) + " -C " + into), 0);
+    return into;
+  }
+  // Starts an attempt that awaits inputs, and sends it the archive in parts.
+  void start_with_inputs(const std::string& id, const std::string& text, const std::string& archive) {
+    Start start = script(id, text);
+    start.awaits_inputs = 1;
+    client().send(start);
+    for (std::size_t at = 0; at < archive.size(); at += k_part_max)
+      client().send(Put{.id = id, .bytes = archive.substr(at, k_part_max), .is_last = 0});
+    client().send(Put{.id = id, .bytes = {}, .is_last = 1});
+  }
+  std::uint32_t requests_ = 0;
+};
+
+TEST_F(AgentFilesTest, ALargeLogIsReadInOrder) {
+  Start start = script("a", "seq 1 200000");
+  start.log_max = 2 << 20;
+  client().send(start);
+  const auto ended = client().await_of<Ended>("a");
+  EXPECT_EQ(ended.flags, 0);
+  std::vector<LogChunk> chunks;
+  EXPECT_EQ(read_log({.request = 1, .id = "a"}, chunks).status, Done::ok);
+  std::string expected;
+  for (int i = 1; i <= 200'000; ++i) expected += std::to_string(i) + "\n";
+  const std::string text = text_of_log(chunks);
+  EXPECT_EQ(ended.log_size, expected.size());
+  EXPECT_EQ(text, expected);
+  for (std::size_t i = 1; i < chunks.size(); ++i) EXPECT_LE(chunks[i - 1].at, chunks[i].at);
+}
+
+TEST_F(AgentFilesTest, TheOldestOutputIsDropped) {
+  for (const std::uint64_t kept : {10ULL, 100'000ULL, 3'000'000ULL}) {
+    const std::string id = std::to_string(kept);
+    Start start = script(id, "seq 1 1000000");
+    start.log_max = kept;
+    client().send(start);
+    const auto ended = client().await_of<Ended>(id);
+    EXPECT_NE(ended.flags & Ended::log_was_cut, 0) << kept;
+    std::vector<LogChunk> chunks;
+    read_log({.request = ++requests_, .id = id}, chunks);
+    const std::string text = text_of_log(chunks);
+    EXPECT_LE(text.size(), kept);
+    EXPECT_GE(text.size(), kept - std::min<std::uint64_t>(kept - 1, 140'000));
+    EXPECT_TRUE(text.ends_with("\n1000000\n")) << kept;
+  }
+}
+
+TEST_F(AgentFilesTest, AFollowedLogEndsWithTheAttempt) {
+  const std::string gate = path("gate");
+  client().send(script("a", "echo one; until test -e " + gate + "; do sleep 0.01; done; echo two"));
+  client().send(ReadLog{.request = 1, .id = "a", .since = 0, .is_follow = 1});
+  const auto first = client().await_answer<Log>(1);
+  EXPECT_EQ(text_of_log(first.chunks), "one\n");
+  client().send(ReadLog{.request = 2, .id = "a", .since = first.chunks.back().at + 1, .is_follow = 1});
+  std::ofstream(gate).flush();
+  EXPECT_EQ(text_of_log(client().await_answer<Log>(2).chunks), "two\n");
+  EXPECT_EQ(client().await_answer<Done>(1).status, Done::ok);
+  EXPECT_EQ(client().await_answer<Done>(2).status, Done::ok);
+}
+
+TEST_F(AgentFilesTest, ACancelledRequestEnds) {
+  client().send(script("a", "sleep 60"));
+  client().send(ReadLog{.request = 1, .id = "a", .since = 0, .is_follow = 1});
+  client().send(Cancel{.request = 1});
+  EXPECT_EQ(client().await_answer<Done>(1).status, Done::cancelled);
+  client().send(ReadLog{.request = 2, .id = "none", .since = 0, .is_follow = 1});
+  EXPECT_EQ(client().await_answer<Done>(2).status, Done::unknown_attempt);
+  client().send(Forget{.ids = {"a"}});
+}
+
+TEST_F(AgentFilesTest, AFullDiskDropsOutputAndBlocksNothing) {
+  ASSERT_EQ(::mkdir(folder().c_str(), 0700), 0);
+  ASSERT_EQ(::mount("tmpfs", folder().c_str(), "tmpfs", 0, "size=256k"), 0);
+  Start start = script("a", "head -c 100000000 /dev/zero; echo end");
+  start.log_max = 1 << 30;
+  client().send(start);
+  const auto ended = client().await_of<Ended>("a");
+  EXPECT_EQ(ended.exit_code, 0);
+  EXPECT_NE(ended.flags & Ended::log_is_incomplete, 0);
+  EXPECT_EQ(ended.log_size, 100'000'004);
+  std::vector<LogChunk> chunks;
+  read_log({.request = 1, .id = "a"}, chunks);
+  EXPECT_TRUE(text_of_log(chunks).ends_with("end\n"));
+  client_.reset();
+  worker_.reset();
+  ::umount2(folder().c_str(), MNT_DETACH);
+}
+
+TEST_F(AgentFilesTest, AFolderIsCollected) {
+  const std::string name = std::string(150, 'n');
+  run("cd $COMBU_SCRATCH && mkdir -p out/deep/" + name + "/" + name + " && echo text > out/deep/" + name + "/" + name +
+      "/file && ln -s deep out/link && ln -s out alias && mkfifo out/pipe && chmod 750 out/deep && printf binary > out/ü && "
+      "truncate -s 3000000 out/large && touch -d @-1.5 out/large && touch -d @1.25 out/link -h && mkdir out/empty");
+  const std::string into = unpacked("run1", "out");
+  EXPECT_EQ(text_of(into + "/out/deep/" + name + "/" + name + "/file"), "text\n");
+  EXPECT_EQ(fs::read_symlink(into + "/out/link"), "deep");
+  EXPECT_FALSE(fs::exists(into + "/out/pipe"));
+  EXPECT_EQ(text_of(into + "/out/ü"), "binary");
+  EXPECT_TRUE(fs::is_directory(into + "/out/empty"));
+  struct stat status {};
+  ASSERT_EQ(::stat((into + "/out/large").c_str(), &status), 0);
+  EXPECT_EQ(status.st_size, 3'000'000);
+  EXPECT_EQ(status.st_mtim.tv_sec, -2);
+  EXPECT_EQ(status.st_mtim.tv_nsec, 500'000'000);
+  ASSERT_EQ(::stat((into + "/out/deep").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 07777U, 0750U);
+  // A symbolic link at the path itself is followed. An absolute path may lead anywhere.
+  EXPECT_EQ(text_of(unpacked("run1", "alias/") + "/alias/ü"), "binary");
+  EXPECT_EQ(text_of(unpacked("run1", folder() + "/1/out/ü") + "/ü"), "binary");
+}
+
+TEST_F(AgentFilesTest, AFileOfMoreThanEightGibibytesHasItsSize) {
+  run("cd $COMBU_SCRATCH && truncate -s 9G large && touch -d @1 large");
+  client().send(Collect{.request = 1, .id = "run1", .path = "large"});
+  const std::string head = client().await_answer<Data>(1).bytes;
+  EXPECT_NE(head.find("size=9663676416\n"), std::string::npos);
+  client().send(Cancel{.request = 1});
+  EXPECT_EQ(client().await_answer<Done>(1).status, Done::cancelled);
+}
+
+TEST_F(AgentFilesTest, APathThatCannotBeCollectedIsExplained) {
+  run("cd $COMBU_SCRATCH && echo > file && ln -s loop loop && ln -s nowhere dangling && mkfifo pipe");
+  const std::vector<std::pair<std::string, Done::Status>> paths{
+      {"none", Done::absent},          {"dangling", Done::absent},
+      {"file/below", Done::unreadable}, {"loop", Done::unreadable},
+      {"pipe", Done::unreadable},       {"../1/file", Done::unreadable},
+      {"/etc/../combu-none", Done::absent}, {std::string(300, 'n'), Done::unreadable}};
+  for (const auto& [name, status] : paths) {
+    std::string bytes;
+    const Done done = collect({.request = ++requests_, .id = "run1", .path = name}, bytes);
+    EXPECT_EQ(done.status, status) << name << ": " << done.text;
+    EXPECT_EQ(done.text.empty(), status == Done::absent) << done.text;
+  }
+}
+
+TEST_F(AgentFilesTest, AFileThatChangesDoesNotBreakTheArchive) {
+  client().send(script("a",
+                       "cd $COMBU_SCRATCH && mkdir out && echo last > out/last && echo ready && "
+                       "while :; do head -c 900000 /dev/zero > out/file; : > out/file; done"));
+  client().send(ReadLog{.request = 1, .id = "a", .since = 0, .is_follow = 1});
+  client().await_answer<Log>(1);
+  requests_ = 1;
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(text_of(unpacked("a", "out") + "/out/last"), "last\n");
+  client().send(Forget{.ids = {"a"}});
+}
+
+TEST_F(AgentFilesTest, InputsAreUnpackedBeforeTheStart) {
+  const std::string name = std::string(120, 'n');
+  ASSERT_EQ(shell("cd " + root_ + " && mkdir -p in/folder/" + name + " && echo text > in/folder/" + name +
+                  "/file && head -c 300000 /dev/zero > in/large && ln -s large in/link && ln in/large in/hard && "
+                  "chmod 555 in/folder && touch -d @1000.5 in/large && "
+                  "tar --format=pax -cf pax -C in . && tar --format=gnu -cf gnu -C in ."),
+            0);
+  for (const std::string format : {"pax", "gnu"}) {
+    start_with_inputs(format,
+                      "cd $COMBU_SCRATCH; cat folder/n*/file; wc -c < link; stat -c '%h %Y' hard; stat -c %a folder",
+                      text_of(path(format)));
+    client().await_of<Started>(format);
+    EXPECT_EQ(text_of_log(client().await_of<Ended>(format).log), "text\n300000\n2 1000\n555\n");
+  }
+}
+
+TEST_F(AgentFilesTest, InputsOutsideOfTheFolderAreRefused) {
+  ASSERT_EQ(shell("cd " + root_ + " && echo text > file && ln -s / link && "
+                  "tar -cPf up --transform='s,file,../file,' file && "
+                  "tar -cf through link && tar -rf through --transform='s,file,link/combu-test-file,' file && "
+                  "head -c 1000 up > cut && head -c 20000 /dev/urandom > garbage"),
+            0);
+  for (const std::string name : {"up", "through", "cut", "garbage"}) {
+    start_with_inputs(name, "true", text_of(path(name)));
+    const auto refused = client().await_of<Refused>(name);
+    EXPECT_EQ(refused.stage, Refused::inputs) << name;
+    EXPECT_FALSE(refused.text.empty());
+  }
+  EXPECT_FALSE(fs::exists("/combu-test-file"));
+  EXPECT_FALSE(fs::exists(folder() + "/file"));
+}
+
+TEST_F(AgentFilesTest, InputsThatAreCutOffCanBeSentAgain) {
+  client();
+  {
+    const auto other = connect();
+    other->greet();
+    Start start = script("a", "true");
+    start.awaits_inputs = 1;
+    other->send(start);
+    other->send(Put{.id = "a", .bytes = "x", .is_last = 0});
+    other->hang_up();
+    other->await_end();
+  }
+  client().send(script("a", "exit 9"));
+  EXPECT_EQ(client().await_of<Ended>("a").exit_code, 9);
+}
+
+TEST_F(AgentFilesTest, ForgottenAttemptsLeaveNoFiles) {
+  run("cd $COMBU_SCRATCH && mkdir -p a/b/c d && echo > a/b/c/file && chmod 0 a/b && mkdir -p deep && cd deep && "
+      "for i in $(seq 300); do mkdir d && cd d; done");
+  run("true");
+  client().send(script("running", "setsid sleep 60 & echo > $COMBU_SCRATCH/x; sleep 60"));
+  client().await_of<Started>("running");
+  client().send(Forget{.ids = {"run1", "run2", "running", "none"}});
+  await_state([&] {
+    std::size_t count = 0;
+    for (const auto& entry : fs::directory_iterator(folder())) count += entry.path().filename() == "socket" ? 0 : 1;
+    return count == 0;
+  });
+}
+
+}  // namespace
+}  // namespace combu::agent
