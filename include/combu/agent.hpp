@@ -13,8 +13,8 @@
 
 namespace combu::agent {
 
-// Returns the bytes of the agent's program for a platform such as "linux/amd64" or "linux/arm64/v8"; empty if this build
-// has no program for the platform.
+// Returns the bytes of the agent's program for a platform such as "linux/amd64" or "linux/arm64/v8"; empty if
+// this build has no program for the platform.
 std::string_view program_for(std::string_view platform);
 
 // The newest and the oldest version of the protocol that this program speaks.
@@ -71,6 +71,7 @@ struct Frame {
   std::string_view payload;
 };
 
+// Appends a frame to `out`.
 void append_frame(std::string& out, FrameType type, std::string_view payload);
 
 // Finds the frames in a stream of bytes.
@@ -225,8 +226,8 @@ struct GetUsage {
   }
 };
 
-// Calls a resident program. The agent answers with Returned, unless the program ends before it returns a value: then
-// Ended is the only answer.
+// Calls a resident program. The agent answers with Returned, unless the program ends before it returns a
+// value: then Ended is the only answer.
 struct Call {
   static constexpr FrameType k_type = FrameType::call;
   std::string id;
@@ -380,9 +381,10 @@ struct Returned {
   enum Status : std::uint8_t {
     ok = 0,
     unknown_attempt = 1,
-    not_running = 2,  // the attempt is no resident program, has not been started, or does not read calls any more
-    busy = 3,         // too many calls wait for the program; a repeat may succeed
-    too_large = 4,    // the value, or that of the call, is larger than k_value_max
+    not_running =
+        2,     // the attempt is no resident program, has not been started, or does not read calls any more
+    busy = 3,  // too many calls wait for the program; a repeat may succeed
+    too_large = 4,  // the value, or that of the call, is larger than k_value_max
   };
   std::string id;
   std::uint64_t call = 0;

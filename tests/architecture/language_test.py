@@ -61,13 +61,13 @@ def prose_lines(text):
 FUNCTION = re.compile(
     r"(?:\[\[nodiscard\]\]\s*)?(?:(?:virtual|static|inline|constexpr|explicit|friend)\s+)*[\w:<>,&*\s]+?[\s&*](\w+)\("
 )
-ACCESSOR = re.compile(r"\w+\(\) const(?: noexcept)?(?: \{ return [\w.]+; \}| = 0;|;)|\bto_string\(")
+ACCESSOR = re.compile(r"\w+\(\) const(?: noexcept)?(?: \{ return [\w.]+; \}| = 0;|;)|\bto_string\(|\bvisit\(Fields& ")
 
 
 def undocumented_in(text):
     """(line, name) of each public function of a header without a comment.
 
-    A comment documents all functions below it up to an empty line. Accessors and to_string() need none.
+    A comment documents all functions below it up to an empty line. Accessors, to_string() and visit(), which lists the fields of a message, need none.
     """
     access, is_documented = [], False
     lines = text.splitlines()
@@ -77,7 +77,7 @@ def undocumented_in(text):
             is_documented = False
         elif stripped.startswith("//") and not stripped.startswith("// ----"):
             is_documented = True
-        elif kind := re.match(r"(class|struct)\s+\w+.*\{$", stripped):
+        elif kind := re.match(r"(class|struct|enum)\s+\w+.*\{$", stripped):
             access.append("private" if kind[1] == "class" else "public")
         elif stripped.startswith("};") and access:
             access.pop()

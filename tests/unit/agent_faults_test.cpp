@@ -30,8 +30,9 @@ class AgentFaultsTest : public AgentTest {
 
 TEST_F(AgentFaultsTest, ProcessesThatAnAttemptLeavesBehindAreKilled) {
   const std::string mark = "77." + std::to_string(::getpid());
-  const Ended ended = run("sleep " + mark + " & setsid sleep " + mark + " & env -i setsid sh -c 'sleep " + mark +
-                          " & sleep " + mark + "' & nohup setsid sleep " + mark + " >/dev/null 2>&1 & sleep 0.2");
+  const Ended ended =
+      run("sleep " + mark + " & setsid sleep " + mark + " & env -i setsid sh -c 'sleep " + mark +
+          " & sleep " + mark + "' & nohup setsid sleep " + mark + " >/dev/null 2>&1 & sleep 0.2");
   EXPECT_EQ(ended.exit_code, 0);
   EXPECT_GE(ended.left_behind, 5);
   EXPECT_EQ(processes_with(mark), 0);
@@ -40,8 +41,8 @@ TEST_F(AgentFaultsTest, ProcessesThatAnAttemptLeavesBehindAreKilled) {
 TEST_F(AgentFaultsTest, AProcessOfARunningAttemptIsNotKilledByTheEndOfAnother) {
   const std::string gate = path("gate");
   const std::string mark = "78." + std::to_string(::getpid());
-  client().send(script("a", "(setsid sleep " + mark + " &); env -i setsid sh -c '(sleep " + mark + " &)'; echo ready; until test -e " + gate +
-                                "; do sleep 0.01; done"));
+  client().send(script("a", "(setsid sleep " + mark + " &); env -i setsid sh -c '(sleep " + mark +
+                                " &)'; echo ready; until test -e " + gate + "; do sleep 0.01; done"));
   client().send(ReadLog{.request = 1, .id = "a", .since = 0, .is_follow = 1});
   client().await_answer<Log>(1);
   run("setsid sleep 60 & true");
@@ -57,7 +58,8 @@ TEST_F(AgentFaultsTest, ProcessesThatForkWithoutEndAreKilled) {
 import os, sys, time
 if os.fork() == 0:
     end = time.monotonic() + 60
-    while time.monotonic() < end:  # )" + mark + R"(
+    while time.monotonic() < end:  # )" +
+                                 mark + R"(
         if os.fork() != 0:
             os._exit(0)
         os.setsid()
@@ -106,7 +108,8 @@ TEST_F(AgentFaultsTest, BinaryOutputIsKept) {
 
 TEST_F(AgentFaultsTest, AnAttemptMayCloseOrFillItsDescriptors) {
   EXPECT_EQ(run("exec <&- >&- 2>&-; sleep 0.05; exit 4").exit_code, 4);
-  const Ended ended = run_python("import os\ntry:\n    while True: os.dup(0)\nexcept OSError: print('full')\n");
+  const Ended ended =
+      run_python("import os\ntry:\n    while True: os.dup(0)\nexcept OSError: print('full')\n");
   EXPECT_EQ(text_of_log(ended.log), "full\n");
   expect_alive();
 }
@@ -117,8 +120,9 @@ TEST_F(AgentFaultsTest, AnAttemptCannotEndTheAgentWithItsSignals) {
 }
 
 TEST_F(AgentFaultsTest, AnAttemptCannotReadTheAgent) {
-  const Ended ended = run(
-      "test -r /proc/$PPID/environ && su -s /bin/sh nobody -c 'cat /proc/'$PPID'/environ' 2>/dev/null; echo $?");
+  const Ended ended =
+      run("test -r /proc/$PPID/environ && su -s /bin/sh nobody -c 'cat /proc/'$PPID'/environ' 2>/dev/null; "
+          "echo $?");
   EXPECT_EQ(text_of_log(ended.log), "1\n");
 }
 
@@ -126,7 +130,7 @@ TEST_F(AgentFaultsTest, AnAttemptCannotActAsAClient) {
   const Ended ended = run("echo | " + program() + " join " + folder() + "; echo $?");
   EXPECT_EQ(text_of_log(ended.log, 1), "1\n");
   EXPECT_EQ(text_of_log(ended.log, 2),
-            "agent: cannot join the worker: " + folder() + "/socket: Permission denied\n");
+            "agent: cannot join the worker: " + folder() + "/socket: the worker refuses this process\n");
   expect_alive();
 }
 
@@ -161,7 +165,8 @@ TEST_F(AgentFaultsTest, ARemovedFolderIsMadeAgain) {
 
 TEST_F(AgentFaultsTest, AFolderThatIsReplacedIsMadeAgain) {
   run("mv " + folder() + " " + path("moved") + " && ln -s /etc " + folder());
-  await_state([&] { return fs::is_directory(fs::symlink_status(folder())) && fs::exists(folder() + "/socket"); });
+  await_state(
+      [&] { return fs::is_directory(fs::symlink_status(folder())) && fs::exists(folder() + "/socket"); });
   connect()->greet();
   expect_alive();
 }
@@ -187,7 +192,8 @@ TEST_F(AgentFaultsTest, AKilledJoinEndsItsConnection) {
   next->await_of<Started>("a");
 }
 
-// As process 1 of a container: not even SIGKILL from an attempt ends the agent, and a client's process has no parent.
+// As process 1 of a container: not even SIGKILL from an attempt ends the agent, and a client's process has no
+// parent.
 TEST_F(AgentFaultsTest, AsTheFirstProcessItSurvivesItsAttempts) {
   start_worker({"unshare", "--pid", "--fork", "--kill-child", "--mount-proc"});
   pid_t inner = 0;
@@ -195,7 +201,8 @@ TEST_F(AgentFaultsTest, AsTheFirstProcessItSurvivesItsAttempts) {
     const std::string pid = std::to_string(worker_->pid());
     return std::istringstream(text_of("/proc/" + pid + "/task/" + pid + "/children")) >> inner && inner > 0;
   });
-  const std::vector<std::string> join{"nsenter", "-t", std::to_string(inner), "-p", "-m", program(), "join", folder()};
+  const std::vector<std::string> join{"nsenter", "-t",    std::to_string(inner), "-p", "-m", program(),
+                                      "join",    folder()};
   client_ = std::make_unique<Client>(join);
   client_->greet();
   client_->await<Listed>();

@@ -111,9 +111,12 @@ TEST_F(AgentFilesTest, AFullDiskDropsOutputAndBlocksNothing) {
 
 TEST_F(AgentFilesTest, AFolderIsCollected) {
   const std::string name = std::string(150, 'n');
-  run("cd $COMBU_SCRATCH && mkdir -p out/deep/" + name + "/" + name + " && echo text > out/deep/" + name + "/" + name +
-      "/file && ln -s deep out/link && ln -s out alias && mkfifo out/pipe && chmod 750 out/deep && printf binary > out/ü && "
-      "truncate -s 3000000 out/large && touch -d @-1.5 out/large && touch -d @1.25 out/link -h && mkdir out/empty");
+  run("cd $COMBU_SCRATCH && mkdir -p out/deep/" + name + "/" + name + " && echo text > out/deep/" + name +
+      "/" + name +
+      "/file && ln -s deep out/link && ln -s out alias && mkfifo out/pipe && chmod 750 out/deep && printf "
+      "binary > out/ü && "
+      "truncate -s 3000000 out/large && touch -d @-1.5 out/large && touch -d @1.25 out/link -h && mkdir "
+      "out/empty");
   const std::string into = unpacked("run1", "out");
   EXPECT_EQ(text_of(into + "/out/deep/" + name + "/" + name + "/file"), "text\n");
   EXPECT_EQ(fs::read_symlink(into + "/out/link"), "deep");
@@ -143,11 +146,14 @@ TEST_F(AgentFilesTest, AFileOfMoreThanEightGibibytesHasItsSize) {
 
 TEST_F(AgentFilesTest, APathThatCannotBeCollectedIsExplained) {
   run("cd $COMBU_SCRATCH && echo > file && ln -s loop loop && ln -s nowhere dangling && mkfifo pipe");
-  const std::vector<std::pair<std::string, Done::Status>> paths{
-      {"none", Done::absent},          {"dangling", Done::absent},
-      {"file/below", Done::unreadable}, {"loop", Done::unreadable},
-      {"pipe", Done::unreadable},       {"../1/file", Done::unreadable},
-      {"/etc/../combu-none", Done::absent}, {std::string(300, 'n'), Done::unreadable}};
+  const std::vector<std::pair<std::string, Done::Status>> paths{{"none", Done::absent},
+                                                                {"dangling", Done::absent},
+                                                                {"file/below", Done::unreadable},
+                                                                {"loop", Done::unreadable},
+                                                                {"pipe", Done::unreadable},
+                                                                {"../1/file", Done::unreadable},
+                                                                {"/etc/../combu-none", Done::absent},
+                                                                {std::string(300, 'n'), Done::unreadable}};
   for (const auto& [name, status] : paths) {
     std::string bytes;
     const Done done = collect({.request = ++requests_, .id = "run1", .path = name}, bytes);
@@ -169,26 +175,30 @@ TEST_F(AgentFilesTest, AFileThatChangesDoesNotBreakTheArchive) {
 
 TEST_F(AgentFilesTest, InputsAreUnpackedBeforeTheStart) {
   const std::string name = std::string(120, 'n');
-  ASSERT_EQ(shell("cd " + root_ + " && mkdir -p in/folder/" + name + " && echo text > in/folder/" + name +
-                  "/file && head -c 300000 /dev/zero > in/large && ln -s large in/link && ln in/large in/hard && "
-                  "chmod 555 in/folder && touch -d @1000.5 in/large && "
-                  "tar --format=pax -cf pax -C in . && tar --format=gnu -cf gnu -C in ."),
-            0);
+  ASSERT_EQ(
+      shell("cd " + root_ + " && mkdir -p in/folder/" + name + " && echo text > in/folder/" + name +
+            "/file && head -c 300000 /dev/zero > in/large && ln -s large in/link && ln in/large in/hard && "
+            "chmod 555 in/folder && touch -d @1000.5 in/large && "
+            "tar --format=pax -cf pax -C in . && tar --format=gnu -cf gnu -C in ."),
+      0);
   for (const std::string format : {"pax", "gnu"}) {
-    start_with_inputs(format,
-                      "cd $COMBU_SCRATCH; cat folder/n*/file; wc -c < link; stat -c '%h %Y' hard; stat -c %a folder",
-                      text_of(path(format)));
+    start_with_inputs(
+        format,
+        "cd $COMBU_SCRATCH; cat folder/n*/file; wc -c < link; stat -c '%h %Y' hard; stat -c %a folder",
+        text_of(path(format)));
     client().await_of<Started>(format);
     EXPECT_EQ(text_of_log(client().await_of<Ended>(format).log), "text\n300000\n2 1000\n555\n");
   }
 }
 
 TEST_F(AgentFilesTest, InputsOutsideOfTheFolderAreRefused) {
-  ASSERT_EQ(shell("cd " + root_ + " && echo text > file && ln -s / link && "
-                  "tar -cPf up --transform='s,file,../file,' file && "
-                  "tar -cf through link && tar -rf through --transform='s,file,link/combu-test-file,' file && "
-                  "head -c 1000 up > cut && head -c 20000 /dev/urandom > garbage"),
-            0);
+  ASSERT_EQ(
+      shell("cd " + root_ +
+            " && echo text > file && ln -s / link && "
+            "tar -cPf up --transform='s,file,../file,' file && "
+            "tar -cf through link && tar -rf through --transform='s,file,link/combu-test-file,' file && "
+            "head -c 1000 up > cut && head -c 20000 /dev/urandom > garbage"),
+      0);
   for (const std::string name : {"up", "through", "cut", "garbage"}) {
     start_with_inputs(name, "true", text_of(path(name)));
     const auto refused = client().await_of<Refused>(name);
@@ -216,15 +226,17 @@ TEST_F(AgentFilesTest, InputsThatAreCutOffCanBeSentAgain) {
 }
 
 TEST_F(AgentFilesTest, ForgottenAttemptsLeaveNoFiles) {
-  run("cd $COMBU_SCRATCH && mkdir -p a/b/c d && echo > a/b/c/file && chmod 0 a/b && mkdir -p deep && cd deep && "
-      "for i in $(seq 300); do mkdir d && cd d; done");
+  run("cd $COMBU_SCRATCH && mkdir -p a/b/c d && echo > a/b/c/file && chmod 0 a/b && mkdir -p deep && cd deep "
+      "&& "
+      "mkdir -p $(printf 'd/%.0s' $(seq 900))");
   run("true");
   client().send(script("running", "setsid sleep 60 & echo > $COMBU_SCRATCH/x; sleep 60"));
   client().await_of<Started>("running");
   client().send(Forget{.ids = {"run1", "run2", "running", "none"}});
   await_state([&] {
     std::size_t count = 0;
-    for (const auto& entry : fs::directory_iterator(folder())) count += entry.path().filename() == "socket" ? 0 : 1;
+    for (const auto& entry : fs::directory_iterator(folder()))
+      count += entry.path().filename() == "socket" ? 0 : 1;
     return count == 0;
   });
 }

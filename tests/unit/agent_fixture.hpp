@@ -93,7 +93,8 @@ class Client {
   explicit Client(const std::vector<std::string>& join) {
     std::array<int, 2> in{};
     std::array<int, 2> out{};
-    if (::pipe2(in.data(), O_CLOEXEC) != 0 || ::pipe2(out.data(), O_CLOEXEC) != 0) throw std::runtime_error("pipe");
+    if (::pipe2(in.data(), O_CLOEXEC) != 0 || ::pipe2(out.data(), O_CLOEXEC) != 0)
+      throw std::runtime_error("pipe");
     process_.emplace(join, in[0], out[1], -1);
     ::close(in[0]);
     ::close(out[1]);
@@ -168,7 +169,8 @@ class Client {
   bool receive() {
     pollfd waiting{.fd = from_, .events = POLLIN, .revents = 0};
     const auto patience = std::chrono::duration_cast<std::chrono::milliseconds>(k_patience);
-    if (::poll(&waiting, 1, static_cast<int>(patience.count())) == 0) throw std::runtime_error("no frame came");
+    if (::poll(&waiting, 1, static_cast<int>(patience.count())) == 0)
+      throw std::runtime_error("no frame came");
     std::array<char, 65536> part{};
     const ssize_t size = ::read(from_, part.data(), part.size());
     if (size <= 0) return false;
@@ -253,7 +255,8 @@ class AgentTest : public testing::Test {
     client().send(request);
     const Done done = client().await_answer<Done>(request.request);
     while (client().count(FrameType::log) > 0)
-      for (LogChunk& chunk : client().await_answer<Log>(request.request).chunks) chunks.push_back(std::move(chunk));
+      for (LogChunk& chunk : client().await_answer<Log>(request.request).chunks)
+        chunks.push_back(std::move(chunk));
     return done;
   }
   Done collect(const Collect& request, std::string& bytes) {

@@ -49,9 +49,9 @@ TEST_F(AgentTest, AnAttemptHasItsEnvironmentFilesAndFolder) {
 TEST_F(AgentTest, AnAttemptHasItsOwnSessionDescriptorsLimitsAndSignals) {
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
-  const Ended ended = run(
-      "ls -x /proc/$$/fd; ulimit -Sn; grep -E 'SigBlk|SigIgn' /proc/self/status | tr -d '\\n\\t'; echo; "
-      "cat /proc/self/oom_score_adj; test $(ps -o sid= -p $$) -eq $$ && echo session");
+  const Ended ended =
+      run("ls -x /proc/$$/fd; ulimit -Sn; grep -E 'SigBlk|SigIgn' /proc/self/status | tr -d '\\n\\t'; echo; "
+          "cat /proc/self/oom_score_adj; test $(ps -o sid= -p $$) -eq $$ && echo session");
   EXPECT_EQ(text_of_log(ended.log), "0  1  2\n" + std::to_string(limit.rlim_cur) +
                                         "\nSigBlk:0000000000000000SigIgn:0000000000000000\n500\nsession\n");
 }
@@ -251,7 +251,8 @@ TEST_F(AgentTest, AResidentProgramThatReadsNoCallsDoesNotBlockTheAgent) {
 TEST_F(AgentTest, SixteenAttemptsTakeLittleMemory) {
   const std::string gate = path("gate");
   for (int i = 0; i < 16; ++i)
-    client().send(script(std::to_string(i), "head -c 200000 /dev/zero; until test -e " + gate + "; do sleep 0.05; done"));
+    client().send(script(std::to_string(i),
+                         "head -c 200000 /dev/zero; until test -e " + gate + "; do sleep 0.05; done"));
   for (int i = 0; i < 16; ++i) client().await_of<Started>(std::to_string(i));
   for (std::uint32_t i = 0; i < 16; ++i) {
     client().send(ReadLog{.request = i, .id = std::to_string(i), .since = 0, .is_follow = 1});

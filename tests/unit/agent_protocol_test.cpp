@@ -114,7 +114,9 @@ TEST(AgentProtocolTest, TheProgramOfThisPlatformIsAStaticElfFile) {
 #else
   const std::string_view program = program_for("linux/amd64");
 #endif
-  EXPECT_EQ(program.substr(0, 4), "\x7F" "ELF");
+  EXPECT_EQ(program.substr(0, 4),
+            "\x7F"
+            "ELF");
   EXPECT_LE(program.size(), 900'000);
   EXPECT_EQ(program.find("/lib64/ld-linux"), std::string_view::npos);
   EXPECT_TRUE(program_for("linux/amd").empty());

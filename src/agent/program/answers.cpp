@@ -47,7 +47,8 @@ class LogAnswer : public Answer {
 
 class ArchiveAnswer : public Answer {
  public:
-  ArchiveAnswer(Loop& loop, Attempts& attempts, const Folder& folder, std::uint64_t attempt, const Collect& request)
+  ArchiveAnswer(Loop& loop, Attempts& attempts, const Folder& folder, std::uint64_t attempt,
+                const Collect& request)
       : Answer(request.request), loop_(loop), attempts_(attempts) {
     const auto work = [path = request.path](int stream, int base) {
       if (base < 0 && !path.starts_with('/')) return Report{.status = Done::absent, .text = {}};
@@ -72,8 +73,8 @@ class ArchiveAnswer : public Answer {
     if (!is_readable_) return State::waiting;
     const ssize_t count = read(helper_.stream.get(), shared_buffer().data(), shared_buffer().size());
     if (count > 0) {
-      connection.send(
-          Data{.request = request(), .bytes = std::string(shared_buffer().data(), static_cast<std::size_t>(count))});
+      connection.send(Data{.request = request(),
+                           .bytes = std::string(shared_buffer().data(), static_cast<std::size_t>(count))});
       return State::more;
     }
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) {
@@ -107,8 +108,8 @@ std::unique_ptr<Answer> make_log_answer(Attempts& attempts, std::uint64_t attemp
   return std::make_unique<LogAnswer>(attempts, attempt, request);
 }
 
-std::unique_ptr<Answer> make_archive_answer(Loop& loop, Attempts& attempts, const Folder& folder, std::uint64_t attempt,
-                                            const Collect& request) {
+std::unique_ptr<Answer> make_archive_answer(Loop& loop, Attempts& attempts, const Folder& folder,
+                                            std::uint64_t attempt, const Collect& request) {
   return std::make_unique<ArchiveAnswer>(loop, attempts, folder, attempt, request);
 }
 

@@ -14,7 +14,7 @@ namespace combu::agent {
 
 std::unique_ptr<Answer> make_log_answer(Attempts& attempts, std::uint64_t attempt, const ReadLog& request);
 
-std::unique_ptr<Answer> make_archive_answer(Loop& loop, Attempts& attempts, const Folder& folder, std::uint64_t attempt,
-                                            const Collect& request);
+std::unique_ptr<Answer> make_archive_answer(Loop& loop, Attempts& attempts, const Folder& folder,
+                                            std::uint64_t attempt, const Collect& request);
 
 }  // namespace combu::agent

@@ -43,8 +43,8 @@ struct Attempt {
   Attempt(LogSpace& space, std::uint64_t number_, Start start_)
       : number(number_), start(std::move(start_)), log(space, start.log_max) {}
 
-  std::uint64_t number;  // of its scratch folder
-  Start start;           // without argv, env and files once it runs
+  std::uint64_t number;     // of its scratch folder
+  Start start;              // without argv, env and files once it runs
   std::uint64_t asker = 0;  // number of the connection that sent Start
   Phase phase = Phase::awaiting_inputs;
   bool is_forgotten = false;  // is removed at its end

@@ -41,8 +41,8 @@ class AttemptLog {
   AttemptLog(AttemptLog&&) = delete;
   AttemptLog& operator=(AttemptLog&&) = delete;
 
-  // Adds a chunk of at most k_part_max bytes. `at`: nanoseconds since 1970; a time before that of the last chunk
-  // counts as the time of the last chunk.
+  // Adds a chunk of at most k_part_max bytes. `at`: nanoseconds since 1970; a time before that of the last
+  // chunk counts as the time of the last chunk.
   void add(std::int64_t at, std::uint8_t stream, std::string_view bytes);
   // Appends the next chunks at or after the position, of about k_part_max bytes, to `chunks`, except chunks
   // before `since`; advances the position. Returns false if the position is the end of the log.
@@ -60,7 +60,7 @@ class AttemptLog {
   struct Block {
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
-    std::uint64_t kept = 0;     // bytes of output in the block
+    std::uint64_t kept = 0;    // bytes of output in the block
     std::int64_t last_at = 0;  // time of its last chunk
   };
 
@@ -78,7 +78,7 @@ class AttemptLog {
   std::uint64_t capacity_;  // size of the ring in bytes
   Descriptor file_;
   std::vector<Block> blocks_;
-  std::string memory_;             // records from memory_begin_
+  std::string memory_;  // records from memory_begin_
   std::size_t memory_begin_ = 0;
   std::uint64_t memory_kept_ = 0;  // bytes of output in memory
   std::uint64_t end_ = 0;          // position behind the last record

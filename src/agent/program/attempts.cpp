@@ -35,7 +35,8 @@ Ended ended_message(Attempt& attempt) {
     message.flags |= Ended::log_is_whole;
   }
   if (attempt.log.was_cut()) message.flags |= Ended::log_was_cut;
-  if (attempt.log.is_incomplete()) message.flags = (message.flags | Ended::log_is_incomplete) & ~Ended::log_is_whole;
+  if (attempt.log.is_incomplete())
+    message.flags = (message.flags | Ended::log_is_incomplete) & ~Ended::log_is_whole;
   return message;
 }
 
@@ -63,8 +64,9 @@ Attempt* Attempts::next_after(std::uint64_t number) {
 
 void Attempts::start(Start start, std::uint64_t connection) {
   const std::uint64_t number = ++last_number_;
-  Attempt& attempt = *attempts_.emplace(number, std::make_unique<Attempt>(log_space_, number, std::move(start)))
-                          .first->second;
+  Attempt& attempt =
+      *attempts_.emplace(number, std::make_unique<Attempt>(log_space_, number, std::move(start)))
+           .first->second;
   attempt.asker = connection;
   attempt.end.id = attempt.started.id = attempt.start.id;
   ids_.emplace(attempt.start.id, &attempt);
@@ -94,14 +96,16 @@ void Attempts::start(Start start, std::uint64_t connection) {
 }
 
 void Attempts::refuse(Attempt& attempt, std::uint8_t stage, int code, std::string text) {
-  events_.refused(attempt.asker, Refused{.id = attempt.start.id, .stage = stage, .code = code, .text = std::move(text)});
+  events_.refused(attempt.asker,
+                  Refused{.id = attempt.start.id, .stage = stage, .code = code, .text = std::move(text)});
   remove(attempt);
 }
 
 // Removes an attempt that does not run.
 void Attempts::remove(Attempt& attempt) {
   remove_scratch(attempt);
-  if (const auto known = ids_.find(attempt.start.id); known != ids_.end() && known->second == &attempt) ids_.erase(known);
+  if (const auto known = ids_.find(attempt.start.id); known != ids_.end() && known->second == &attempt)
+    ids_.erase(known);
   std::erase(active_, &attempt);
   attempts_.erase(attempt.number);
 }
@@ -119,7 +123,8 @@ void Attempts::remove_scratch(const Attempt& attempt) {
 bool Attempts::await_inputs(Attempt& attempt) {
   auto inputs = std::make_unique<Inputs>();
   const Descriptor scratch = folder_.open_scratch(attempt.number);
-  if (!scratch.is_open() || !start_helper(Direction::to_helper, scratch.get(), read_tar, inputs->helper)) return false;
+  if (!scratch.is_open() || !start_helper(Direction::to_helper, scratch.get(), read_tar, inputs->helper))
+    return false;
   add_helper(inputs->helper.pid);
   inputs->write_watch.start(loop_, inputs->helper.stream.get(), 0, [this, &attempt](std::uint32_t events) {
     if ((events & EPOLLERR) != 0)
@@ -197,7 +202,8 @@ void Attempts::run(Attempt& attempt) {
   pids_.emplace(attempt.pid, &attempt);
   attempt.phase = Phase::running;
   if (attempt.start.timeout_ms > 0)
-    attempt.timeout_at = attempt.started_steady + static_cast<std::int64_t>(attempt.start.timeout_ms) * k_millisecond;
+    attempt.timeout_at =
+        attempt.started_steady + static_cast<std::int64_t>(attempt.start.timeout_ms) * k_millisecond;
   attempt.start.argv = {};
   attempt.start.env = {};
   attempt.start.files = {};
@@ -229,7 +235,8 @@ bool Attempts::read_output(Attempt& attempt, std::size_t index) {
   const ssize_t count = read(attempt.outputs[index].pipe.get(), buffer.data(), buffer.size());
   if (count == 0) errno = 0;
   if (count <= 0) return false;
-  attempt.log.add(real_time(), static_cast<std::uint8_t>(index + 1), {buffer.data(), static_cast<std::size_t>(count)});
+  attempt.log.add(real_time(), static_cast<std::uint8_t>(index + 1),
+                  {buffer.data(), static_cast<std::size_t>(count)});
   return true;
 }
 

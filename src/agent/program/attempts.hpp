@@ -53,10 +53,11 @@ class Attempts {
 
   // Takes the ends of child processes.
   void reap();
-  // Carries out what is due. Returns the time on the clock of steady_time() at which the next action is due; 0 if none is.
+  // Carries out what is due. Returns the time on the clock of steady_time() at which the next action is due;
+  // 0 if none is.
   std::int64_t act(std::int64_t now);
-  // Kills all attempts and everything that they left behind, and waits for their end for a short time. Their ends are
-  // not reported.
+  // Kills all attempts and everything that they left behind, and waits for their end for a short time. Their
+  // ends are not reported.
   void kill_all();
   // Adds a process of the agent, which is no attempt's.
   void add_helper(pid_t pid) { helpers_.push_back(pid); }
@@ -105,8 +106,8 @@ class Attempts {
   std::uint64_t last_number_ = 0;
   std::map<std::uint64_t, std::unique_ptr<Attempt>> attempts_;
   std::map<std::string, Attempt*, std::less<>> ids_;
-  std::map<pid_t, Attempt*> pids_;      // of running attempts
-  std::vector<Attempt*> active_;        // attempts that have not ended
+  std::map<pid_t, Attempt*> pids_;  // of running attempts
+  std::vector<Attempt*> active_;    // attempts that have not ended
   std::vector<pid_t> helpers_;
   std::map<pid_t, Orphan> orphans_;  // children of the agent that it did not start
   bool is_overrun_ = false;

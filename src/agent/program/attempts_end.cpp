@@ -14,12 +14,13 @@ namespace combu::agent {
 namespace {
 
 constexpr std::int64_t k_sweep_pause = 5 * k_millisecond;
-constexpr std::int64_t k_stop_after = 2 * k_second;    // then the processes are stopped before they are killed
+constexpr std::int64_t k_stop_after = 2 * k_second;  // then the processes are stopped before they are killed
 constexpr std::int64_t k_overrun_after = 10 * k_second;
 constexpr std::int64_t k_kill_all_max = 2 * k_second;
 constexpr std::int64_t k_start_tolerance = 20 * k_millisecond;  // of the start times in /proc
 constexpr int k_rounds_max = 20;
-constexpr int k_reads_max = 64;  // at the end of an attempt: a pipe holds at most 1 MiB, read in parts of 64 KiB
+constexpr int k_reads_max =
+    64;  // at the end of an attempt: a pipe holds at most 1 MiB, read in parts of 64 KiB
 constexpr int k_shell_killed = 128 + SIGKILL;  // exit code of a shell whose command was killed
 
 std::uint64_t nanoseconds(const timeval& time) {
@@ -98,7 +99,8 @@ void Attempts::begin_end(Attempt& attempt) {
 void Attempts::reap_other(pid_t pid) {
   ProcessState state;
   if (!is_own(pid) && read_process(pid, state)) {
-    const Orphan orphan = orphan_of(pid, state);
+    Orphan orphan = orphan_of(pid, state);
+    if (orphan.owner == 0 && has_to_die(orphan)) orphan.owner = any_ending();
     int status = 0;
     waitpid(pid, &status, 0);
     const auto owner = attempts_.find(orphan.owner);
@@ -127,14 +129,16 @@ Attempts::Orphan& Attempts::orphan_of(pid_t pid, const ProcessState& state) {
   return orphan;
 }
 
-// A process of a running attempt may live. A process of unknown origin may live while an attempt runs that is older.
+// A process of a running attempt may live. A process of unknown origin may live while an attempt runs that is
+// older.
 bool Attempts::has_to_die(const Orphan& orphan) {
   if (orphan.owner != 0) {
     const auto owner = attempts_.find(orphan.owner);
     return owner == attempts_.end() || owner->second->phase != Phase::running;
   }
   return std::none_of(active_.begin(), active_.end(), [&](const Attempt* attempt) {
-    return attempt->phase == Phase::running && attempt->started_steady <= orphan.started_at + k_start_tolerance;
+    return attempt->phase == Phase::running &&
+           attempt->started_steady <= orphan.started_at + k_start_tolerance;
   });
 }
 
@@ -145,7 +149,8 @@ std::uint64_t Attempts::any_ending() const {
   return 0;
 }
 
-// Kills what the ending attempts have left behind. Returns true if it has killed a process that it had not seen.
+// Kills what the ending attempts have left behind. Returns true if it has killed a process that it had not
+// seen.
 bool Attempts::sweep_once() {
   bool has_new = false;
   const pid_t own_group = getpgrp();
@@ -161,7 +166,8 @@ bool Attempts::sweep_once() {
     has_new = has_new || !orphan.is_killed;
     orphan.is_killed = true;
     ::kill(pid, SIGKILL);
-    if (state.group > 1 && state.group != own_group && !pids_.contains(state.session)) ::kill(-state.group, SIGKILL);
+    if (state.group > 1 && state.group != own_group && !pids_.contains(state.session))
+      ::kill(-state.group, SIGKILL);
   }
   return has_new;
 }
@@ -175,7 +181,8 @@ void Attempts::sweep() {
     if (attempt->phase == Phase::ending && attempt->leftovers == 0) finish(*attempt);
 }
 
-// Stops all processes that have to die, and their descendants, before it kills them: a stopped process makes no new one.
+// Stops all processes that have to die, and their descendants, before it kills them: a stopped process makes
+// no new one.
 void Attempts::stop_and_kill() {
   std::vector<pid_t> found;
   ProcessState state;
@@ -232,7 +239,8 @@ std::int64_t Attempts::act(std::int64_t now) {
       due_at(now + k_millisecond);
       continue;
     }
-    if (attempt->timeout_at != 0 && now >= attempt->timeout_at) stop(*attempt, attempt->start.grace_ms, Ended::timed_out);
+    if (attempt->timeout_at != 0 && now >= attempt->timeout_at)
+      stop(*attempt, attempt->start.grace_ms, Ended::timed_out);
     if (attempt->kill_at != 0 && now >= attempt->kill_at) kill(*attempt);
     due_at(attempt->timeout_at);
     due_at(attempt->kill_at);

@@ -26,20 +26,18 @@ Connection::Connection(std::uint64_t number, Descriptor in, Descriptor out, Desc
 bool Connection::start(Loop& loop, std::function<void()> readable) {
   set_nonblocking(in_.get());
   set_nonblocking(out_.get());
-  return in_watch_.start(loop, in_.get(), EPOLLIN,
-                         [readable = std::move(readable)](std::uint32_t) { readable(); }) &&
-         out_watch_.start(loop, out_.get(), 0,
-                          [this](std::uint32_t events) {
-                            if ((events & (EPOLLERR | EPOLLHUP)) != 0) close();
-                            if (is_closed_) out_watch_.stop();
-                          }) &&
-         control_watch_.start(loop, control_.get(), EPOLLIN | EPOLLRDHUP, [this](std::uint32_t) {
-           char byte = 0;
-           const ssize_t count = recv(control_.get(), &byte, 1, MSG_DONTWAIT);
-           if (count > 0 || (count < 0 && errno == EAGAIN)) return;
-           close();
-           control_watch_.stop();
-         });
+  return in_watch_.start(loop, in_.get(), EPOLLIN, [readable = std::move(readable)](std::uint32_t) {
+    readable();
+  }) && out_watch_.start(loop, out_.get(), 0, [this](std::uint32_t events) {
+    if ((events & (EPOLLERR | EPOLLHUP)) != 0) close();
+    if (is_closed_) out_watch_.stop();
+  }) && control_watch_.start(loop, control_.get(), EPOLLIN | EPOLLRDHUP, [this](std::uint32_t) {
+    char byte = 0;
+    const ssize_t count = recv(control_.get(), &byte, 1, MSG_DONTWAIT);
+    if (count > 0 || (count < 0 && errno == EAGAIN)) return;
+    close();
+    control_watch_.stop();
+  });
 }
 
 void Connection::receive() {

@@ -40,8 +40,8 @@ class Connection {
  public:
   // `control`: the socket on which the `join` process waits; it closes its end when it is killed.
   Connection(std::uint64_t number, Descriptor in, Descriptor out, Descriptor control);
-  // Watches the descriptors. `readable` is called when the client has sent something. Returns false if they cannot be
-  // watched.
+  // Watches the descriptors. `readable` is called when the client has sent something. Returns false if they
+  // cannot be watched.
   bool start(Loop& loop, std::function<void()> readable);
 
   // Reads once, and gives the bytes to the reader of frames. Closes the connection at its end.
@@ -66,11 +66,11 @@ class Connection {
   [[nodiscard]] std::uint64_t number() const { return number_; }
 
   // The state of the conversation.
-  bool is_greeted = false;              // Hello has been answered
-  bool is_listing = false;              // Listed is still to be sent
-  std::uint64_t listed = 0;             // number of the last attempt that has been listed
-  std::int64_t last_frame_at = 0;       // on the clock of steady_time()
-  std::uint64_t paused_by = 0;          // number of an attempt whose inputs wait; 0: none
+  bool is_greeted = false;         // Hello has been answered
+  bool is_listing = false;         // Listed is still to be sent
+  std::uint64_t listed = 0;        // number of the last attempt that has been listed
+  std::int64_t last_frame_at = 0;  // on the clock of steady_time()
+  std::uint64_t paused_by = 0;     // number of an attempt whose inputs wait; 0: none
   std::vector<std::unique_ptr<Answer>> answers;
 
  private:

@@ -23,7 +23,9 @@ std::string own_path(std::string_view groups, std::string_view controller) {
   return {};
 }
 
-Descriptor open_file(const std::string& path) { return Descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC)); }
+Descriptor open_file(const std::string& path) {
+  return Descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+}
 
 }  // namespace
 

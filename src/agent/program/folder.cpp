@@ -23,7 +23,9 @@ constexpr const char* k_results = "results";
 constexpr int k_folder_flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 constexpr int k_new_file_flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
 
-std::string name_of(std::uint64_t number) { return to_text(number); }
+std::string name_of(std::uint64_t number) {
+  return to_text(number);
+}
 
 }  // namespace
 
@@ -47,12 +49,14 @@ std::string Folder::listen() {
   // The path through the descriptor is short, and leads to the folder also if another one has its path.
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  const std::string path = "/proc/self/fd/" + to_text(static_cast<std::uint64_t>(folder_.get())) + "/" + k_new_socket;
+  const std::string path =
+      "/proc/self/fd/" + to_text(static_cast<std::uint64_t>(folder_.get())) + "/" + k_new_socket;
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   Descriptor listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   unlinkat(folder_.get(), k_new_socket, 0);
   // The socket gets its name when clients can connect to it.
-  if (!listener.is_open() || bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
+  if (!listener.is_open() ||
+      bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
       ::listen(listener.get(), SOMAXCONN) != 0 ||
       renameat(folder_.get(), k_new_socket, folder_.get(), k_socket) != 0)
     return problem_text(path_ + "/" + k_socket, errno);
@@ -88,7 +92,9 @@ bool Folder::repair() {
   return listen().empty();
 }
 
-std::string Folder::scratch_path(std::uint64_t number) const { return path_ + "/" + name_of(number); }
+std::string Folder::scratch_path(std::uint64_t number) const {
+  return path_ + "/" + name_of(number);
+}
 
 int Folder::make_scratch(std::uint64_t number) const {
   return mkdirat(folder_.get(), name_of(number).c_str(), S_IRWXU) == 0 ? 0 : errno;
@@ -105,7 +111,8 @@ int Folder::write_file(std::uint64_t number, const File& file) const {
     return EINVAL;
   const Descriptor scratch = open_scratch(number);
   if (!scratch.is_open()) return errno;
-  const Descriptor opened(openat(scratch.get(), name.c_str(), k_new_file_flags, S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH));
+  const Descriptor opened(
+      openat(scratch.get(), name.c_str(), k_new_file_flags, S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH));
   if (!opened.is_open()) return errno;
   return write_all(opened.get(), file.content) ? 0 : errno;
 }
@@ -133,7 +140,8 @@ Descriptor Folder::make_unnamed_file() const {
   if (file.is_open()) return file;
   constexpr const char* k_name = "log";  // some file systems, such as those of old kernels, need a name
   unlinkat(folder_.get(), k_name, 0);
-  file = Descriptor(openat(folder_.get(), k_name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  file = Descriptor(
+      openat(folder_.get(), k_name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR));
   unlinkat(folder_.get(), k_name, 0);
   return file;
 }

@@ -1,5 +1,6 @@
 #pragma once
-// The agent's own folder: its socket, the scratch folders of the attempts, the files of logs and the file of results.
+// The agent's own folder: its socket, the scratch folders of the attempts, the files of logs and the file of
+// results.
 
 #include <cstdint>
 #include <string>
@@ -16,8 +17,8 @@ class Folder {
   // Makes the folder if it does not exist, and listens on its socket. Removes scratch folders that an earlier
   // process left there. Returns a description of the failure, or an empty text.
   std::string open(std::string path);
-  // Makes the folder and the socket again if an attempt has removed or replaced them. Returns true if there is a
-  // new socket.
+  // Makes the folder and the socket again if an attempt has removed or replaced them. Returns true if there
+  // is a new socket.
   bool repair();
 
   [[nodiscard]] int descriptor() const { return folder_.get(); }

@@ -27,11 +27,13 @@ enum class Direction { to_helper, from_helper, none };
 
 using HelperWork = std::function<Report(int stream, int folder)>;
 
-// Forks a child that calls `work` with its end of the stream and the descriptor of a folder, and exits. The child has no
-// other descriptors. Both descriptors of the parent are nonblocking. Returns false and sets errno on failure.
+// Forks a child that calls `work` with its end of the stream and the descriptor of a folder, and exits. The
+// child has no other descriptors. Both descriptors of the parent are nonblocking. Returns false and sets
+// errno on failure.
 bool start_helper(Direction direction, int folder, const HelperWork& work, Helper& helper);
 
-// Returns the report of a helper that has closed its stream. `status` is `otherwise` if it has ended without one.
+// Returns the report of a helper that has closed its stream. `status` is `otherwise` if it has ended without
+// one.
 Report report_of(const Helper& helper, std::uint8_t otherwise);
 
 }  // namespace combu::agent

@@ -14,9 +14,13 @@
 namespace combu::agent {
 namespace {
 
-int fail(const std::string& path, int error) {
-  write_all(STDERR_FILENO, "agent: cannot join the worker: " + problem_text(path, error) + "\n");
+int fail(const std::string& problem) {
+  write_all(STDERR_FILENO, "agent: cannot join the worker: " + problem + "\n");
   return 1;
+}
+
+int fail_refused(const std::string& path) {
+  return fail(path + ": the worker refuses this process");
 }
 
 bool send_descriptors(int socket) {
@@ -45,16 +49,18 @@ int join(const std::string& folder) {
   const std::string path = folder + "/socket";
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) return fail(path, ENAMETOOLONG);
+  if (path.size() >= sizeof(address.sun_path)) return fail(problem_text(path, ENAMETOOLONG));
   std::memcpy(address.sun_path, path.c_str(), path.size());
   const Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!socket.is_open() || connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0)
-    return fail(path, errno);
-  if (!send_descriptors(socket.get())) return fail(path, errno);
+  if (!socket.is_open() ||
+      connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0)
+    return fail(problem_text(path, errno));
+  if (!send_descriptors(socket.get())) return fail_refused(path);
   // This process must not keep the pipes open after the worker has closed them.
   close(STDIN_FILENO);
   close(STDOUT_FILENO);
-  // The worker sends a byte when it has accepted the descriptors, and closes the socket at the end of the connection.
+  // The worker sends a byte when it has accepted the descriptors, and closes the socket at the end of the
+  // connection.
   std::size_t received = 0;
   while (true) {
     char byte = 0;
@@ -64,7 +70,7 @@ int join(const std::string& folder) {
       ++received;
       continue;
     }
-    return received > 0 ? 0 : fail(path, EACCES);
+    return received > 0 ? 0 : fail_refused(path);
   }
 }
 

@@ -7,8 +7,8 @@ namespace combu::agent {
 Loop::Loop() : epoll_(epoll_create1(EPOLL_CLOEXEC)) {}
 
 void Loop::turn(int timeout_ms) {
-  const int count =
-      epoll_wait(epoll_.get(), events_.data(), static_cast<int>(events_.size()), timeout_ms < 0 ? -1 : timeout_ms);
+  const int count = epoll_wait(epoll_.get(), events_.data(), static_cast<int>(events_.size()),
+                               timeout_ms < 0 ? -1 : timeout_ms);
   count_ = count > 0 ? static_cast<std::size_t>(count) : 0;
   for (std::size_t i = 0; i < count_; ++i) {
     const epoll_event event = events_[i];

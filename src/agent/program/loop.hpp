@@ -29,8 +29,8 @@ class Loop {
   std::size_t count_ = 0;  // number of events in `events_` during a turn
 };
 
-// Calls a handler whenever a descriptor has one of the wanted events. EPOLLHUP and EPOLLERR are always wanted.
-// A handler may stop its watch, but must not destroy it.
+// Calls a handler whenever a descriptor has one of the wanted events. EPOLLHUP and EPOLLERR are always
+// wanted. A handler may stop its watch, but must not destroy it.
 class Watch {
  public:
   using Handler = std::function<void(std::uint32_t events)>;

@@ -17,8 +17,8 @@ namespace {
 constexpr int k_usage_error = 2;
 constexpr int k_first_free = 10;
 
-// The numbers 0 to 9 are for the programs of attempts and for helpers, so that no other descriptor of the agent has one of
-// them.
+// The numbers 0 to 9 are for the programs of attempts and for helpers, so that no other descriptor of the
+// agent has one of them.
 bool reserve_descriptors() {
   int number = -1;
   do {

@@ -130,7 +130,8 @@ std::vector<pid_t> Children::of(pid_t pid) {
   if (folder == nullptr) return children;
   while (const dirent* entry = readdir(folder)) {  // NOLINT(concurrency-mt-unsafe): there is one thread
     const std::string path = folder_path + "/" + entry->d_name + "/children";
-    for (const pid_t child : pids_in(read_file(path.c_str(), std::size_t{1} << 20U))) children.push_back(child);
+    for (const pid_t child : pids_in(read_file(path.c_str(), std::size_t{1} << 20U)))
+      children.push_back(child);
   }
   closedir(folder);
   return children;

@@ -22,7 +22,8 @@ Descriptor open_folder(int parent, const std::string& name) {
   return folder;
 }
 
-// Removes the files of a folder, and moves its folders to `root` under new names, which it appends to `moved`.
+// Removes the files of a folder, and moves its folders to `root` under new names, which it appends to
+// `moved`.
 void empty_folder(int folder, int root, std::vector<std::string>& moved) {
   static std::uint64_t count = 0;
   fchmod(folder, S_IRWXU);

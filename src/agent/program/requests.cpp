@@ -9,8 +9,9 @@
 namespace combu::agent {
 namespace {
 
-constexpr std::size_t k_inputs_max = std::size_t{1} << 20U;  // bytes of inputs that wait before reading pauses
-constexpr std::size_t k_answers_at_once_max = 256;           // of one connection
+constexpr std::size_t k_inputs_max = std::size_t{1}
+                                     << 20U;        // bytes of inputs that wait before reading pauses
+constexpr std::size_t k_answers_at_once_max = 256;  // of one connection
 
 }  // namespace
 
@@ -18,7 +19,8 @@ constexpr std::size_t k_answers_at_once_max = 256;           // of one connectio
 void Worker::serve(Connection& connection) {
   if (connection.paused_by != 0) {
     const Attempt* attempt = attempts_.find_number(connection.paused_by);
-    if (attempt != nullptr && attempt->inputs != nullptr && attempt->inputs->queue.size() > k_inputs_max / 2) return;
+    if (attempt != nullptr && attempt->inputs != nullptr && attempt->inputs->queue.size() > k_inputs_max / 2)
+      return;
     connection.paused_by = 0;
     connection.pause(false);
   }
@@ -92,10 +94,8 @@ void Worker::handle(Connection& connection, Hello& message) {
     refuse(connection, "the client and the agent have no version of the protocol in common");
     return;
   }
-  connection.send(Welcome{.version = std::min(message.version, k_version),
-                          .boot = boot_,
-                          .now = real_time(),
-                          .has_cgroups = 0, .note = note_});
+  connection.send(Welcome{
+      .version = std::min(message.version, k_version), .boot = boot_, .now = real_time(), .has_cgroups = 0});
   connection.is_greeted = true;
   connection.is_listing = true;
   connection.listed = 0;
@@ -155,8 +155,9 @@ void Worker::handle(Connection& connection, Collect& message) {
 }
 
 void Worker::handle(Connection& connection, Cancel& message) {
-  const std::size_t count = std::erase_if(
-      connection.answers, [&](const std::unique_ptr<Answer>& answer) { return answer->request() == message.request; });
+  const std::size_t count = std::erase_if(connection.answers, [&](const std::unique_ptr<Answer>& answer) {
+    return answer->request() == message.request;
+  });
   if (count > 0) connection.send(Done{.request = message.request, .status = Done::cancelled, .text = {}});
 }
 
@@ -174,7 +175,8 @@ void Worker::handle(Connection& connection, GetUsage& message) {
 void Worker::handle(Connection& connection, Call& message) {
   Attempt* attempt = attempts_.find(message.id);
   Returned::Status status = attempt == nullptr ? Returned::unknown_attempt : Returned::not_running;
-  if (attempt != nullptr && attempt->resident != nullptr) status = attempt->resident->call(++last_call_, message.bytes);
+  if (attempt != nullptr && attempt->resident != nullptr)
+    status = attempt->resident->call(++last_call_, message.bytes);
   if (status == Returned::ok)
     callers_.push_back({.attempt = attempt->number,
                         .number = last_call_,
@@ -195,6 +197,8 @@ void Worker::take_value(Attempt& attempt, std::uint64_t number, Returned::Status
   callers_.erase(caller);
 }
 
-void Worker::handle(Connection& connection, Ping& message) { connection.send(Pong{.number = message.number}); }
+void Worker::handle(Connection& connection, Ping& message) {
+  connection.send(Pong{.number = message.number});
+}
 
 }  // namespace combu::agent

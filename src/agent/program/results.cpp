@@ -35,7 +35,8 @@ bool write_results(Attempts& attempts, const Folder& folder, const std::string& 
   if (!write_message(file.get(),
                      Welcome{.version = k_version, .boot = boot, .now = real_time(), .has_cgroups = 0}))
     return false;
-  for (Attempt* attempt = attempts.next_after(0); attempt != nullptr; attempt = attempts.next_after(attempt->number))
+  for (Attempt* attempt = attempts.next_after(0); attempt != nullptr;
+       attempt = attempts.next_after(attempt->number))
     if (attempt->phase == Phase::ended && !write_attempt(file.get(), *attempt)) return false;
   return write_message(file.get(), Listed{}) && fsync(file.get()) == 0;
 }

@@ -54,9 +54,12 @@ struct ChildPlan {
 }
 
 // The name of an entry "NAME=VALUE".
-std::string_view name_of(std::string_view entry) { return entry.substr(0, entry.find('=')); }
+std::string_view name_of(std::string_view entry) {
+  return entry.substr(0, entry.find('='));
+}
 
-// Returns the paths that the program may have: argv[0], or if it has no slash, that name in each folder of PATH.
+// Returns the paths that the program may have: argv[0], or if it has no slash, that name in each folder of
+// PATH.
 std::vector<std::string> candidates(const std::string& program, const std::vector<std::string>& environment) {
   if (program.find('/') != std::string::npos) return {program};
   if (program.empty()) return {};
@@ -81,8 +84,8 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return result;
 }
 
-// The child runs in the memory of this process until it runs the program, so the function must not be merged with
-// its caller.
+// The child runs in the memory of this process until it runs the program, so the function must not be merged
+// with its caller.
 [[gnu::noinline]] pid_t fork_and_run(const ChildPlan& plan, volatile int& error) {
   // NOLINTNEXTLINE(clang-analyzer-security.insecureAPI.vfork): the child makes only system calls
   const pid_t pid = vfork();
@@ -96,7 +99,8 @@ Spawner::Spawner() : null_(open("/dev/null", O_RDONLY | O_CLOEXEC)) {
   for (char** entry = environ; *entry != nullptr; ++entry) inherited_.emplace_back(*entry);
   for (int number = 1; number < NSIG; ++number) {
     struct sigaction action {};
-    if (sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN) ignored_signals_.push_back(number);
+    if (sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN)
+      ignored_signals_.push_back(number);
   }
   if (std::find(ignored_signals_.begin(), ignored_signals_.end(), SIGPIPE) == ignored_signals_.end()) {
     ignored_signals_.push_back(SIGPIPE);
@@ -141,7 +145,8 @@ void Spawner::set_oom_score(std::string_view score) const {
   if (oom_score_file_.is_open()) (void)!pwrite(oom_score_file_.get(), score.data(), score.size(), 0);
 }
 
-Spawned Spawner::spawn(const Start& start, const std::string& scratch, const Streams& streams, int group_file) {
+Spawned Spawner::spawn(const Start& start, const std::string& scratch, const Streams& streams,
+                       int group_file) {
   const std::vector<std::string> environment = this->environment(start, scratch);
   const std::vector<std::string> programs = candidates(start.argv.front(), environment);
   const std::vector<char*> argument_pointers = pointers(start.argv);

@@ -30,12 +30,13 @@ struct Spawned {
 
 class Spawner {
  public:
-  // Remembers the environment, the limits and the ignored signals of this process, which the attempts get, and
-  // sets this process's own ones.
+  // Remembers the environment, the limits and the ignored signals of this process, which the attempts get,
+  // and sets this process's own ones.
   Spawner();
-  // Runs the program in a session of its own. `group_file`: the file by which a process enters the attempt's control
-  // group; -1 if there is none.
-  [[nodiscard]] Spawned spawn(const Start& start, const std::string& scratch, const Streams& streams, int group_file);
+  // Runs the program in a session of its own. `group_file`: the file by which a process enters the attempt's
+  // control group; -1 if there is none.
+  [[nodiscard]] Spawned spawn(const Start& start, const std::string& scratch, const Streams& streams,
+                              int group_file);
 
  private:
   [[nodiscard]] std::vector<std::string> environment(const Start& start, const std::string& scratch) const;

@@ -39,9 +39,13 @@ void set_nonblocking(int descriptor) {
   if (flags >= 0) fcntl(descriptor, F_SETFL, flags | O_NONBLOCK);
 }
 
-std::int64_t real_time() { return time_of(CLOCK_REALTIME); }
+std::int64_t real_time() {
+  return time_of(CLOCK_REALTIME);
+}
 
-std::int64_t steady_time() { return time_of(CLOCK_BOOTTIME); }
+std::int64_t steady_time() {
+  return time_of(CLOCK_BOOTTIME);
+}
 
 std::string read_file(const char* path, std::size_t bytes_max) {
   std::string text;

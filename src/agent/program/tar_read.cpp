@@ -47,7 +47,8 @@ template <std::size_t Size>
 std::uint64_t number_of(const std::array<char, Size>& field) {
   std::uint64_t number = 0;
   if ((static_cast<unsigned char>(field[0]) & 0x80U) != 0) {
-    for (std::size_t i = Size - 8; i < Size; ++i) number = number << 8U | static_cast<unsigned char>(field[i]);
+    for (std::size_t i = Size - 8; i < Size; ++i)
+      number = number << 8U | static_cast<unsigned char>(field[i]);
     return number;
   }
   for (const char digit : field) {
@@ -144,7 +145,9 @@ bool TarReader::skip(std::uint64_t size) {
   return true;
 }
 
-std::uint64_t padding_of(std::uint64_t size) { return (k_tar_block - size % k_tar_block) % k_tar_block; }
+std::uint64_t padding_of(std::uint64_t size) {
+  return (k_tar_block - size % k_tar_block) % k_tar_block;
+}
 
 bool TarReader::read_extension(std::uint64_t size, std::string& text) {
   if (size > k_extension_max) return refuse("a header of the archive is too large");
@@ -156,8 +159,8 @@ bool TarReader::apply_pax(std::string_view records, Entry& entry) {
   while (!records.empty()) {
     std::uint64_t length = 0;
     const std::size_t space = records.find(' ');
-    if (space == std::string_view::npos || !read_number(records.substr(0, space), length) || length <= space + 1 ||
-        length > records.size())
+    if (space == std::string_view::npos || !read_number(records.substr(0, space), length) ||
+        length <= space + 1 || length > records.size())
       return refuse("the archive has a malformed pax header");
     const std::string_view record = records.substr(space + 1, length - space - 2);
     const std::size_t equals = record.find('=');
@@ -166,7 +169,8 @@ bool TarReader::apply_pax(std::string_view records, Entry& entry) {
     const std::string_view value = record.substr(equals + 1);
     if (key == "path") entry.name = value;
     if (key == "linkpath") entry.link = value;
-    if (key == "size" && !read_number(value, entry.size)) return refuse("the archive has a malformed pax header");
+    if (key == "size" && !read_number(value, entry.size))
+      return refuse("the archive has a malformed pax header");
     if (key == "mtime") entry.mtime = time_of(value);
     records.remove_prefix(length);
   }
@@ -208,8 +212,8 @@ TarReader::Next TarReader::next(Entry& entry) {
   }
 }
 
-// Opens the folder of an entry, and makes the folders on the way; sets the last part of the name. No part may be a
-// symbolic link. The name is that of the unpacked folder itself if `last` is empty.
+// Opens the folder of an entry, and makes the folders on the way; sets the last part of the name. No part may
+// be a symbolic link. The name is that of the unpacked folder itself if `last` is empty.
 Descriptor TarReader::open_parent(const std::string& name, std::string& last) {
   Descriptor folder(openat(folder_, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   std::string_view left = name;
@@ -225,7 +229,8 @@ Descriptor TarReader::open_parent(const std::string& name, std::string& last) {
     }
     if (!last.empty()) {
       (void)mkdirat(folder.get(), last.c_str(), 0755);
-      folder = Descriptor(openat(folder.get(), last.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+      folder =
+          Descriptor(openat(folder.get(), last.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     }
     last = part;
   }
@@ -247,7 +252,8 @@ bool TarReader::make_file(int parent, const std::string& last, const Entry& entr
     left -= count;
   }
   const std::array<timespec, 2> times{entry.mtime, entry.mtime};
-  if (fchmod(file.get(), entry.mode) != 0 || futimens(file.get(), times.data()) != 0) return fail(entry.name, errno);
+  if (fchmod(file.get(), entry.mode) != 0 || futimens(file.get(), times.data()) != 0)
+    return fail(entry.name, errno);
   return skip(padding_of(entry.size));
 }
 
@@ -282,9 +288,11 @@ bool TarReader::make(const Entry& entry) {
       return last.empty() || make_folder(parent.get(), last, entry);
     case k_tar_symlink:
     case k_tar_hard_link:
-      return !last.empty() ? make_link(parent.get(), last, entry) : refuse("the archive has a link without a name");
+      return !last.empty() ? make_link(parent.get(), last, entry)
+                           : refuse("the archive has a link without a name");
     case k_tar_file:
-      return !last.empty() ? make_file(parent.get(), last, entry) : refuse("the archive has a file without a name");
+      return !last.empty() ? make_file(parent.get(), last, entry)
+                           : refuse("the archive has a file without a name");
     default:
       return refuse(entry.name + ": the archive has an entry that is no file, folder or link");
   }
@@ -297,9 +305,11 @@ bool TarReader::finish_folders() {
     std::string last;
     const Descriptor parent = open_parent(folder.name, last);
     if (!parent.is_open()) return false;
-    const Descriptor opened(openat(parent.get(), last.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    const Descriptor opened(
+        openat(parent.get(), last.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     const std::array<timespec, 2> times{folder.mtime, folder.mtime};
-    if (!opened.is_open() || futimens(opened.get(), times.data()) != 0 || fchmod(opened.get(), folder.mode) != 0)
+    if (!opened.is_open() || futimens(opened.get(), times.data()) != 0 ||
+        fchmod(opened.get(), folder.mode) != 0)
       return fail(folder.name, errno);
   }
   return true;

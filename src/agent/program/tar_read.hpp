@@ -3,9 +3,9 @@
 
 namespace combu::agent {
 
-// Unpacks a tar archive (ustar, with pax headers or GNU's headers for long names) into a folder, and nowhere else: the
-// names must not contain "..", and no symbolic link is followed. Files, folders, symbolic and hard links keep their
-// mode and time; other entries are an error. Blocks. The status of the report is 0 or 1.
+// Unpacks a tar archive (ustar, with pax headers or GNU's headers for long names) into a folder, and nowhere
+// else: the names must not contain "..", and no symbolic link is followed. Files, folders, symbolic and hard
+// links keep their mode and time; other entries are an error. Blocks. The status of the report is 0 or 1.
 Report read_tar(int in, int folder);
 
 }  // namespace combu::agent

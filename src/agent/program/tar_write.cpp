@@ -53,7 +53,8 @@ class TarWriter {
   bool put_padding(std::uint64_t size);
   bool put_header(const std::string& name, const struct stat& status, char type, std::uint64_t size,
                   std::string_view link);
-  bool put_block(std::string_view name, const struct stat& status, char type, std::uint64_t size, std::string_view link);
+  bool put_block(std::string_view name, const struct stat& status, char type, std::uint64_t size,
+                 std::string_view link);
   bool add_file(const Descriptor& file, const std::string& archive_name, const struct stat& status);
   bool add_folder(Descriptor folder, const std::string& archive_name, const struct stat& status, int depth);
 
@@ -144,7 +145,8 @@ bool TarWriter::put_header(const std::string& name, const struct stat& status, c
   if (size > k_octal_size_max) add_record(records, "size", to_text(size));
   if (status.st_uid > k_octal_id_max) add_record(records, "uid", to_text(status.st_uid));
   if (status.st_gid > k_octal_id_max) add_record(records, "gid", to_text(status.st_gid));
-  if (status.st_mtim.tv_sec < 0 || status.st_mtim.tv_nsec != 0) add_record(records, "mtime", time_text(status.st_mtim));
+  if (status.st_mtim.tv_sec < 0 || status.st_mtim.tv_nsec != 0)
+    add_record(records, "mtime", time_text(status.st_mtim));
   if (!records.empty() && !(put_block("pax", status, k_tar_pax, records.size(), {}) && put(records) &&
                             put_padding(records.size())))
     return false;
@@ -173,7 +175,8 @@ bool TarWriter::add_file(const Descriptor& file, const std::string& archive_name
   return put_padding(static_cast<std::uint64_t>(status.st_size));
 }
 
-bool TarWriter::add_folder(Descriptor folder, const std::string& archive_name, const struct stat& status, int depth) {
+bool TarWriter::add_folder(Descriptor folder, const std::string& archive_name, const struct stat& status,
+                           int depth) {
   if (!put_header(archive_name + "/", status, k_tar_folder, 0, {})) return false;
   if (depth > k_depth_max) return fail(archive_name, ELOOP);
   DIR* listing = fdopendir(fcntl(folder.get(), F_DUPFD_CLOEXEC, 0));
@@ -189,7 +192,8 @@ bool TarWriter::add_folder(Descriptor folder, const std::string& archive_name, c
   return is_done;
 }
 
-bool TarWriter::add(int folder, const std::string& name, const std::string& archive_name, int flags, int depth) {
+bool TarWriter::add(int folder, const std::string& name, const std::string& archive_name, int flags,
+                    int depth) {
   struct stat status {};
   if (fstatat(folder, name.c_str(), &status, flags == 0 ? 0 : AT_SYMLINK_NOFOLLOW) != 0)
     return errno == ENOENT || fail(archive_name, errno);  // removed meanwhile
@@ -197,7 +201,8 @@ bool TarWriter::add(int folder, const std::string& name, const std::string& arch
     std::array<char, 4096> target;
     const ssize_t size = readlinkat(folder, name.c_str(), target.data(), target.size());
     if (size < 0) return errno == ENOENT || errno == EINVAL || fail(archive_name, errno);
-    return put_header(archive_name, status, k_tar_symlink, 0, {target.data(), static_cast<std::size_t>(size)});
+    return put_header(archive_name, status, k_tar_symlink, 0,
+                      {target.data(), static_cast<std::size_t>(size)});
   }
   if (!S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) return true;
   // O_NONBLOCK: a pipe may have taken the place of the file.
@@ -236,7 +241,8 @@ bool leads_out(std::string_view path) {
 }  // namespace
 
 Report write_tar(int base, const std::string& path, int out) {
-  if (path.find('\0') != std::string::npos) return {.status = Done::unreadable, .text = "the path has a zero byte"};
+  if (path.find('\0') != std::string::npos)
+    return {.status = Done::unreadable, .text = "the path has a zero byte"};
   if (leads_out(path))
     return {.status = Done::unreadable, .text = path + ": a relative path must not contain .."};
   const std::string name = path.empty() ? "." : path;

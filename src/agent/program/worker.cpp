@@ -57,10 +57,8 @@ AttemptEvents Worker::events() {
               [this](std::uint64_t number, const Refused& message) {
                 if (Connection* connection = find_connection(number)) connection->send(message);
               },
-          .returned =
-              [this](Attempt& attempt, std::uint64_t number, Returned::Status status, std::string bytes) {
-                take_value(attempt, number, status, std::move(bytes));
-              }};
+          .returned = [this](Attempt& attempt, std::uint64_t number, Returned::Status status,
+                             std::string bytes) { take_value(attempt, number, status, std::move(bytes)); }};
 }
 
 int Worker::run(const std::string& folder, std::int64_t idle_max, std::string note) {
@@ -84,7 +82,8 @@ int Worker::run(const std::string& folder, std::int64_t idle_max, std::string no
   while (!is_terminated_ && !attempts_.is_overrun() && steady_time() - busy_at_ < idle_max) turn();
   const bool is_overrun = attempts_.is_overrun();
   attempts_.kill_all();
-  if (attempts_.are_known() && !write_results(attempts_, folder_, boot_)) complain(problem_text("results", errno));
+  if (attempts_.are_known() && !write_results(attempts_, folder_, boot_))
+    complain(problem_text("results", errno));
   if (!is_overrun) return 0;
   complain("an attempt has processes that cannot be killed; the worker ends, so that the engine kills them");
   return k_exit_overrun;
@@ -118,7 +117,9 @@ void Worker::tick(std::int64_t now) {
   if (folder_.repair()) watch_listener();
   for (const auto& connection : connections_)
     if (now - connection->last_frame_at > k_silence_max) connection->close();
-  std::erase_if(visitors_, [now](const Visitor& visitor) { return visitor.is_over || now - visitor.since > k_visit_max; });
+  std::erase_if(visitors_, [now](const Visitor& visitor) {
+    return visitor.is_over || now - visitor.since > k_visit_max;
+  });
 }
 
 // ---- Connections
@@ -169,8 +170,8 @@ void Worker::admit(Visitor& visitor) {
   }
   if (passed.size() != k_count) return;
   (void)!send(visitor.socket.get(), "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);  // `join` knows that it is accepted
-  auto connection = std::make_unique<Connection>(++last_connection_, std::move(passed[0]), std::move(passed[1]),
-                                                 std::move(visitor.socket));
+  auto connection = std::make_unique<Connection>(++last_connection_, std::move(passed[0]),
+                                                 std::move(passed[1]), std::move(visitor.socket));
   const bool is_started = connection->start(loop_, [this, &connection = *connection] {
     connection.receive();
     serve(connection);
@@ -230,11 +231,14 @@ void Worker::take_signals() {
   signalfd_siginfo signal{};
   while (read(signals_.get(), &signal, sizeof(signal)) == sizeof(signal)) {
     if (signal.ssi_signo == SIGCHLD) has_child_ended_ = true;
-    if (signal.ssi_signo == SIGTERM && is_signal_valid(static_cast<std::int32_t>(signal.ssi_pid))) is_terminated_ = true;
+    if (signal.ssi_signo == SIGTERM && is_signal_valid(static_cast<std::int32_t>(signal.ssi_pid)))
+      is_terminated_ = true;
   }
 }
 
 // A signal from an attempt does not count. The kernel and processes outside the container have the number 0.
-bool Worker::is_signal_valid(std::int32_t sender) const { return sender == 0 || !may_be_descendant(sender); }
+bool Worker::is_signal_valid(std::int32_t sender) const {
+  return sender == 0 || !may_be_descendant(sender);
+}
 
 }  // namespace combu::agent

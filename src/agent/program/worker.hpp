@@ -19,9 +19,9 @@ namespace combu::agent {
 class Worker {
  public:
   Worker();
-  // Serves clients until SIGTERM comes, or until no client has been connected and no attempt has run for `idle_max`
-  // nanoseconds. `note`: Welcome::note. Returns the exit code of the program.
-  int run(const std::string& folder, std::int64_t idle_max, std::string note);
+  // Serves clients until SIGTERM comes, or until no client has been connected and no attempt has run for
+  // `idle_max` nanoseconds. Returns the exit code of the program.
+  int run(const std::string& folder, std::int64_t idle_max);
 
  private:
   // A process that wants to pass its standard input and output.
