@@ -420,6 +420,7 @@ struct Fault {
 
 class Encoder {
  public:
+  // Appends to `out`, which must live longer.
   explicit Encoder(std::string& out) : out_(out) {}
   template <class... Fields>
   void operator()(Fields&... fields) {
@@ -454,6 +455,7 @@ class Encoder {
 
 class Decoder {
  public:
+  // Reads from `bytes`, which must live longer.
   explicit Decoder(std::string_view bytes) : left_(bytes) {}
   template <class... Fields>
   void operator()(Fields&... fields) {
