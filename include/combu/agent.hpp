@@ -67,7 +67,7 @@ enum class FrameType : std::uint8_t {
 inline constexpr std::size_t k_header_size = 9;
 
 struct Frame {
-  FrameType type{};
+  FrameType type = FrameType::hello;
   std::string_view payload;
 };
 

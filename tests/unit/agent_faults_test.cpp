@@ -192,6 +192,25 @@ TEST_F(AgentFaultsTest, AKilledJoinEndsItsConnection) {
   next->await_of<Started>("a");
 }
 
+TEST_F(AgentFaultsTest, LackOfMemoryIsReported) {
+  // A control group with little memory, as the engine makes it for a container.
+  const std::string group = "/sys/fs/cgroup/memory/combu-agent-" + std::to_string(::getpid());
+  std::error_code error;
+  if (!fs::create_directory(group, error)) GTEST_SKIP() << "cannot make a control group of version 1";
+  const auto set = [&](const char* file, const std::string& value) {
+    std::ofstream(group + "/" + file) << value << std::flush;
+  };
+  set("memory.limit_in_bytes", "64M");
+  start_worker({"sh", "-c", "echo $$ > " + group + "/cgroup.procs && exec \"$@\"", "sh"});
+  const std::string allocate = "/usr/bin/python3 -c 'b = bytearray(200 << 20)'";
+  EXPECT_NE(run("exec " + allocate).flags & Ended::out_of_memory, 0);
+  EXPECT_NE(run(allocate + "; exit $?").flags & Ended::out_of_memory, 0);
+  EXPECT_EQ(run("kill -KILL $$").flags & Ended::out_of_memory, 0);
+  client_.reset();
+  worker_.reset();
+  await_state([&] { return ::rmdir(group.c_str()) == 0; });
+}
+
 // As process 1 of a container: not even SIGKILL from an attempt ends the agent, and a client's process has no
 // parent.
 TEST_F(AgentFaultsTest, AsTheFirstProcessItSurvivesItsAttempts) {

@@ -40,8 +40,8 @@ struct Inputs {
 };
 
 struct Attempt {
-  Attempt(LogSpace& space, std::uint64_t number_, Start start_)
-      : number(number_), start(std::move(start_)), log(space, start.log_max) {}
+  Attempt(LogSpace& space, std::uint64_t scratch_number, Start request)
+      : number(scratch_number), start(std::move(request)), log(space, start.log_max) {}
 
   std::uint64_t number;     // of its scratch folder
   Start start;              // without argv, env and files once it runs

@@ -52,7 +52,7 @@ std::size_t take_records(std::string_view bytes, std::int64_t since, std::vector
 void LogSpace::relieve() {
   while (used_ > k_all_memory_max) {
     AttemptLog& largest =
-        **std::max_element(logs_.begin(), logs_.end(), [](const AttemptLog* one, const AttemptLog* other) {
+        **std::ranges::max_element(logs_, [](const AttemptLog* one, const AttemptLog* other) {
           return one->memory_size() < other->memory_size();
         });
     const std::size_t before = used_;

@@ -82,12 +82,12 @@ void Attempts::start(Start start, std::uint64_t connection) {
     return;
   }
   for (const File& file : attempt.start.files) {
-    attempt.file_names.push_back(file.name);
     error = folder_.write_file(number, file);
     if (error != 0) {
       refuse(attempt, Refused::inputs, error, {});
       return;
     }
+    attempt.file_names.push_back(file.name);
   }
   if (attempt.start.awaits_inputs == 0)
     run(attempt);

@@ -54,11 +54,11 @@ void Attempts::kill(Attempt& attempt) {
 }
 
 void Attempts::kill_helper(pid_t pid) const {
-  if (std::find(helpers_.begin(), helpers_.end(), pid) != helpers_.end()) ::kill(pid, SIGKILL);
+  if (std::ranges::find(helpers_, pid) != helpers_.end()) ::kill(pid, SIGKILL);
 }
 
 bool Attempts::is_own(pid_t pid) const {
-  return pids_.contains(pid) || std::find(helpers_.begin(), helpers_.end(), pid) != helpers_.end();
+  return pids_.contains(pid) || std::ranges::find(helpers_, pid) != helpers_.end();
 }
 
 void Attempts::reap() {
@@ -136,7 +136,7 @@ bool Attempts::has_to_die(const Orphan& orphan) {
     const auto owner = attempts_.find(orphan.owner);
     return owner == attempts_.end() || owner->second->phase != Phase::running;
   }
-  return std::none_of(active_.begin(), active_.end(), [&](const Attempt* attempt) {
+  return std::ranges::none_of(active_, [&](const Attempt* attempt) {
     return attempt->phase == Phase::running &&
            attempt->started_steady <= orphan.started_at + k_start_tolerance;
   });
@@ -174,7 +174,7 @@ bool Attempts::sweep_once() {
 
 void Attempts::sweep() {
   const auto is_ending = [](const Attempt* attempt) { return attempt->phase == Phase::ending; };
-  if (std::none_of(active_.begin(), active_.end(), is_ending)) return;
+  if (std::ranges::none_of(active_, is_ending)) return;
   for (int round = 0; round < k_rounds_max && sweep_once(); ++round) continue;
   const std::vector<Attempt*> active = active_;
   for (Attempt* attempt : active)
@@ -195,7 +195,7 @@ void Attempts::stop_and_kill() {
       const pid_t pid = ahead.back();
       ahead.pop_back();
       ::kill(pid, SIGSTOP);
-      if (std::find(found.begin(), found.end(), pid) == found.end()) found.push_back(pid);
+      if (std::ranges::find(found, pid) == found.end()) found.push_back(pid);
       for (const pid_t child : Children::of(pid)) ahead.push_back(child);
     }
     if (found.size() == before) break;

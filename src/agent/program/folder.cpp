@@ -119,7 +119,10 @@ int Folder::write_file(std::uint64_t number, const File& file) const {
 
 bool Folder::remove_small_scratch(std::uint64_t number, const std::vector<std::string>& names) const {
   const std::string scratch = name_of(number);
-  for (const std::string& name : names) unlinkat(folder_.get(), (scratch + "/" + name).c_str(), 0);
+  if (!names.empty()) {
+    const Descriptor opened = open_scratch(number);
+    for (const std::string& name : names) unlinkat(opened.get(), name.c_str(), 0);
+  }
   return unlinkat(folder_.get(), scratch.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT;
 }
 

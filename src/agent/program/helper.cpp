@@ -28,7 +28,7 @@ void close_others() {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   sigset_t none;
   sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
+  pthread_sigmask(SIG_SETMASK, &none, nullptr);
   if (stream >= 0) dup2(stream, k_stream);
   dup2(report, k_report);
   if (folder >= 0) dup2(folder, k_folder);

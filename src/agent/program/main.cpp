@@ -46,7 +46,9 @@ int main(int argument_count, char** arguments) {
   close_range(STDERR_FILENO + 1, UINT_MAX, 0);  // attempts must not inherit what this process has inherited
   if (!reserve_descriptors()) return complain("agent: cannot open /dev/null\n");
   // Large blocks go back to the system at once, so that the agent stays small.
+  // NOLINTBEGIN(concurrency-mt-unsafe): there is one thread
   mallopt(M_MMAP_THRESHOLD, 32 << 10);
   mallopt(M_TRIM_THRESHOLD, 64 << 10);
+  // NOLINTEND(concurrency-mt-unsafe)
   return Worker().run(arguments[2], static_cast<std::int64_t>(idle_seconds) * k_second);
 }

@@ -187,9 +187,8 @@ void Worker::handle(Connection& connection, Call& message) {
 }
 
 void Worker::take_value(Attempt& attempt, std::uint64_t number, Returned::Status status, std::string bytes) {
-  const auto caller = std::find_if(callers_.begin(), callers_.end(), [&](const Caller& one) {
-    return one.attempt == attempt.number && one.number == number;
-  });
+  const auto caller = std::ranges::find_if(
+      callers_, [&](const Caller& one) { return one.attempt == attempt.number && one.number == number; });
   if (caller == callers_.end()) return;
   if (Connection* connection = find_connection(caller->connection))
     connection->send(

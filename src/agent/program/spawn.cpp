@@ -41,7 +41,7 @@ struct ChildPlan {
   for (const int signal : plan.ignored_signals) ::signal(signal, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
+  pthread_sigmask(SIG_SETMASK, &none, nullptr);
   int result = ENOENT;
   for (const std::string& program : plan.programs) {
     execve(program.c_str(), plan.arguments, plan.environment);
@@ -87,7 +87,8 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
 // The child runs in the memory of this process until it runs the program, so the function must not be merged
 // with its caller.
 [[gnu::noinline]] pid_t fork_and_run(const ChildPlan& plan, volatile int& error) {
-  // NOLINTNEXTLINE(clang-analyzer-security.insecureAPI.vfork): the child makes only system calls
+  // NOLINTNEXTLINE(clang-analyzer-security.insecureAPI.vfork, bugprone-unsafe-functions): the child makes
+  // only system calls
   const pid_t pid = vfork();
   if (pid == 0) run_child(plan, error);
   return pid;
@@ -102,7 +103,7 @@ Spawner::Spawner() : null_(open("/dev/null", O_RDONLY | O_CLOEXEC)) {
     if (sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN)
       ignored_signals_.push_back(number);
   }
-  if (std::find(ignored_signals_.begin(), ignored_signals_.end(), SIGPIPE) == ignored_signals_.end()) {
+  if (std::ranges::find(ignored_signals_, SIGPIPE) == ignored_signals_.end()) {
     ignored_signals_.push_back(SIGPIPE);
     (void)signal(SIGPIPE, SIG_IGN);
   }
@@ -132,9 +133,8 @@ std::vector<std::string> Spawner::environment(const Start& start, const std::str
   };
   for (const std::string& entry : start.env) add(added, entry);
   for (const std::string_view entry : inherited_) {
-    const bool is_replaced = std::any_of(added.begin(), added.end(), [&](const std::string& other) {
-      return name_of(other) == name_of(entry);
-    });
+    const bool is_replaced = std::ranges::any_of(
+        added, [&](const std::string& other) { return name_of(other) == name_of(entry); });
     if (!is_replaced) result.emplace_back(entry);
   }
   for (std::string& entry : added) result.push_back(std::move(entry));

@@ -195,8 +195,8 @@ TarReader::Next TarReader::next(Entry& entry) {
     if (header.type == 'x' || header.type == 'g' || header.type == 'L' || header.type == 'K') {
       if (!read_extension(entry.size, text)) return Next::failure;
       if (header.type == 'x') pax = text;
-      if (header.type == 'L') long_name = text.c_str();
-      if (header.type == 'K') long_link = text.c_str();
+      if (header.type == 'L') long_name = text.substr(0, text.find('\0'));
+      if (header.type == 'K') long_link = text.substr(0, text.find('\0'));
       continue;
     }
     entry.type = header.type == '\0' ? k_tar_file : header.type;

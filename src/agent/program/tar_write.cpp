@@ -9,7 +9,6 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <string_view>
 
 #include "combu/agent.hpp"
@@ -33,7 +32,7 @@ void put_octal(std::array<char, Size>& field, std::uint64_t number) {
 
 template <std::size_t Size>
 void put_text(std::array<char, Size>& field, std::string_view text) {
-  std::memcpy(field.data(), text.data(), std::min(text.size(), Size));
+  std::ranges::copy_n(text.begin(), static_cast<std::ptrdiff_t>(std::min(text.size(), Size)), field.begin());
 }
 
 class TarWriter {
@@ -90,7 +89,7 @@ bool TarWriter::put_block(std::string_view name, const struct stat& status, char
   header.checksum.fill(' ');
   header.type = type;
   put_text(header.link, link);
-  put_text(header.magic, std::string_view("ustar", 6));
+  put_text(header.magic, std::string_view("ustar\0", 6));
   put_text(header.version, "00");
   unsigned sum = 0;
   const std::string_view bytes(reinterpret_cast<const char*>(&header), sizeof(header));
@@ -134,7 +133,7 @@ std::string time_text(const timespec& time) {
 }
 
 bool is_ascii(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char byte) { return byte >= 0; });
+  return std::ranges::all_of(text, [](char byte) { return byte >= 0; });
 }
 
 bool TarWriter::put_header(const std::string& name, const struct stat& status, char type, std::uint64_t size,
@@ -185,7 +184,10 @@ bool TarWriter::add_folder(Descriptor folder, const std::string& archive_name, c
   while (const dirent* entry = readdir(listing)) {  // NOLINT(concurrency-mt-unsafe): there is one thread
     const std::string name = entry->d_name;
     if (name == "." || name == "..") continue;
-    is_done = add(folder.get(), name, archive_name + "/" + name, O_NOFOLLOW, depth + 1);
+    std::string inner = archive_name;
+    inner += '/';
+    inner += name;
+    is_done = add(folder.get(), name, inner, O_NOFOLLOW, depth + 1);
     if (!is_done) break;
   }
   closedir(listing);

@@ -75,7 +75,7 @@ int Worker::run(const std::string& folder, std::int64_t idle_max, std::string no
   sigemptyset(&signals);
   sigaddset(&signals, SIGCHLD);
   sigaddset(&signals, SIGTERM);
-  sigprocmask(SIG_BLOCK, &signals, nullptr);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signals_ = Descriptor(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
   signal_watch_.start(loop_, signals_.get(), EPOLLIN, [this](std::uint32_t) { take_signals(); });
   busy_at_ = steady_time();
@@ -219,7 +219,7 @@ bool Worker::pump(Connection& connection) {
     if (state == Answer::State::over)
       answers.erase(answers.begin());
     else
-      std::rotate(answers.begin(), answers.begin() + 1, answers.end());
+      std::ranges::rotate(answers, answers.begin() + 1);
     waiting = state == Answer::State::waiting ? waiting + 1 : 0;
   }
   return connection.is_listing || waiting < answers.size();
