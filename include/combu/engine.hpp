@@ -13,6 +13,7 @@
 #include <span>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -356,6 +357,15 @@ struct RetryPolicy {
 [[nodiscard]] std::unique_ptr<Engine> with_trace(Engine& engine, Clock& clock, std::ostream& out);
 
 // ---- Archives
+
+struct ArchiveEntry {
+  std::string path;  // the path of a folder ends with "/"
+  int mode = 0;      // the permission bits
+  std::string_view content = {};
+};
+// Returns a tar archive of these files and folders, which belong to root. Throws Error(invalid) if the
+// archive cannot be made.
+[[nodiscard]] std::string tar_of(const std::vector<ArchiveEntry>& entries);
 
 // Returns a tar archive of `files`, a map from paths ("combu/params.json") to contents. The files are
 // readable by everyone. The archive also contains the parent folders of the files. Throws Error(invalid) if

@@ -246,7 +246,9 @@ struct Process {
 struct ProvidedProgram {
   std::string path;     // absolute path in the container; the program is alone in its folder
   std::string content;  // the bytes of the program
-  std::string folder;   // absolute path of an empty folder on the host's disk, which every user may write to
+  // Absolute path of a folder on the host's disk. The folder contains only the empty folder `w`, which every
+  // user may write to.
+  std::string folder;
 };
 
 // The settings of a container other than its program.

@@ -41,6 +41,7 @@ struct ImageFacts {
   std::string digest;
   std::string platform;  // "linux/amd64"
   bool has_healthcheck = false;
+  ImageProgram program;
 };
 // GET /images/{name}/json. Returns nullopt if the engine does not have the image.
 [[nodiscard]] std::optional<ImageFacts> inspect_image(Connections& engine, const std::string& image,
@@ -106,13 +107,15 @@ struct ContainerFacts {
 [[nodiscard]] std::optional<ContainerFacts> inspect_container(Connections& engine, const std::string& which,
                                                               const std::stop_token& stop);
 
-// POST /containers/create. Returns answers of any status, because the caller handles the statuses 404 and
-// 409.
-[[nodiscard]] HttpResponse create_container(Connections& engine, const Trial& trial,
-                                            const nlohmann::json& body, const std::stop_token& stop);
+// POST /containers/create. `platform` may be empty. Returns answers of any status, because the caller handles
+// the statuses 404 and 409.
+[[nodiscard]] HttpResponse create_container(Connections& engine, const std::string& name,
+                                            const std::string& platform, const nlohmann::json& body,
+                                            const std::stop_token& stop);
 [[nodiscard]] std::string created_id(const HttpResponse& created);
-// PUT /containers/{id}/archive: unpacks `tar` in the container's root folder.
-void put_archive(Connections& engine, const std::string& id, std::string tar, const std::stop_token& stop);
+// PUT /containers/{id}/archive: unpacks `tar` in the container's folder `folder`.
+void put_archive(Connections& engine, const std::string& id, const std::string& folder, std::string tar,
+                 const std::stop_token& stop);
 // PUT /containers/{id}/archive for an archive that `pack` writes piece by piece. Like pack_inputs(), `pack`
 // returns false if it ended early because it was asked to stop.
 void put_archive(Connections& engine, const std::string& id, const std::string& subject,
@@ -141,6 +144,9 @@ void remove_container(Connections& engine, const std::string& id, const std::str
 // if the path does not exist.
 [[nodiscard]] std::optional<std::string> find_path(Connections& engine, const std::string& id,
                                                    const std::string& path, const std::stop_token& stop);
+// HEAD /containers/{id}/archive. Returns the size of the file at `path`; nullopt if the path does not exist.
+[[nodiscard]] std::optional<std::int64_t> file_size(Connections& engine, const std::string& id,
+                                                    const std::string& path, const std::stop_token& stop);
 // GET /containers/{id}/archive. Returns false if the path does not exist.
 bool get_archive(Connections& engine, const std::string& id, const std::string& path,
                  const std::function<void(std::string_view)>& on_bytes, const std::stop_token& stop);
@@ -197,6 +203,15 @@ void connect_network(Connections& engine, const std::string& network, const std:
 // GET /networks/{id}. Returns the names of the network's containers.
 [[nodiscard]] std::vector<std::string> network_users(Connections& engine, const std::string& id,
                                                      const std::stop_token& stop);
+
+// ---- Volumes
+
+// GET /volumes. Returns the names of the volumes with the label `label`.
+[[nodiscard]] std::vector<std::string> list_volumes(Connections& engine, const std::string& label,
+                                                    const std::stop_token& stop);
+// DELETE /volumes/{name}. Returns answers of any status.
+[[nodiscard]] HttpResponse remove_volume(Connections& engine, const std::string& name,
+                                         const std::stop_token& stop);
 
 // ---- Events
 

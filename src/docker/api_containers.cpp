@@ -150,10 +150,10 @@ std::optional<ContainerFacts> inspect_container(Connections& engine, const std::
   return facts;
 }
 
-HttpResponse create_container(Connections& engine, const Trial& trial, const json& body,
-                              const std::stop_token& stop) {
-  HttpRequest request = request_of(engine, "POST", "/containers/create?name=" + percent_encode(trial.name));
-  if (!trial.platform.empty()) request.target += "&platform=" + percent_encode(trial.platform);
+HttpResponse create_container(Connections& engine, const std::string& name, const std::string& platform,
+                              const json& body, const std::stop_token& stop) {
+  HttpRequest request = request_of(engine, "POST", "/containers/create?name=" + percent_encode(name));
+  if (!platform.empty()) request.target += "&platform=" + percent_encode(platform);
   request.body = json_text(body);
   return engine.send(std::move(request), stop);
 }
@@ -162,8 +162,10 @@ std::string created_id(const HttpResponse& created) {
   return parse_json(created.body).at("Id").get<std::string>();
 }
 
-void put_archive(Connections& engine, const std::string& id, std::string tar, const std::stop_token& stop) {
-  HttpRequest request = request_of(engine, "PUT", "/containers/" + id + "/archive?path=%2F");
+void put_archive(Connections& engine, const std::string& id, const std::string& folder, std::string tar,
+                 const std::stop_token& stop) {
+  HttpRequest request =
+      request_of(engine, "PUT", "/containers/" + id + "/archive?path=" + percent_encode(folder));
   request.content_type = "application/x-tar";
   request.body = std::move(tar);
   engine.send_checked(std::move(request), id, stop);
@@ -300,6 +302,22 @@ bool can_be_read(Connections& engine, const std::string& id, const std::string& 
 
 // The engine's answer has the result in a header, as base64 of JSON with name, size, mode, mtime and
 // linkTarget.
+namespace {
+json path_stat(Connections& engine, const HttpResponse& response) {
+  return reading(engine,
+                 [&] { return parse_json(decode_base64(response.header("X-Docker-Container-Path-Stat"))); });
+}
+}  // namespace
+
+std::optional<std::int64_t> file_size(Connections& engine, const std::string& id, const std::string& path,
+                                      const std::stop_token& stop) {
+  const HttpResponse response = engine.send(
+      request_of(engine, "HEAD", "/containers/" + id + "/archive?path=" + percent_encode(path)), stop);
+  if (response.status == 404) return std::nullopt;
+  if (response.status != 200) throw error_of(response, path);
+  return reading(engine, [&] { return integer_at(path_stat(engine, response), "size", 0, k_bytes_max); });
+}
+
 std::optional<std::string> find_path(Connections& engine, const std::string& id, const std::string& path,
                                      const std::stop_token& stop) {
   const HttpResponse response = engine.send(
@@ -313,9 +331,8 @@ std::optional<std::string> find_path(Connections& engine, const std::string& id,
         fmt::format("the engine answered the request HEAD with status {}, but GET for the same path with 200",
                     response.status));
   }
-  const std::string target = reading(engine, [&] {
-    return parse_json(decode_base64(response.header("X-Docker-Container-Path-Stat"))).value("linkTarget", "");
-  });
+  const std::string target =
+      reading(engine, [&] { return path_stat(engine, response).value("linkTarget", ""); });
   // An archive of the root would contain the whole image, and its entries would have no common folder.
   if (target == "/")
     throw Error(ErrorKind::invalid, path,

@@ -72,6 +72,25 @@ std::string reference_of(const json& image, const std::string& repository) {
   return reference.empty() ? text_at(image, "Id") : reference;
 }
 
+std::vector<std::string> texts_at(const json& object, const char* name) {
+  const json& texts = json_at(object, name);
+  return texts.is_null() ? std::vector<std::string>() : texts.get<std::vector<std::string>>();
+}
+
+ImageProgram program_of(const json& image) {
+  const json& config = json_at(image, "Config");
+  ImageProgram program;
+  if (config.is_object()) {
+    program.entrypoint = texts_at(config, "Entrypoint");
+    program.cmd = texts_at(config, "Cmd");
+    program.stop_signal = text_at(config, "StopSignal");
+  }
+  const std::string system = text_at(image, "Os");
+  const std::string architecture = text_at(image, "Architecture");
+  if (!system.empty() && !architecture.empty()) program.platform = system + "/" + architecture;
+  return program;
+}
+
 }  // namespace
 
 std::optional<ImageFacts> inspect_image(Connections& engine, const std::string& image,
@@ -88,6 +107,7 @@ std::optional<ImageFacts> inspect_image(Connections& engine, const std::string& 
     facts.platform = text_at(body, "Os") + "/" + text_at(body, "Architecture");
     facts.has_healthcheck = has_healthcheck(body);
     facts.id = text_at(body, "Id");
+    facts.program = program_of(body);
     facts.digest = reference_of(body, parse_image_reference(image).name);
     return facts;
   });

@@ -13,6 +13,7 @@
 
 #include "combu/json.hpp"
 #include "docker/labels.hpp"
+#include "docker/provided_program.hpp"
 
 namespace combu::docker {
 namespace {
@@ -68,6 +69,13 @@ void add_volumes(json& host, const Trial& trial) {
     if (volume.read_only) mount["ReadOnly"] = true;
     host["Mounts"].push_back(std::move(mount));
   }
+}
+
+// The engine creates both volumes with the container. Neither gets files of the image.
+void add_provided(json& host, const ProvidedProgram& program) {
+  host["Mounts"].push_back(program_mount(program, ProgramAccess::read));
+  host["Mounts"].push_back(
+      {{"Type", "volume"}, {"Target", program.folder}, {"VolumeOptions", {{"NoCopy", true}}}});
 }
 
 void add_networks(json& body, const Trial& trial, NetworksAtCreate at_create) {
@@ -136,6 +144,7 @@ json container_json(const Run& run, const Trial& trial, int attempt, NetworksAtC
   if (settings.shm_size.count > 0) host["ShmSize"] = settings.shm_size.count;
   add_gpus(host, trial);
   add_volumes(host, trial);
+  if (settings.provided) add_provided(host, *settings.provided);
   add_ports(body, trial);
   add_networks(body, trial, networks);
   if (!settings.docker.empty()) merge(body, parse_json(settings.docker));

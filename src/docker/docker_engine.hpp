@@ -13,6 +13,7 @@
 #include "combu/docker.hpp"
 #include "docker/api.hpp"
 #include "docker/connections.hpp"
+#include "docker/provided_program.hpp"
 #include "docker/shared_listing.hpp"
 
 namespace combu::docker {
@@ -113,6 +114,7 @@ class DockerEngine : public Engine {
   Connections connections_;
   Signals signals_;
   SharedListing claims_;
+  ProgramProvider provider_;
   std::mutex capacity_mutex_;
   std::optional<Slots> capacity_;  // CPUs and memory of the host; set by the first query
   std::string config_folder_;

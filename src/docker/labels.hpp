@@ -28,6 +28,8 @@ inline constexpr const char* k_label_cpus = "combu.cpus";
 inline constexpr const char* k_label_memory = "combu.memory";
 // Ids (Gpu::id) of the reserved GPUs, for example "0,1"; empty for none.
 inline constexpr const char* k_label_gpus = "combu.gpus";
+// combu sets this label on the volumes that hold its own programs, and on the containers that fill them.
+inline constexpr const char* k_label_program = "combu.program";
 
 using Labels = std::map<std::string, std::string, std::less<>>;
 

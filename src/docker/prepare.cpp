@@ -83,7 +83,8 @@ class ImagePreparer {
       on_progress_({.kind = Preparation::Kind::found,
                     .name = wanted.image,
                     .platform = wanted.platform,
-                    .digest = wanted.facts->digest});
+                    .digest = wanted.facts->digest,
+                    .program = wanted.facts->program});
     } catch (const Error& error) {
       if (!is_definite(error)) throw;
       refuse(wanted, error.kind(), error.message());

@@ -62,7 +62,10 @@ Released DockerEngine::release(const Selector& selector, const ReleaseCallbacks&
     ++released.attempts;
     if (callbacks.removed) callbacks.removed(released.attempts, selected.size());
   });
-  if (selector.trials.empty()) release_networks(selector, used, released, stop);
+  if (selector.trials.empty()) {
+    release_networks(selector, used, released, stop);
+    if (released.attempts > 0) remove_unused_programs(connections_, stop);
+  }
   return released;
 }
 

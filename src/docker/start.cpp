@@ -171,7 +171,7 @@ std::optional<DockerEngine::Claimed> DockerEngine::create_or_adopt(const Run& ru
                                                                    int attempt, const std::stop_token& stop) {
   const nlohmann::json body =
       container_json(run, trial, attempt, networks_at_create(connections_.version(stop)));
-  const HttpResponse created = create_container(connections_, trial, body, stop);
+  const HttpResponse created = create_container(connections_, trial.name, trial.platform, body, stop);
   if (created.status == 201) return Claimed{.id = reading(connections_, [&] { return created_id(created); })};
   if (created.status != 409) throw refusal_of_create(created, trial);
   const ContainerFacts holder = holder_of_name(run, trial, attempt, stop);
@@ -215,8 +215,8 @@ ContainerFacts DockerEngine::holder_of_name(const Run& run, const Trial& trial, 
                   "; remove the container or rename the trial");
 }
 
-// Adds networks, the parameters file and inputs to a created container. Each step of the function can be
-// repeated.
+// Adds networks, the parameters file, the provided program and inputs to a created container. Each step of
+// the function can be repeated.
 std::vector<std::string> DockerEngine::add_to_created(const std::string& id, const Trial& trial,
                                                       const std::stop_token& stop) {
   if (networks_at_create(connections_.version(stop)) == NetworksAtCreate::first) {
@@ -226,9 +226,10 @@ std::vector<std::string> DockerEngine::add_to_created(const std::string& id, con
     }
   }
   if (trial.params_file) {
-    put_archive(connections_, id, tar_of({{"combu/params.json", trial.params.empty() ? "{}" : trial.params}}),
-                stop);
+    put_archive(connections_, id, "/",
+                tar_of({{"combu/params.json", trial.params.empty() ? "{}" : trial.params}}), stop);
   }
+  if (trial.container.provided) provider_.provide(connections_, id, trial, stop);
   if (trial.inputs.empty()) return {};
   const InputOwner owner = input_owner(trial);
   std::optional<std::vector<std::string>> digests;

@@ -1,9 +1,13 @@
 #include <archive.h>
 #include <archive_entry.h>
 
+#include <map>
 #include <memory>
 #include <set>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "combu/engine.hpp"
 
@@ -37,23 +41,33 @@ la_ssize_t append(archive*, void* tar, const void* bytes, std::size_t size) {
 
 }  // namespace
 
-std::string tar_of(const std::map<std::string, std::string>& files) {
-  constexpr int k_folder_mode = 0755;
-  constexpr int k_file_mode = 0644;
+std::string tar_of(const std::vector<ArchiveEntry>& entries) {
   std::string tar;
   const Writer writer(archive_write_new(), &archive_write_free);
   check(writer.get(), archive_write_set_format_ustar(writer.get()));
   check(writer.get(), archive_write_open(writer.get(), &tar, nullptr, &append, nullptr));
+  for (const ArchiveEntry& entry : entries) {
+    const unsigned type = entry.path.ends_with('/') ? AE_IFDIR : AE_IFREG;
+    add_entry(writer.get(), entry.path, type, entry.mode, entry.content);
+  }
+  check(writer.get(), archive_write_close(writer.get()));
+  return tar;
+}
+
+std::string tar_of(const std::map<std::string, std::string>& files) {
+  constexpr int k_folder_mode = 0755;
+  constexpr int k_file_mode = 0644;
+  std::vector<ArchiveEntry> entries;
   std::set<std::string> folders;
   for (const auto& [path, content] : files) {
     for (std::size_t slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1)) {
       std::string folder = path.substr(0, slash + 1);
-      if (folders.insert(folder).second) add_entry(writer.get(), folder, AE_IFDIR, k_folder_mode, {});
+      if (folders.insert(folder).second)
+        entries.push_back({.path = std::move(folder), .mode = k_folder_mode, .content = {}});
     }
-    add_entry(writer.get(), path, AE_IFREG, k_file_mode, content);
+    entries.push_back({.path = path, .mode = k_file_mode, .content = content});
   }
-  check(writer.get(), archive_write_close(writer.get()));
-  return tar;
+  return tar_of(entries);
 }
 
 }  // namespace combu

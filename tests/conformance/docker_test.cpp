@@ -271,6 +271,151 @@ TEST_P(DockerOnly, TheLogOfATerminalIsReadWithoutFrames) {
   EXPECT_EQ(logs_of(run, "tty-a", {}, LogStream::out), "one\r\n");
 }
 
+// ---- Programs that combu provides
+
+class ProvidedPrograms : public DockerOnly {
+ protected:
+  // Returns a program that differs for each call, so that no other test has filled its volume.
+  static std::shared_ptr<const ProvidedProgram> script() {
+    return provided("#!/bin/sh\n# " + RunId::random().text() + "\n\"$@\"\n", "program");
+  }
+  static std::shared_ptr<const ProvidedProgram> provided(std::string content, const std::string& name) {
+    ProvidedProgram program;
+    program.path = "/combu-bin/" + name;
+    program.content = std::move(content);
+    program.folder = "/combu-work";
+    return std::make_shared<const ProvidedProgram>(std::move(program));
+  }
+  static std::string volume_of(const ProvidedProgram& program) {
+    return "combu-agent-" + sha256_of(program.content).substr(0, 12);
+  }
+  bool has_volume(const ProvidedProgram& program) {
+    return plainly().ask("GET", "/volumes/" + volume_of(program)).status == 200;
+  }
+  std::size_t count_volumes() {
+    const json listed = json::parse(plainly().ask("GET", "/volumes").body).at("Volumes");
+    return listed.is_array() ? listed.size() : 0;
+  }
+  // Returns the output of a shell that runs `script` in the attempt's container.
+  std::string shell_output(const Run& run, const std::string& trial, const std::string& script) {
+    const std::unique_ptr<ByteStream> stream =
+        engine().exec(key_of(run, trial), {"sh", "-c", "exec 2>&1; " + script}, {});
+    std::string text;
+    std::array<char, 1000> buffer{};
+    while (const std::size_t count = stream->read(buffer)) text.append(buffer.data(), count);
+    return text;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Docker, ProvidedPrograms,
+                         testing::Values(Flavour{"docker", [] { return std::make_unique<DockerSubject>(); }}),
+                         flavour_name);
+
+TEST_P(ProvidedPrograms, AnyUserOfAReadOnlyContainerRunsTheProgramAndWritesToItsFolder) {
+  Trial trial = subject().runs_until_stopped("provided-a");
+  trial.container.provided = script();
+  trial.container.docker = R"({"HostConfig": {"ReadonlyRootfs": true, "CapDrop": ["ALL"]}})";
+  trial.process.user = "65534:65534";
+  trial.container.volumes = {Volume{.source = "/tmp", .target = "/host", .read_only = true, .path = ""}};
+  const std::size_t volumes = count_volumes();
+  const Run run = ready("provided", {trial});
+  start_all(run);
+  EXPECT_EQ(shell_output(run, "provided-a",
+                         "/combu-bin/program echo works; echo kept > /combu-work/w/a && cat /combu-work/w/a; "
+                         "ls /combu-bin /combu-work; touch /x || test -d /host && echo over"),
+            "works\nkept\n/combu-bin:\nprogram\n\n/combu-work:\nw\ntouch: /x: Read-only file system\nover\n");
+  EXPECT_TRUE(has_volume(*trial.container.provided));
+  EXPECT_EQ(engine().release(all_of(run), {}, {}).attempts, 1U);
+  EXPECT_FALSE(has_volume(*trial.container.provided));
+  EXPECT_EQ(count_volumes(), volumes);
+}
+
+TEST_P(ProvidedPrograms, RootOfAContainerCannotReplaceTheProgram) {
+  Trial trial = subject().runs_until_stopped("replaced-a");
+  trial.container.provided = script();
+  const Run run = ready("replaced", {trial});
+  start_all(run);
+  const std::string output =
+      shell_output(run, "replaced-a",
+                   "id -u; echo bad > /combu-bin/program; rm /combu-bin/program; touch /combu-bin/more; "
+                   "mount -o remount,rw /combu-bin && echo bad; /combu-bin/program echo works");
+  EXPECT_THAT(output, testing::StartsWith("0\n"));
+  EXPECT_THAT(output, testing::EndsWith("works\n"));
+  EXPECT_THAT(output, testing::Not(testing::HasSubstr("bad\n")));
+}
+
+TEST_P(ProvidedPrograms, TwoStartsAtOnceFillTheVolumeOnce) {
+  const std::shared_ptr<const ProvidedProgram> program = script();
+  std::vector<Trial> trials;
+  for (const std::string name : {"once-a", "once-b", "once-c"}) {
+    trials.push_back(subject().runs_until_stopped(name));
+    trials.back().container.provided = program;
+  }
+  const Run run = ready("once", trials);
+  const auto seconds = [] {
+    return std::to_string(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now()));
+  };
+  const std::string before = seconds();
+  in_parallel(trials.size(), trials.size(),
+              [&](std::size_t i) { (void)engine().start(run, trials[i], 1, {}); });
+  for (const Trial& trial : trials)
+    EXPECT_EQ(shell_output(run, trial.name, "/combu-bin/program echo works"), "works\n");
+  const std::string events =
+      plainly()
+          .ask("GET", "/events?since=" + before + "&until=" + seconds() +
+                          "&filters=" + percent_encode(R"({"type":["container"],"event":["create"]})"))
+          .body;
+  const auto count = [&](const std::string& word) {
+    std::size_t found = 0;
+    for (std::size_t at = events.find(word); at != std::string::npos; at = events.find(word, at + 1)) ++found;
+    return found;
+  };
+  EXPECT_EQ(count("\"name\":\"combu-agent-fill-" + volume_of(*program).substr(12)), 1U) << events;
+  Selector one = all_of(run);
+  one.trials = {"once-a"};
+  (void)engine().release(one, {}, {});
+  EXPECT_TRUE(has_volume(*program));
+}
+
+TEST_P(ProvidedPrograms, AContainerThatADeadProcessLeftIsRemoved) {
+  Trial trial = subject().runs_until_stopped("left-a");
+  trial.container.provided = script();
+  const std::string filler = "combu-agent-fill-" + volume_of(*trial.container.provided).substr(12);
+  ASSERT_EQ(
+      plainly().ask("POST", "/containers/create?name=" + filler, {{"Image", image()}, {"Cmd", {"x"}}}).status,
+      201);
+  const Run run = ready("left", {trial});
+  start_all(run);
+  EXPECT_EQ(shell_output(run, "left-a", "/combu-bin/program echo works"), "works\n");
+  EXPECT_EQ(plainly().ask("GET", "/containers/" + filler + "/json").status, 404);
+}
+
+TEST_P(ProvidedPrograms, AnEmptyImageRunsTheProgram) {
+  Trial trial = subject().exits_with("scratch-a", 0);
+  // Takes a shell that needs no other file from the test image, as the only file of a tar archive.
+  start_all(ready("scratch-source", {subject().runs_until_stopped("scratch-source-a")}));
+  const std::string tar = plainly().ask("GET", "/containers/scratch-source-a/archive?path=/bin/busybox").body;
+  const std::size_t size = std::stoul(tar.substr(124, 11), nullptr, 8);
+  trial.container.provided = provided(tar.substr(512, size), "sh");
+  HttpRequest import;
+  import.method = "POST";
+  import.target = "/images/create?fromSrc=-&repo=combu-test-scratch";
+  import.content_type = "application/x-tar";
+  import.body = tar_of({{ "note", "empty" }});
+  ASSERT_EQ(Channel(address()).send(import).status, 200);
+  trial.image = "combu-test-scratch:latest";
+  trial.process.entrypoint = {"/combu-bin/sh"};
+  trial.process.cmd = {"-c", "echo kept > /combu-work/w/a && exit 5"};
+  trial.process.init = false;
+  const Run run = ready("scratch", {trial});
+  Watcher watcher(subject(), all_of(run));
+  start_all(run);
+  const auto ended = watcher.wait_for("scratch-a", Phase::ended);
+  ASSERT_TRUE(ended);
+  EXPECT_EQ(ended->exit_code, 5) << logs_of(run, "scratch-a", {}, LogStream::err);
+  (void)engine().release(all_of(run), {}, {});
+  plainly().ask("DELETE", "/images/combu-test-scratch?force=1");
+}
+
 TEST_P(DockerOnly, AnotherAttemptWithTheSameNameIsAConflict) {
   const Run run = ready("attempts", {subject().runs_until_stopped("attempts-a")});
   start_all(run);

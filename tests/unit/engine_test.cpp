@@ -142,6 +142,17 @@ TEST(Gpu, IsKnownByEachOfItsNames) {
     EXPECT_FALSE(is_called(gpu, name)) << name;
 }
 
+TEST(Trace, WritesALineForAnExec) {
+  EngineMock mock;
+  ClockFake clock;
+  std::ostringstream out;
+  const auto engine = with_trace(mock, clock, out);
+  EXPECT_THROW((void)engine->exec({.trial = "solver-1"}, {"cat"}, {}), Error);
+  EXPECT_EQ(out.str(),
+            "0.000000 exec solver-1 0.000000 refused: solver-1: the engine cannot run a further program in a "
+            "container\n");
+}
+
 TEST(Trace, WritesALineForEachCall) {
   EngineMock mock;
   ClockFake clock;
@@ -170,6 +181,16 @@ TEST(Tar, ContainsEachFileAndFolderOnce) {
   EXPECT_EQ(tar.substr(512, 17), "combu/params.json");
   EXPECT_EQ(tar.substr(1024, 3), std::string("{}\0", 3));
   EXPECT_EQ(tar.substr(1536, 7), "combu/x");
+}
+
+TEST(Tar, KeepsTheModes) {
+  const std::string tar =
+      tar_of({{.path = "w/", .mode = 01777}, {.path = "x", .mode = 0755, .content = "y"}});
+  EXPECT_EQ(tar.substr(0, 3), std::string("w/\0", 3));
+  EXPECT_EQ(tar.substr(100, 7), "001777 ");
+  EXPECT_EQ(tar[156], '5');
+  EXPECT_EQ(tar.substr(612, 7), "000755 ");
+  EXPECT_EQ(tar.substr(1024, 2), std::string("y\0", 2));
 }
 
 }  // namespace combu

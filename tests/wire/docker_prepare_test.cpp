@@ -40,6 +40,32 @@ TEST(Prepare, RemovesTheSecondOfTwoNetworksWithOneName) {
   EXPECT_THAT(removed, ElementsAre("DELETE /v1.41/networks/b"));
 }
 
+TEST(Prepare, ReportsTheProgramOfAnImage) {
+  json image = {{"Os", "linux"},
+                {"Architecture", "arm64"},
+                {"Config", {{"Entrypoint", {"/bin/run", "-x"}}, {"Cmd", {"a b"}}, {"StopSignal", "SIGINT"}}}};
+  std::vector<ImageProgram> programs;
+  ScriptedDaemon daemon(after_ping([&](const Asked&) { return whole(200, image.dump()); }));
+  const std::unique_ptr<Engine> engine = open_at(daemon.address());
+  const auto prepare = [&] {
+    const auto on_progress = [&](const Preparation& preparation) {
+      EXPECT_EQ(preparation.kind, Preparation::Kind::found);
+      programs.push_back(preparation.program);
+    };
+    EXPECT_THAT(engine->prepare(example_run(), on_progress, {}), IsEmpty());
+  };
+  prepare();
+  image = {{"Os", ""}, {"Config", {{"Entrypoint", nullptr}}}};
+  prepare();
+  image = {{"Config", nullptr}};
+  prepare();
+  EXPECT_THAT(programs, ElementsAre(ImageProgram{.entrypoint = {"/bin/run", "-x"},
+                                                 .cmd = {"a b"},
+                                                 .stop_signal = "SIGINT",
+                                                 .platform = "linux/arm64"},
+                                    ImageProgram{}, ImageProgram{}));
+}
+
 TEST(Prepare, AnErrorInThePullStreamIsReportedForTheImage) {
   ScriptedDaemon daemon(after_ping([](const Asked& asked) {
     if (asked.method == "GET") return whole(404, message("No such image: img"));

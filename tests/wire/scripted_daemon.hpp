@@ -42,7 +42,39 @@ struct Reply {
   Then then = Then::keep;
   // Returns further pieces; an empty piece ends the reply. For replies that are too large to store.
   std::function<std::string()> more = {};
+  // Called with the connection after the pieces; then the connection is closed.
+  std::function<void(int connection)> serve = {};
 };
+
+// A reply that ends HTTP on the connection.
+inline Reply upgraded(std::function<void(int connection)> serve) {
+  return {
+      {"HTTP/1.1 101 UPGRADED\r\nContent-Type: application/vnd.docker.raw-stream\r\nConnection: Upgrade\r\n"
+       "Upgrade: tcp\r\n\r\n"},
+      Reply::Then::close,
+      {},
+      std::move(serve)};
+}
+
+// Writes all bytes, and returns false if the other side has closed the connection.
+inline bool put(int connection, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::send(connection, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (count < 0) return false;
+    bytes.remove_prefix(static_cast<std::size_t>(count));
+  }
+  return true;
+}
+
+// Passes received bytes to `take` until the other side closes the connection.
+inline void take_all(int connection, const std::function<void(std::string_view)>& take) {
+  std::string buffer(std::size_t{64} << 10U, '\0');
+  while (true) {
+    const ssize_t count = ::recv(connection, buffer.data(), buffer.size(), 0);
+    if (count <= 0) return;
+    take(std::string_view(buffer).substr(0, static_cast<std::size_t>(count)));
+  }
+}
 
 inline Reply whole(int status, std::string_view body, std::string_view more_headers = {}) {
   return {{"HTTP/1.1 " + std::to_string(status) +
@@ -278,6 +310,7 @@ class ScriptedDaemon {
       if (piece.empty()) break;
       if (!write(connection, piece)) return false;
     }
+    if (reply.serve) reply.serve(connection);
     if (reply.then == Reply::Then::stall) {
       std::string ignored;
       while (read_more(connection, ignored)) {
