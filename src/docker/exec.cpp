@@ -56,7 +56,7 @@ class ExecStream : public ByteStream {
     target_ = buffer;
     while (true) {
       take_held();
-      while (!target_.empty() && released_.empty() && !unread_.empty()) feed();
+      while (!target_.empty() && released_.empty() && !refusal_is_whole_ && !unread_.empty()) feed();
       if (refusal_is_whole_) judge_refusal();
       if (!released_.empty() && !target_.empty()) continue;
       if (target_.size() < buffer.size()) return buffer.size() - target_.size();
@@ -100,6 +100,8 @@ class ExecStream : public ByteStream {
     if (piece.stream == LogStream::err) {
       const std::scoped_lock lock(mutex_);
       append_to_tail(errors_, piece.text, k_errors_size);
+    } else if (refusal_is_whole_) {
+      held_ += piece.text;
     } else if (may_be_refusal_) {
       take_first(piece.text);
     } else if (!released_.empty()) {

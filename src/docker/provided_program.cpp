@@ -126,8 +126,13 @@ void ProgramProvider::provide(Connections& engine, const std::string& id, const 
 }
 
 void remove_unused_programs(Connections& engine, const std::stop_token& stop) {
-  for (const std::string& name : list_volumes(engine, k_label_program, stop))
-    (void)remove_volume(engine, name, stop);
+  try {
+    for (const std::string& name : list_volumes(engine, k_label_program, stop))
+      (void)remove_volume(engine, name, stop);
+  } catch (const Error& error) {
+    // For example, a proxy before the engine may forbid requests for volumes.
+    if (!is_definite(error)) throw;
+  }
 }
 
 }  // namespace combu::docker

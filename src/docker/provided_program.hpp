@@ -30,7 +30,8 @@ class ProgramProvider {
   std::mutex filling_;  // only one thread at a time fills a volume
 };
 
-// Removes the volumes of programs that no container uses. Volumes that the engine does not remove stay.
+// Removes the volumes of programs that no container uses. If the engine refuses a removal, the volume stays,
+// and the function succeeds.
 void remove_unused_programs(Connections& engine, const std::stop_token& stop);
 
 }  // namespace combu::docker

@@ -39,8 +39,7 @@ const Endpoint k_endpoints[] = {
     {"/top", 200, [](Connections& engine) { (void)inspect_container(engine, "c", {}); }, k_running},
     {"/create", 201,
      [](Connections& engine) {
-       const combu::HttpResponse created =
-           create_container(engine, combu::Trial(), nlohmann::json::object(), {});
+       const combu::HttpResponse created = create_container(engine, "a", "", nlohmann::json::object(), {});
        (void)reading(engine, [&] { return created_id(created); });
      }},
     {"/stats", 200, [](Connections& engine) { (void)container_usage(engine, "c", {}); }},
@@ -56,6 +55,10 @@ const Endpoint k_endpoints[] = {
            engine, {}, [] {}, [](const ContainerEvent&) {}, {});
      }},
     {"/start", 500, [](Connections& engine) { start_container(engine, "c", "a", {}); }},
+    {"/archive", 200, [](Connections& engine) { (void)file_size(engine, "c", "/out", {}); }},
+    {"/exec", 201, [](Connections& engine) { (void)create_exec(engine, "c", "a", {}, {}); }},
+    {"/exec/", 200, [](Connections& engine) { (void)inspect_exec(engine, "e", {}); }},
+    {"/volumes", 200, [](Connections& engine) { (void)list_volumes(engine, "l", {}); }},
 };
 
 const Endpoint* endpoint = nullptr;

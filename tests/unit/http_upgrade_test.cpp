@@ -90,7 +90,7 @@ TEST_P(Upgrade, PassesBytesInBothDirections) {
 }
 
 TEST_P(Upgrade, KeepsTheBytesThatFollowTheHeaders) {
-  for (const std::string head : {k_101, std::string("HTTP/1.1 200 OK\r\nContent-Type: x\r\n\r\n")}) {
+  for (const std::string& head : {k_101, std::string("HTTP/1.1 200 OK\r\nContent-Type: x\r\n\r\n")}) {
     for (const Reply& reply :
          {wire::cut(head + "first second"), Reply{{head, "first", " second"}, Reply::Then::close},
           wire::dripped(wire::cut(head + "first second"))}) {

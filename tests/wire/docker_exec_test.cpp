@@ -162,8 +162,8 @@ TEST(Exec, TheTextOfARefusedProgramIsAnError) {
 }
 
 TEST(Exec, OutputThatOnlyBeginsLikeARefusalIsOutput) {
-  for (const std::string first : {k_words.substr(0, 5), k_words, k_words.substr(0, 25),
-                                  std::string("OCI runtime x"), k_words + std::string(100000, 'x')}) {
+  for (const std::string& first : {k_words.substr(0, 5), k_words, k_words.substr(0, 25),
+                                   std::string("OCI runtime x"), k_words + std::string(100000, 'x')}) {
     const std::string bytes = frame(1, first) + frame(1, "more");
     for (const std::size_t step : {3U, 100U, 1000000U}) {
       Exec exec(sends({bytes}));

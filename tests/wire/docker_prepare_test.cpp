@@ -118,6 +118,7 @@ TEST(Release, WaitsForARemovalThatIsUnderWay) {
   ScriptedDaemon daemon(after_ping([](const Asked& asked) {
     if (asked.method == "DELETE") return whole(409, message("removal of container is already in progress"));
     if (asked.method == "POST") return whole(200, R"({"StatusCode":0})");
+    if (asked.target.find("/volumes") != std::string::npos) return whole(403, message("forbidden"));
     return asked.target.find("/networks") != std::string::npos
                ? whole(200, "[]")
                : whole(200, listed("removing", "Removal In Progress"));
