@@ -95,7 +95,7 @@ void Worker::handle(Connection& connection, Hello& message) {
     return;
   }
   connection.send(Welcome{
-      .version = std::min(message.version, k_version), .boot = boot_, .now = real_time(), .has_cgroups = 0});
+      .version = std::min(message.version, k_version), .boot = boot_, .now = real_time(), .has_cgroups = 0, .note = note_});
   connection.is_greeted = true;
   connection.is_listing = true;
   connection.listed = 0;

@@ -21,7 +21,7 @@ class Worker {
   Worker();
   // Serves clients until SIGTERM comes, or until no client has been connected and no attempt has run for
   // `idle_max` nanoseconds. Returns the exit code of the program.
-  int run(const std::string& folder, std::int64_t idle_max);
+  int run(const std::string& folder, std::int64_t idle_max, std::string note);
 
  private:
   // A process that wants to pass its standard input and output.
