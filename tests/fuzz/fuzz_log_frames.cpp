@@ -33,6 +33,7 @@ struct Piece {
 struct Result {
   std::vector<Piece> pieces;
   bool is_corrupt = false;
+  bool is_open = false;  // the bytes end within a frame
   bool operator==(const Result&) const = default;
 };
 
@@ -59,6 +60,8 @@ Result read(Form form, std::string_view bytes, std::string_view sizes) {
       }
     });
     if (form == Form::timed_lines) lines.end();
+    result.is_open = frames.is_open();
+    if (frames.left() > 0 && !result.is_open) std::abort();
   } catch (const combu::Error& error) {
     if (error.kind() != combu::ErrorKind::corrupt) std::abort();
     result.is_corrupt = true;

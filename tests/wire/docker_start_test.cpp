@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -244,6 +245,68 @@ TEST(Start, AClaimIsRemovedWithoutForceIfItsStartIsRefused) {
   EXPECT_EQ(error->kind(), ErrorKind::refused);
   EXPECT_THAT(daemon.lines().back(), HasSubstr("DELETE"));
   EXPECT_THAT(daemon.lines(), Not(Contains(HasSubstr("force"))));
+}
+
+// Returns the answer to HEAD for a file of this size; nullopt: the file does not exist.
+Reply stat_of(std::optional<std::size_t> size) {
+  if (!size) return {{"HTTP/1.1 404 Word\r\n\r\n"}, Reply::Then::keep};
+  const std::string stat = encode_base64url(json{{"name", "agent"}, {"size", *size}}.dump());
+  return {{"HTTP/1.1 200 OK\r\nX-Docker-Container-Path-Stat: " + stat + "\r\n\r\n"}, Reply::Then::keep};
+}
+
+// Starts a trial with a provided program, and returns the requests after the creation of the container.
+// `sizes`: the sizes of the program's file that the engine reports one after another.
+std::vector<std::string> provide(std::vector<std::optional<std::size_t>> sizes, int filler_status = 201) {
+  std::size_t looks = 0;
+  ScriptedDaemon daemon(after_ping([&](const Asked& asked) {
+    if (asked.method == "HEAD") return stat_of(sizes.at(std::min(looks++, sizes.size() - 1)));
+    if (asked.target.find("name=combu-agent-fill-") != std::string::npos)
+      return filler_status == 201 ? whole(201, json{{"Id", "f"}}.dump())
+                                  : whole(filler_status, message("in use"));
+    if (asked.target.find("/create") != std::string::npos) return whole(201, json{{"Id", k_id}}.dump());
+    return asked.method == "PUT" ? whole(200, "") : bare(204);
+  }));
+  combu::Run run = example_run();
+  run.experiment.trials[0].container.provided = std::make_shared<const ProvidedProgram>(
+      ProvidedProgram{.path = "/bin of combu/agent", .content = "#!prog", .folder = "/work"});
+  (void)open_at(daemon.address())->start(run, run.experiment.trials[0], 1, {});
+  const json mounts = json::parse(daemon.asked().at(1).body).at("HostConfig").at("Mounts");
+  EXPECT_EQ(mounts.size(), 2U);
+  EXPECT_EQ(mounts.at(0).at("ReadOnly"), true);
+  EXPECT_EQ(mounts.at(0).at("Target"), "/bin of combu");
+  EXPECT_EQ(mounts.at(0).at("Source"), "combu-agent-" + sha256_of("#!prog").substr(0, 12));
+  EXPECT_EQ(mounts.at(1).at("Target"), "/work");
+  EXPECT_FALSE(mounts.at(1).contains("Source"));
+  std::vector<std::string> lines = daemon.lines();
+  lines.erase(lines.begin(), lines.begin() + 2);
+  for (std::string& line : lines) line.erase(line.find('/'), std::string("/v1.41").size());
+  return lines;
+}
+
+TEST(Provided, ACompleteProgramIsNotSentAgain) {
+  const std::string one = "/containers/" + k_id;
+  EXPECT_THAT(provide({6}), testing::ElementsAre("PUT " + one + "/archive?path=%2Fwork",
+                                                 "HEAD " + one + "/archive?path=%2Fbin%20of%20combu%2Fagent",
+                                                 "POST " + one + "/start"));
+}
+
+TEST(Provided, AMissingOrIncompleteProgramIsSentThroughAnotherContainer) {
+  const std::string filler = "/containers/combu-agent-fill-" + sha256_of("#!prog").substr(0, 12);
+  for (const std::optional<std::size_t> size :
+       {std::optional<std::size_t>(), std::optional<std::size_t>(5)}) {
+    std::vector<std::string> lines = provide({size});
+    ASSERT_EQ(lines.size(), 7U);
+    EXPECT_THAT(lines[3], testing::StartsWith("POST /containers/create?name=combu-agent-fill-"));
+    EXPECT_EQ(lines[4], "PUT " + filler + "/archive?path=%2Fbin%20of%20combu");
+    EXPECT_EQ(lines[5], "DELETE " + filler + "?force=1&v=1");
+  }
+}
+
+TEST(Provided, WaitsForAnotherProcessThatSendsTheProgram) {
+  const std::vector<std::string> lines = provide({std::nullopt, std::nullopt, 3, 6}, 409);
+  EXPECT_THAT(lines, testing::Each(testing::Not(testing::StartsWith("DELETE"))));
+  EXPECT_EQ(std::ranges::count_if(lines, [](const std::string& line) { return line.starts_with("HEAD"); }),
+            4);
 }
 
 }  // namespace
