@@ -87,8 +87,8 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
 // The child runs in the memory of this process until it runs the program, so the function must not be merged
 // with its caller.
 [[gnu::noinline]] pid_t fork_and_run(const ChildPlan& plan, volatile int& error) {
-  // NOLINTNEXTLINE(clang-analyzer-security.insecureAPI.vfork, bugprone-unsafe-functions): the child makes
-  // only system calls
+  // The child makes only system calls.
+  // NOLINTNEXTLINE(clang-analyzer-security.insecureAPI.vfork,bugprone-unsafe-functions)
   const pid_t pid = vfork();
   if (pid == 0) run_child(plan, error);
   return pid;

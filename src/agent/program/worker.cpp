@@ -98,9 +98,10 @@ void Worker::turn() {
   if (now >= next_tick_) tick(now);
   has_more_ = false;
   for (const auto& connection : connections_) {
-    if (connection->is_greeted && pump(*connection)) has_more_ = true;
+    const bool has_more = connection->is_greeted && pump(*connection);
     if (connection->queued() > 0) connection->flush();
-    if (connection->queued() >= k_answers_max) has_more_ = false;
+    // With a full queue, the connection goes on when the client reads.
+    has_more_ = has_more_ || (has_more && connection->queued() < k_answers_max);
   }
   remove_closed();
   if (!connections_.empty() || attempts_.are_active()) busy_at_ = now;
