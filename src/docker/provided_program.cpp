@@ -18,8 +18,8 @@ constexpr int k_program_mode = 0755;
 constexpr int k_writable_mode = 01777;
 // While another process fills the volume, combu waits so long for the program, and then removes the container
 // that fills the volume. The other process may have died.
-constexpr Seconds k_look_again{0.1};
-constexpr int k_looks_max = 50;
+constexpr Seconds k_look_for_program_again{0.1};
+constexpr int k_program_looks_max = 50;
 // Maximum number of times that combu tries to fill the volume. Another process may have removed the container
 // that fills the volume.
 constexpr int k_tries_max = 5;
@@ -77,9 +77,9 @@ bool fill(Connections& engine, const std::string& filler, const ProvidedProgram&
 // program is absent for too long.
 bool await_program(Connections& engine, const std::string& id, const ProvidedProgram& program,
                    const std::stop_token& stop) {
-  for (int looks = 0; looks < k_looks_max; ++looks) {
+  for (int looks = 0; looks < k_program_looks_max; ++looks) {
     if (has_program(engine, id, program, stop)) return true;
-    real_clock().wait(k_look_again, stop);
+    real_clock().wait(k_look_for_program_again, stop);
   }
   return false;
 }
