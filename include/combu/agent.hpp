@@ -26,6 +26,8 @@ inline constexpr std::string_view k_magic = "combu-agent";
 inline constexpr std::size_t k_payload_max = std::size_t{1} << 20U;
 // Maximum size in bytes of the parts in which a log or an archive is sent.
 inline constexpr std::size_t k_part_max = std::size_t{64} << 10U;
+// Number of bytes of the answer to ReadLog or Collect that the agent sends before it waits for More.
+inline constexpr std::int64_t k_window = std::int64_t{1} << 20U;
 // Maximum size in bytes of the argument or result of a call of a resident program.
 inline constexpr std::size_t k_value_max = k_payload_max - 1024;
 // Maximum size in bytes of a log that Ended carries.
@@ -46,6 +48,7 @@ enum class FrameType : std::uint8_t {
   get_usage = 9,
   call = 10,
   ping = 11,
+  more = 12,
   // From the agent to the client.
   welcome = 64,
   started = 65,
@@ -213,6 +216,18 @@ struct Cancel {
   template <class Fields>
   void visit(Fields& fields) {
     fields(request);
+  }
+};
+
+// Lets the agent send `bytes` more bytes of the answer to ReadLog or Collect, because the client has consumed
+// as many. Only the bytes of the log or archive count.
+struct More {
+  static constexpr FrameType k_type = FrameType::more;
+  std::uint32_t request = 0;
+  std::uint64_t bytes = 0;
+  template <class Fields>
+  void visit(Fields& fields) {
+    fields(request, bytes);
   }
 };
 

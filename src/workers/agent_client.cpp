@@ -37,6 +37,13 @@ class AgentClient::Request {
   Request& operator=(const Request&) = delete;
   [[nodiscard]] std::uint32_t number() const { return number_; }
 
+  // Call this for each part of a log or archive that the caller has consumed: the agent then sends more.
+  void consumed(std::size_t bytes) {
+    consumed_ += bytes;
+    if (consumed_ < agent::k_window / 4) return;
+    client_.send(agent::More{.request = number_, .bytes = std::exchange(consumed_, 0)});
+  }
+
   // Blocks until an answer has arrived, and removes and returns all answers.
   Answers take(const std::stop_token& stop) {
     std::unique_lock lock(client_.mutex_);
@@ -56,6 +63,7 @@ class AgentClient::Request {
  private:
   AgentClient& client_;
   std::uint32_t number_ = 0;
+  std::uint64_t consumed_ = 0;
 };
 
 AgentClient::AgentClient(std::unique_ptr<ByteStream> stream, std::string subject, AgentEvents events)
@@ -188,7 +196,10 @@ void AgentClient::read_log(const std::string& id, std::int64_t since, bool is_fo
                       .is_follow = is_follow ? std::uint8_t{1} : std::uint8_t{0}});
   while (true) {
     const Answers answers = request.take(stop);
-    for (const agent::LogChunk& chunk : answers.chunks) sink(chunk);
+    for (const agent::LogChunk& chunk : answers.chunks) {
+      sink(chunk);
+      request.consumed(chunk.bytes.size());
+    }
     if (!answers.done) continue;
     if (answers.done->status == agent::Done::unknown_attempt)
       throw Error(ErrorKind::not_found, subject_, "the agent does not know the attempt");
@@ -205,7 +216,10 @@ bool AgentClient::collect(const std::string& id, const std::string& path,
   send(agent::Collect{.request = request.number(), .id = id, .path = path});
   while (true) {
     const Answers answers = request.take(stop);
-    for (const std::string& bytes : answers.data) sink(bytes);
+    for (const std::string& bytes : answers.data) {
+      sink(bytes);
+      request.consumed(bytes.size());
+    }
     if (!answers.done) continue;
     const std::string text = shortened(answers.done->text);
     switch (answers.done->status) {

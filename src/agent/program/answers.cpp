@@ -31,6 +31,7 @@ class LogAnswer : public Answer {
     if (attempt == nullptr) return finish(connection, request(), Done::unknown_attempt, {});
     Log part{.request = request(), .chunks = {}};
     const bool has_more = attempt->log.read(position_, since_, part.chunks);
+    for (const LogChunk& chunk : part.chunks) spend(chunk.bytes.size());
     if (!part.chunks.empty()) connection.send(part);
     if (has_more) return State::more;
     if (is_follow_ && attempt->phase != Phase::ended) return State::waiting;
@@ -73,6 +74,7 @@ class ArchiveAnswer : public Answer {
     if (!is_readable_) return State::waiting;
     const ssize_t count = read(helper_.stream.get(), shared_buffer().data(), shared_buffer().size());
     if (count > 0) {
+      spend(static_cast<std::size_t>(count));
       connection.send(Data{.request = request(),
                            .bytes = std::string(shared_buffer().data(), static_cast<std::size_t>(count))});
       return State::more;

@@ -40,12 +40,13 @@ struct Inputs {
 };
 
 struct Attempt {
-  Attempt(LogSpace& space, std::uint64_t scratch_number, Start request)
-      : number(scratch_number), start(std::move(request)), log(space, start.log_max) {}
+  Attempt(LogSpace& space, std::uint64_t attempt_number, Start request)
+      : number(attempt_number), start(std::move(request)), log(space, start.log_max) {}
 
-  std::uint64_t number;     // of its scratch folder
-  Start start;              // without argv, env and files once it runs
-  std::uint64_t asker = 0;  // number of the connection that sent Start
+  std::uint64_t number;
+  std::uint64_t scratch = 0;  // number of its scratch folder; 0: none
+  Start start;                // without argv, env and files once it runs
+  std::uint64_t asker = 0;    // number of the connection that sent Start
   Phase phase = Phase::awaiting_inputs;
   bool is_forgotten = false;  // is removed at its end
   pid_t pid = -1;             // also the number of its process group and its session
@@ -59,7 +60,7 @@ struct Attempt {
   std::uint32_t leftovers = 0;         // number of its processes at the last count
   Ended end;                           // without the log
   std::array<Output, 2> outputs;       // standard output, standard error
-  std::vector<std::string> file_names;
+
   AttemptLog log;
   std::unique_ptr<Inputs> inputs;
   std::unique_ptr<Resident> resident;

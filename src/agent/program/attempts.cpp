@@ -75,19 +75,18 @@ void Attempts::start(Start start, std::uint64_t connection) {
     refuse(attempt, Refused::other, EINVAL, {});
     return;
   }
-  int error = folder_.make_scratch(number);
-  if (error == ENOENT && folder_.repair()) error = folder_.make_scratch(number);
+  int error = folder_.make_scratch(attempt.scratch);
+  if (error == ENOENT && folder_.repair()) error = folder_.make_scratch(attempt.scratch);
   if (error != 0) {
     refuse(attempt, Refused::scratch, error, {});
     return;
   }
   for (const File& file : attempt.start.files) {
-    error = folder_.write_file(number, file);
+    error = folder_.write_file(attempt.scratch, file);
     if (error != 0) {
       refuse(attempt, Refused::inputs, error, {});
       return;
     }
-    attempt.file_names.push_back(file.name);
   }
   if (attempt.start.awaits_inputs == 0)
     run(attempt);
@@ -111,9 +110,9 @@ void Attempts::remove(Attempt& attempt) {
 }
 
 void Attempts::remove_scratch(const Attempt& attempt) {
-  if (folder_.remove_small_scratch(attempt.number, attempt.file_names)) return;
+  if (attempt.scratch == 0 || folder_.empty_scratch(attempt.scratch)) return;
   Helper helper;
-  const auto work = [name = to_text(attempt.number)](int, int folder) {
+  const auto work = [name = to_text(attempt.scratch)](int, int folder) {
     remove_tree(folder, name);
     return Report{};
   };
@@ -122,7 +121,7 @@ void Attempts::remove_scratch(const Attempt& attempt) {
 
 bool Attempts::await_inputs(Attempt& attempt) {
   auto inputs = std::make_unique<Inputs>();
-  const Descriptor scratch = folder_.open_scratch(attempt.number);
+  const Descriptor scratch = folder_.open_scratch(attempt.scratch);
   if (!scratch.is_open() || !start_helper(Direction::to_helper, scratch.get(), read_tar, inputs->helper))
     return false;
   add_helper(inputs->helper.pid);
@@ -183,10 +182,10 @@ void Attempts::run(Attempt& attempt) {
     return;
   }
   attempt.oom_kills_before = group_.oom_kills();
-  attempt.started.scratch = folder_.scratch_path(attempt.number);
+  attempt.started.scratch = folder_.scratch_path(attempt.scratch);
   attempt.started.at = real_time();
   attempt.started_steady = steady_time();
-  const Spawned spawned = spawner_.spawn(attempt.start, folder_.scratch_path(attempt.number),
+  const Spawned spawned = spawner_.spawn(attempt.start, attempt.started.scratch,
                                          {.output = output.writer.get(),
                                           .errors = errors.writer.get(),
                                           .calls = calls.reader.get(),

@@ -125,7 +125,7 @@ Attempts::Orphan& Attempts::orphan_of(pid_t pid, const ProcessState& state) {
   if (orphan.owner != 0) return orphan;
   const std::string scratch = variable_of(pid, "COMBU_SCRATCH");
   for (const Attempt* attempt : active_)
-    if (!scratch.empty() && folder_.scratch_path(attempt->number) == scratch) orphan.owner = attempt->number;
+    if (!scratch.empty() && attempt->started.scratch == scratch) orphan.owner = attempt->number;
   return orphan;
 }
 

@@ -31,9 +31,16 @@ class Answer {
   // Sends the next part. Never blocks.
   virtual State produce(Connection& connection) = 0;
   [[nodiscard]] std::uint32_t request() const { return request_; }
+  // False if the client must consume some of the answer first (see More).
+  [[nodiscard]] bool has_credit() const { return credit_ > 0; }
+  void grant(std::uint64_t bytes) { credit_ += static_cast<std::int64_t>(bytes); }
+
+ protected:
+  void spend(std::size_t bytes) { credit_ -= static_cast<std::int64_t>(bytes); }
 
  private:
   std::uint32_t request_;
+  std::int64_t credit_ = k_window;
 };
 
 class Connection {

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "remove_tree.hpp"
@@ -23,8 +24,41 @@ constexpr const char* k_results = "results";
 constexpr int k_folder_flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 constexpr int k_new_file_flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
 
+constexpr mode_t k_mode_bits = 07777;
+constexpr int k_few_files = 64;
+
 std::string name_of(std::uint64_t number) {
   return to_text(number);
+}
+
+// Calls `visit` with the name of each entry of the folder until it returns false. Returns false in this case,
+// or if the folder cannot be read. Uses little memory, unlike readdir().
+template <class Visit>
+bool visit_entries(int folder, const Visit& visit) {
+  alignas(dirent64) char buffer[4096];
+  if (lseek(folder, 0, SEEK_SET) != 0) return false;
+  while (true) {
+    const ssize_t size = getdents64(folder, buffer, sizeof(buffer));
+    if (size <= 0) return size == 0;
+    for (ssize_t at = 0; at < size;) {
+      const auto* entry = reinterpret_cast<const dirent64*>(buffer + at);
+      at += entry->d_reclen;
+      const std::string_view name = entry->d_name;
+      if (name != "." && name != ".." && !visit(entry->d_name)) return false;
+    }
+  }
+}
+
+bool is_empty(int folder) {
+  return visit_entries(folder, [](const char*) { return false; });
+}
+
+// Removes the files of the folder. Returns false if it contains a folder or too many files.
+bool remove_few_files(int folder) {
+  int count = 0;
+  const bool is_done = visit_entries(
+      folder, [&](const char* name) { return ++count <= k_few_files && unlinkat(folder, name, 0) == 0; });
+  return is_done && (count == 0 || is_empty(folder));
 }
 
 }  // namespace
@@ -96,7 +130,14 @@ std::string Folder::scratch_path(std::uint64_t number) const {
   return path_ + "/" + name_of(number);
 }
 
-int Folder::make_scratch(std::uint64_t number) const {
+int Folder::make_scratch(std::uint64_t& number) {
+  while (!empty_.empty()) {
+    number = empty_.back();
+    empty_.pop_back();
+    // An attempt of the same user may have removed or changed the folder.
+    if (const Descriptor folder = open_scratch(number); folder.is_open() && is_empty(folder.get())) return 0;
+  }
+  number = ++last_scratch_;
   return mkdirat(folder_.get(), name_of(number).c_str(), S_IRWXU) == 0 ? 0 : errno;
 }
 
@@ -117,13 +158,15 @@ int Folder::write_file(std::uint64_t number, const File& file) const {
   return write_all(opened.get(), file.content) ? 0 : errno;
 }
 
-bool Folder::remove_small_scratch(std::uint64_t number, const std::vector<std::string>& names) const {
-  const std::string scratch = name_of(number);
-  if (!names.empty()) {
-    const Descriptor opened = open_scratch(number);
-    for (const std::string& name : names) unlinkat(opened.get(), name.c_str(), 0);
-  }
-  return unlinkat(folder_.get(), scratch.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT;
+bool Folder::empty_scratch(std::uint64_t number) {
+  const Descriptor folder = open_scratch(number);
+  if (!folder.is_open()) return errno == ENOENT;
+  struct stat status {};
+  if (fstat(folder.get(), &status) != 0) return false;
+  if ((status.st_mode & k_mode_bits) != S_IRWXU && fchmod(folder.get(), S_IRWXU) != 0) return false;
+  if (!remove_few_files(folder.get())) return false;
+  empty_.push_back(number);
+  return true;
 }
 
 void Folder::remove_old_scratch_folders() const {

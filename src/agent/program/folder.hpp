@@ -24,14 +24,16 @@ class Folder {
   [[nodiscard]] int descriptor() const { return folder_.get(); }
   [[nodiscard]] int listener() const { return listener_.get(); }
   [[nodiscard]] std::string scratch_path(std::uint64_t number) const;
-  // Makes the scratch folder with this number. Returns 0 or the errno.
-  [[nodiscard]] int make_scratch(std::uint64_t number) const;
+  // Sets `number` to the number of an empty scratch folder. Returns 0 or the errno.
+  [[nodiscard]] int make_scratch(std::uint64_t& number);
   // Writes a file of a Start frame into a scratch folder. Returns 0 or the errno.
   [[nodiscard]] int write_file(std::uint64_t number, const File& file) const;
   // Opens a scratch folder.
   [[nodiscard]] Descriptor open_scratch(std::uint64_t number) const;
-  // Removes a scratch folder that contains at most these files. Returns false if more is in it.
-  [[nodiscard]] bool remove_small_scratch(std::uint64_t number, const std::vector<std::string>& names) const;
+  // Empties a scratch folder that contains only a few files, and uses the folder again for a later attempt:
+  // on some disks, making and removing a folder takes longer than a short attempt. Returns false if the
+  // folder contains more.
+  [[nodiscard]] bool empty_scratch(std::uint64_t number);
   // Opens a new file that has no name; the descriptor is closed if that fails.
   [[nodiscard]] Descriptor make_unnamed_file() const;
   // Opens a new file `results`.
@@ -47,6 +49,8 @@ class Folder {
   Descriptor folder_;
   Descriptor listener_;
   std::uint64_t socket_inode_ = 0;
+  std::uint64_t last_scratch_ = 0;
+  std::vector<std::uint64_t> empty_;  // numbers of scratch folders that no attempt uses
 };
 
 }  // namespace combu::agent

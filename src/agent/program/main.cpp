@@ -41,7 +41,8 @@ int main(int argument_count, char** arguments) {
   const std::string_view mode = argument_count > 1 ? arguments[1] : "";
   if (mode == "join" && argument_count == 3) return join(arguments[2]);
   std::uint64_t idle_seconds = 0;
-  if (mode != "worker" || (argument_count != 4 && argument_count != 5) || !read_number(arguments[3], idle_seconds))
+  if (mode != "worker" || (argument_count != 4 && argument_count != 5) ||
+      !read_number(arguments[3], idle_seconds))
     return complain("usage: agent worker FOLDER IDLE_SECONDS [NOTE]\n       agent join FOLDER\n");
   close_range(STDERR_FILENO + 1, UINT_MAX, 0);  // attempts must not inherit what this process has inherited
   if (!reserve_descriptors()) return complain("agent: cannot open /dev/null\n");

@@ -74,6 +74,8 @@ void Worker::handle(Connection& connection, const Frame& frame) {
       return decode_and_handle<Collect>(connection, frame);
     case FrameType::cancel:
       return decode_and_handle<Cancel>(connection, frame);
+    case FrameType::more:
+      return decode_and_handle<More>(connection, frame);
     case FrameType::get_usage:
       return decode_and_handle<GetUsage>(connection, frame);
     case FrameType::call:
@@ -94,8 +96,11 @@ void Worker::handle(Connection& connection, Hello& message) {
     refuse(connection, "the client and the agent have no version of the protocol in common");
     return;
   }
-  connection.send(Welcome{
-      .version = std::min(message.version, k_version), .boot = boot_, .now = real_time(), .has_cgroups = 0, .note = note_});
+  connection.send(Welcome{.version = std::min(message.version, k_version),
+                          .boot = boot_,
+                          .now = real_time(),
+                          .has_cgroups = 0,
+                          .note = note_});
   connection.is_greeted = true;
   connection.is_listing = true;
   connection.listed = 0;
@@ -151,7 +156,12 @@ void Worker::handle(Connection& connection, Collect& message) {
                          .status = attempt == nullptr ? Done::unknown_attempt : Done::failed,
                          .text = attempt == nullptr ? "" : "too many requests at once"});
   else
-    connection.answers.push_back(make_archive_answer(loop_, attempts_, folder_, attempt->number, message));
+    connection.answers.push_back(make_archive_answer(loop_, attempts_, folder_, attempt->scratch, message));
+}
+
+void Worker::handle(Connection& connection, More& message) {
+  for (const std::unique_ptr<Answer>& answer : connection.answers)
+    if (answer->request() == message.request) answer->grant(message.bytes);
 }
 
 void Worker::handle(Connection& connection, Cancel& message) {

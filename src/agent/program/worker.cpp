@@ -216,7 +216,8 @@ bool Worker::pump(Connection& connection) {
   auto& answers = connection.answers;
   std::size_t waiting = 0;
   while (waiting < answers.size() && connection.queued() < k_answers_max) {
-    const Answer::State state = answers.front()->produce(connection);
+    const Answer::State state =
+        answers.front()->has_credit() ? answers.front()->produce(connection) : Answer::State::waiting;
     if (state == Answer::State::over)
       answers.erase(answers.begin());
     else

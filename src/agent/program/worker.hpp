@@ -72,6 +72,7 @@ class Worker {
   void handle(Connection& connection, ReadLog& message);
   void handle(Connection& connection, Collect& message);
   void handle(Connection& connection, Cancel& message);
+  static void handle(Connection& connection, More& message);
   void handle(Connection& connection, GetUsage& message);
   void handle(Connection& connection, Call& message);
   static void handle(Connection& connection, Ping& message);
