@@ -217,6 +217,12 @@ struct PartTimes {
 using TimesByPart = std::array<std::optional<PartTimes>, k_attempt_part_count>;
 [[nodiscard]] TimesByPart times_by_part(std::span<const TimedAttempt> attempts);
 
+// Returns hints for the user, judged by the attempts of one run of this experiment: at least 200 short
+// attempts in containers of their own would be faster with `worker`; attempts of more than a minute gain
+// nothing from it.
+[[nodiscard]] std::vector<std::string> hints_of(const Experiment& experiment,
+                                                std::span<const TimedAttempt> attempts);
+
 // ---- Statistics: means with 95 % confidence intervals by Student's t
 //
 // The formulas are in the NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.5.2 (interval of a mean) and

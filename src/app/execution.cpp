@@ -14,6 +14,7 @@
 #include "app/record_kill.hpp"
 #include "app/recorder.hpp"
 #include "app/run_telemetry.hpp"
+#include "combu/analysis.hpp"
 #include "combu/inputs.hpp"
 #include "combu/reuse.hpp"
 #include "combu/run.hpp"
@@ -102,6 +103,16 @@ void record_host_paths(Session& session, Record& record, Run& run) {
   run.host_paths.merge(now);
 }
 
+// Prints hints_of() the run. Ignores errors of the record, since Recorder reports these errors.
+void note_hints(Session& session, Record& record, const Run& run) {
+  try {
+    const RunEntry entry = record.run(run.id);
+    for (const std::string& hint : hints_of(run.experiment, times_of(record.attempts(run.id, ""), entry)))
+      session.progress().note("hint: " + hint);
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): Recorder reports errors of the record
+  }
+}
+
 // Drives the run. `loaded`: the run with its newest text. Returns nullopt if another process asked this
 // process to hand over the run, in order to apply an edited file.
 std::optional<Result> drive_run(const DrivenRun& run, Loaded& loaded, const PlannerOptions& planner,
@@ -149,7 +160,10 @@ std::optional<Result> drive_run(const DrivenRun& run, Loaded& loaded, const Plan
     if (monitored && telemetry != nullptr)
       note_silent_trials(session, loaded.run.experiment, outcome, *telemetry);
     if (output_store->holds_any()) session.progress().note(fmt::format("outputs are in {}", results));
-    if (is_over(outcome, planner.until)) recorder.end();
+    if (is_over(outcome, planner.until)) {
+      recorder.end();
+      note_hints(session, record, loaded.run);
+    }
     // If the run was not interrupted and collects no outputs, its running trials are not monitored.
     if (!outcome.interrupted && !is_outcome_collecting(outcome))
       note_presence(record, loaded.run.id, Presence::needless);

@@ -1,6 +1,7 @@
 #include <memory>
 #include <sstream>
 
+#include "app/history.hpp"
 #include "app/load.hpp"
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
@@ -15,6 +16,17 @@ struct PlanOptions {
   bool json = false;
 };
 
+// Prints hints_of() the file's last run, if it is on record.
+void note_hints_of_last_run(const Invocation& invocation, const std::string& file,
+                            const Experiment& experiment, Progress& progress) {
+  try {
+    const RunTimes last = read_times(with_file(invocation, file), {});
+    for (const std::string& hint : hints_of(experiment, last.attempts))
+      progress.note("hint: last run: " + hint);
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): there is no record, or no run of the file in it
+  }
+}
+
 int plan(const Invocation& invocation, const PlanOptions& options) {
   const auto progress = open_progress(invocation);
   const auto loaded = load(with_file(invocation, options.file), RunId::random(), *progress);
@@ -23,6 +35,7 @@ int plan(const Invocation& invocation, const PlanOptions& options) {
   const auto print = options.json ? print_plan_json : print_plan;
   print(text, loaded->run.experiment, loaded->plan);
   (void)put_out(text.str());
+  note_hints_of_last_run(invocation, options.file, loaded->run.experiment, *progress);
   return 0;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
 #include <unordered_map>
 
@@ -68,6 +69,40 @@ std::string wave_text(const std::vector<std::string_view>& names, std::size_t co
   return text;
 }
 
+// Returns a line with the number of containers, if trials share containers.
+std::string containers_text(const Experiment& experiment) {
+  struct Shape {
+    std::size_t trials = 0;
+    Worker worker;
+  };
+  std::map<std::string, Shape> shapes;
+  std::size_t own = 0;
+  for (const Trial& trial : experiment.trials) {
+    if (trial.has_own_container()) {
+      ++own;
+      continue;
+    }
+    Shape& shape = shapes[worker_shape(trial)];
+    ++shape.trials;
+    shape.worker = *trial.worker;
+  }
+  if (shapes.empty()) return "";
+  std::size_t trials = 0;
+  std::size_t workers = 0;
+  bool is_known = true;
+  for (const auto& [key, shape] : shapes) {
+    trials += shape.trials;
+    workers += std::min(shape.worker.count,
+                        (shape.trials + shape.worker.concurrency - 1) / shape.worker.concurrency);
+    is_known = is_known && shape.worker.count > 0;
+  }
+  const std::string shared = is_known
+                                 ? fmt::format("at most {} at once", number_of(workers, "worker"))
+                                 : std::string("as many workers at once as the host has CPUs or slots for");
+  return fmt::format("{} in workers: {}{}\n", number_of(trials, "trial"), shared,
+                     own == 0 ? "" : fmt::format("; {} in containers of their own", number_of(own, "trial")));
+}
+
 }  // namespace
 
 void print_plan(std::ostream& out, const Experiment& experiment, const Plan& plan) {
@@ -76,6 +111,7 @@ void print_plan(std::ostream& out, const Experiment& experiment, const Plan& pla
       "{} in {}, {}, {}, {}\n", number_of(experiment.trials.size(), "trial"), number_of(waves.size(), "wave"),
       number_of(edge_count(plan), "dependency", "dependencies"),
       number_of(images_of(experiment).size(), "image"), number_of(networks_of(experiment).size(), "network"));
+  out << containers_text(experiment);
   const std::size_t shown = std::min(waves.size(), k_waves_shown);
   std::size_t most = 0;
   for (const auto& wave : waves) most = std::max(most, wave.size());
