@@ -173,7 +173,12 @@ std::variant<Fleet::Found, TakenByOther> Fleet::reserve(const Run& run, const Tr
       give_up();
       return *taken;
     }
-    connect(created, stop);
+    try {
+      connect(created, stop);
+    } catch (const Error&) {
+      (void)engine_.release({.run = run.id, .trials = {created->key.trial}}, {}, {});
+      throw;
+    }
   } catch (...) {
     give_up();
     throw;
@@ -260,10 +265,18 @@ std::optional<Observation> Fleet::start(const Found& place, const Trial& trial, 
   const auto asked = Steady::now();
   const std::string id = id_of(attempt->key);
   const auto give_up_place = [&] {
-    const std::scoped_lock lock(mutex_);
-    if (attempt->state == State::running || attempt->state == State::ended) return;
-    worker->attempts.erase(id);
-    worker->idle_since = Steady::now();
+    std::shared_ptr<AgentClient> client;
+    {
+      const std::scoped_lock lock(mutex_);
+      if (attempt->state == State::running || attempt->state == State::ended) return;
+      if (attempt->state == State::sent) client = worker->client;  // the attempt waits for its inputs
+      worker->attempts.erase(id);
+      worker->idle_since = Steady::now();
+    }
+    try {
+      if (client) client->send(agent::Forget{.ids = {id}});
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the agent drops it at the end of the connection
+    }
   };
   std::vector<std::string> digests;
   try {

@@ -14,26 +14,32 @@ constexpr std::chrono::seconds k_answer_max{10};
 }  // namespace
 
 void Fleet::connect(const WorkerPtr& worker, const std::stop_token& stop) {
-  std::unique_ptr<ByteStream> stream =
-      engine_.exec(worker->key, {std::string(k_program), "join", std::string(k_folder)}, stop);
-  auto client = std::make_shared<AgentClient>(std::move(stream), worker->key.trial, events_of(worker));
-  std::unique_lock lock(mutex_);
-  std::shared_ptr<AgentClient> old = std::exchange(worker->client, client);
-  for (const auto& [id, attempt] : worker->attempts) attempt->is_listed = false;
-  // take_listed() sets the state `connected`.
-  const auto is_settled = [&] {
-    return worker->state == Worker::State::connected || worker->state == Worker::State::broken;
-  };
-  worker->state = Worker::State::creating;
-  const bool is_in_time = changed_.wait_for(lock, stop, k_answer_max, is_settled);
-  const bool is_connected = worker->state == Worker::State::connected;
-  if (!is_connected) worker->state = Worker::State::broken;
-  lock.unlock();
-  old.reset();
-  if (is_connected) return;
+  std::shared_ptr<AgentClient> old;
   {
-    const std::scoped_lock again(mutex_);
-    if (worker->client == client) worker->client = nullptr;
+    const std::scoped_lock lock(mutex_);
+    old = std::exchange(worker->client, nullptr);
+    worker->state = Worker::State::creating;
+    worker->is_listed = false;
+    for (const auto& [id, attempt] : worker->attempts) attempt->is_listed = false;
+  }
+  old.reset();
+  auto client = std::make_shared<AgentClient>(
+      engine_.exec(worker->key, {std::string(k_program), "join", std::string(k_folder)}, stop),
+      worker->key.trial, events_of(worker));
+  bool is_in_time = false;
+  {
+    std::unique_lock lock(mutex_);
+    const auto is_settled = [&] { return worker->is_listed || worker->state == Worker::State::broken; };
+    is_in_time = changed_.wait_for(lock, stop, k_answer_max, is_settled);
+    if (worker->is_listed && worker->state == Worker::State::creating) {
+      worker->client = std::move(client);
+      worker->state = Worker::State::connected;
+      for (const auto& [id, attempt] : worker->attempts) attempt->changed.notify_all();
+      lock.unlock();
+      changed_.notify_all();
+      return;
+    }
+    worker->state = Worker::State::broken;
   }
   client.reset();  // joins its thread, without the lock
   throw Error(stop.stop_requested() ? ErrorKind::cancelled : ErrorKind::unavailable, worker->key.trial,
@@ -141,8 +147,7 @@ void Fleet::take_listed(Worker& worker) {
       attempt->changed.notify_all();
     }
   }
-  worker.state = Worker::State::connected;
-  for (const auto& [id, attempt] : worker.attempts) attempt->changed.notify_all();
+  worker.is_listed = true;
 }
 
 void Fleet::lose(Worker& worker, Attempt& attempt, const std::string& why) {

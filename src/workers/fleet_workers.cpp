@@ -305,7 +305,7 @@ void Fleet::reconnect(Reconnection& task, const std::stop_token& quit) {
     }
     {
       const std::scoped_lock lock(mutex_);
-      if (worker->state == Worker::State::connected) return;
+      if (worker->state != Worker::State::broken) return;  // connected, or another thread connects
     }
     return connect(worker, quit);
   } catch (const Error& error) {

@@ -67,6 +67,7 @@ struct Worker : std::enable_shared_from_this<Worker> {
   combu::Worker limits;  // trials_max, age_max and idle
   bool is_own = false;   // this process starts attempts in the worker
   State state = State::creating;
+  bool is_listed = false;    // the agent has listed its attempts since the last connection
   bool is_retiring = false;  // gets no further attempts, and ends after its last attempt
   std::size_t begun = 0;     // number of attempts that were started
   Steady::time_point created_at = Steady::now();
