@@ -291,18 +291,19 @@ void Fleet::reconnect(Reconnection& task, const std::stop_token& quit) {
     const std::scoped_lock lock(mutex_);
     if (worker->state == Worker::State::over) return;
   }
+  bool is_running = false;
   try {
     const std::vector<Observation> listed =
         engine_.list({.run = worker->key.run, .trials = {worker->key.trial}}, ListDetail::full, quit);
     if (listed.empty()) return end_attempts(worker, "its worker was removed", quit);
     const Observation& container = listed.front();
-    if (container.phase != Phase::running) {
-      const std::string code = container.exit_code ? fmt::format("exit code {}", *container.exit_code) : "";
-      return end_attempts(worker,
-                          fmt::format("its worker ended{}{}", container.oom ? ": out of memory" : "",
-                                      code.empty() ? "" : " (" + code + ")"),
-                          quit);
-    }
+    if (container.phase != Phase::running)
+      return end_attempts(
+          worker,
+          fmt::format("its worker ended{}{}", container.oom ? ", out of memory" : "",
+                      container.exit_code ? fmt::format(" (exit code {})", *container.exit_code) : ""),
+          quit);
+    is_running = true;
     {
       const std::scoped_lock lock(mutex_);
       if (worker->state != Worker::State::broken) return;  // connected, or another thread connects
@@ -310,11 +311,9 @@ void Fleet::reconnect(Reconnection& task, const std::stop_token& quit) {
     return connect(worker, quit);
   } catch (const Error& error) {
     if (quit.stop_requested()) return;
-    const bool is_engine_there = error.kind() != ErrorKind::unavailable && error.kind() != ErrorKind::timeout;
-    if (is_engine_there && Steady::now() >= task.give_up_at) {
-      end_attempts(worker, fmt::format("the agent of its worker does not answer: {}", error.message()), quit);
-      return;
-    }
+    if (is_running && Steady::now() >= task.give_up_at)
+      return end_attempts(worker, fmt::format("the agent of its worker does not answer: {}", error.message()),
+                          quit);
   }
   task.pause = std::min(task.pause * 2, k_reconnect_pause_max);
   task.at = Steady::now() + std::chrono::duration_cast<Steady::duration>(task.pause);
