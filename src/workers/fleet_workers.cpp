@@ -183,24 +183,24 @@ std::vector<Key> Fleet::without_attempts(const std::set<RunId>& runs) {
 
 // Reads the results that the agent has left, and counts all other attempts as lost.
 void Fleet::end_attempts(const WorkerPtr& worker, const std::string& why, const std::stop_token& stop) {
-  {
-    const std::scoped_lock lock(mutex_);
-    worker->state = Worker::State::over;
-  }
   try {
     read_results(worker, stop);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::cancelled) throw;
   }
-  const std::scoped_lock lock(mutex_);
-  for (const auto& [id, attempt] : worker->attempts) {
-    if (attempt->state == Attempt::State::reserved) {
-      attempt->state = Attempt::State::refused;
-      attempt->changed.notify_all();
-    } else if (attempt->is_alive()) {
-      lose(*worker, *attempt, why);
+  {
+    const std::scoped_lock lock(mutex_);
+    worker->state = Worker::State::over;  // from now on, the keeper may remove the container
+    for (const auto& [id, attempt] : worker->attempts) {
+      if (attempt->state == Attempt::State::reserved) {
+        attempt->state = Attempt::State::refused;
+        attempt->changed.notify_all();
+      } else if (attempt->is_alive()) {
+        lose(*worker, *attempt, why);
+      }
     }
   }
+  changed_.notify_all();
 }
 
 void Fleet::read_results(const WorkerPtr& worker, const std::stop_token& stop) {
