@@ -34,12 +34,11 @@ class InputReader {
     // is no ":/", TO is relative.
     std::size_t colon = text->rfind(":/");
     if (colon == std::string::npos) colon = text->rfind(':');
-    if (colon == std::string::npos || text->compare(colon, 3, "://") == 0) {
-      report_.add(
-          place_,
-          fmt::format(
-              R"("{}" is not an input: write "FROM:TO", where TO is an absolute path in the container)",
-              shortened(*text)));
+    const bool has_only_trial = text->starts_with(k_of_trial) && colon == k_of_trial.size() - 1;
+    if (colon == std::string::npos || has_only_trial || text->compare(colon, 3, "://") == 0) {
+      report_.add(place_,
+                  fmt::format(R"("{}" is not an input: write "FROM:TO", where TO is a path in the container)",
+                              shortened(*text)));
       return std::nullopt;
     }
     const std::string to = text->substr(colon + 1);
@@ -75,7 +74,7 @@ class InputReader {
     // A relative path begins at the scratch folder, which only attempts in workers have (see check_worker()).
     input.in_scratch = !to.starts_with('/');
     if (input.in_scratch && leads_out(to)) {
-      report_.add(to_place, fmt::format("\"{}\" must not lead out of the scratch folder", shortened(to)));
+      report_.add(to_place, fault_of_scratch_path(to));
       return std::nullopt;
     }
     if (!is_known) return std::nullopt;
@@ -128,22 +127,30 @@ class InputReader {
 // The target paths of one trial's inputs, in a sorted set because a trial may have thousands of inputs.
 class Places {
  public:
-  // Adds a path. If the path conflicts with another input's target, returns a message about the conflict,
-  // else nullopt.
+  // Adds the target of an input. If the target conflicts with another input's target, returns a message about
+  // the conflict, else nullopt. `input.to` must be within the container or the scratch folder.
+  std::optional<std::string> take(const Input& input) {
+    // Absolute paths begin with a slash, and paths in the scratch folder with "./".
+    return take(input.in_scratch ? "." + input.to : input.to);
+  }
+
+ private:
   std::optional<std::string> take(const std::string& path) {
-    for (std::size_t slash = path.rfind('/'); slash != 0; slash = path.rfind('/', slash - 1))
+    for (std::size_t slash = path.rfind('/'); slash > 1; slash = path.rfind('/', slash - 1))
       if (const auto above = taken_.find(path.substr(0, slash)); above != taken_.end())
         return within(path, *above);
     const auto below = taken_.lower_bound(path + '/');
     if (below != taken_.end() && holds_path(path, *below)) return within(*below, path);
     if (taken_.insert(path).second) return std::nullopt;
-    return fmt::format("two inputs have the same path in the container, {}", shortened(path));
+    return fmt::format("two inputs have the same path in the container, {}", shown(path));
   }
 
- private:
   static std::string within(const std::string& path, const std::string& above) {
-    return fmt::format("{} is within {}, which is the path of another input", shortened(path),
-                       shortened(above));
+    return fmt::format("{} is within {}, which is the path of another input", shown(path), shown(above));
+  }
+
+  static std::string shown(const std::string& path) {
+    return shortened(path.starts_with("./") ? path.substr(2) : path);
   }
 
   std::set<std::string> taken_;
@@ -165,7 +172,7 @@ std::vector<Input> read_inputs(const Json& value, const Caller& caller, const Pl
       report.add(here, fmt::format("must be \"FROM:TO\" or {{from, to}}, not {}", kind_of(element)));
     }
     if (!input) return;
-    if (const auto fault = places.take(input->to)) {
+    if (const auto fault = places.take(*input)) {
       report.add(here, *fault);
     } else {
       inputs.push_back(std::move(*input));

@@ -176,6 +176,10 @@ std::optional<std::string> fault_of_user(std::string_view user) {
 namespace combu {
 
 std::optional<std::string> fault_of_trial_name(std::string_view name) {
+  if (name.starts_with("combu-worker-"))
+    return fmt::format(
+        "\"{}\" is not possible: combu names its own containers combu-worker-…; choose another name",
+        shortened(name));
   return spec::fault_of_token(name, 2);
 }
 

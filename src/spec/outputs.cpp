@@ -29,7 +29,7 @@ void read_path(const Json& value, const Place& place, Report& report, Output& ou
   output.in_scratch = !text->starts_with('/');
   std::string path = normalised(output.in_scratch ? "/" + *text : *text);
   if (output.in_scratch && leads_out(*text)) {
-    report.add(place, fmt::format("\"{}\" must not lead out of the scratch folder", shortened(*text)));
+    report.add(place, fault_of_scratch_path(*text));
   } else if (path == "/") {
     report.add(place, "must not be the root of the container; name a folder in it");
   } else if (path == "/manifest.sha256" || path == "/manifest.entries") {
@@ -124,13 +124,18 @@ std::vector<Output> read_outputs(const Json& value, const Place& place, Report& 
     });
     if (other == outputs.end()) {
       outputs.push_back(std::move(output));
-    } else if (other->path == output.path) {
-      report.add(here, fmt::format("{} is named twice", output.path));
+    } else if (other->path == output.path && other->in_scratch == output.in_scratch) {
+      report.add(here, fmt::format("{} is named twice", output.path_in_container()));
     } else {
       const bool is_within = holds_path(other->path, output.path);
-      report.add(here,
-                 fmt::format("{} is within {}, which is collected as a whole",
-                             is_within ? output.path : other->path, is_within ? other->path : output.path));
+      const Output& inner = is_within ? output : *other;
+      const Output& outer = is_within ? *other : output;
+      report.add(
+          here, inner.in_scratch == outer.in_scratch
+                    ? fmt::format("{} is within {}, which is collected as a whole", inner.path_in_container(),
+                                  outer.path_in_container())
+                    : fmt::format("{} and {} would have the same path in the results folder; rename one",
+                                  outer.path_in_container(), inner.path_in_container()));
     }
   };
   if (value.is_object()) {

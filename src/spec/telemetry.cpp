@@ -85,8 +85,7 @@ Metrics read_metrics(const Json& value, const Place& place, Report& report) {
     const auto text = read_string(*file, place.key("file"), report);
     // A relative path begins at the scratch folder, which only attempts in workers have (see check_worker()).
     if (text && !text->starts_with('/') && leads_out(*text)) {
-      report.add(place.key("file"),
-                 fmt::format("\"{}\" must not lead out of the scratch folder", shortened(*text)));
+      report.add(place.key("file"), fault_of_scratch_path(*text));
     } else if (text && text->ends_with('/')) {
       report.add(place.key("file"), fmt::format("\"{}\" is a folder: name the file", shortened(*text)));
     } else if (text && expect_no_pattern(*text, place.key("file"), report)) {

@@ -148,6 +148,12 @@ bool leads_out(const std::filesystem::path& path) {
   return first.empty() || first == "." || first == "..";
 }
 
+std::string fault_of_scratch_path(const std::string& path) {
+  return fmt::format(
+      "\"{}\" must be an absolute path or, with `worker`, a path within the attempt's scratch folder",
+      shortened(path));
+}
+
 std::string absolute_path(const std::string& path, const Caller& caller) {
   if (path == "~" || path.starts_with("~/")) return normalised(caller.home + "/" + path.substr(1));
   return normalised(std::filesystem::path(caller.folder) / path);

@@ -19,6 +19,8 @@ namespace combu::spec {
 
 // True if the relative path leads out of the folder in which it begins, or names this folder itself.
 [[nodiscard]] bool leads_out(const std::filesystem::path& path);
+// Returns the message about a relative path for which leads_out() is true.
+[[nodiscard]] std::string fault_of_scratch_path(const std::string& path);
 
 // Returns a path of the experiment file as an absolute path. `~` is the caller's home folder. A relative path
 // starts in the folder of the experiment file.

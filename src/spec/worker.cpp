@@ -93,8 +93,8 @@ Worker read_worker(const Json& value, const Place& place, Report& report) {
 
 void check_worker(const Trial& trial, const Place& place, Report& report) {
   const auto scratch_path = [&](const Place& at, std::string_view path) {
-    report.add(at, fmt::format("the path in the container, \"{}\", must begin with `/`; only a trial with "
-                               "`worker` can have a relative path, which begins at its scratch folder",
+    report.add(at, fmt::format("the path in the container, \"{}\", must begin with `/`: only an attempt of a "
+                               "trial with `worker` has a scratch folder, where a relative path begins",
                                shortened(path)));
   };
   const Worker& worker = *trial.worker;
@@ -147,20 +147,24 @@ void WorkerChecks::take(const Trial& trial, const Place& place, Report& report) 
 
 void WorkerChecks::take_path(const Trial& trial, const std::string& shape, const std::string& path,
                              const Place& place, Report& report) {
-  const auto [at, is_new] = writers_.try_emplace({.shape = shape, .path = path}, trial.name);
-  const auto conflicts = [&](const auto& other) {
-    return other->first.shape == shape && other->second != trial.name &&
-           (holds_path(other->first.path, path) || holds_path(path, other->first.path));
-  };
   const std::string* other = nullptr;
-  if (!is_new && at->second != trial.name) other = &at->second;
-  if (is_new && at != writers_.begin() && conflicts(std::prev(at))) other = &std::prev(at)->second;
-  if (is_new && std::next(at) != writers_.end() && conflicts(std::next(at))) other = &std::next(at)->second;
-  if (other != nullptr)
-    report.add(place,
-               fmt::format("`{}` writes {} too, in the same containers; use a path in the scratch "
-                           "folder of each attempt, such as \"{}\" for $COMBU_SCRATCH/{}",
-                           *other, path, path.substr(path.rfind('/') + 1), path.substr(path.rfind('/') + 1)));
+  const auto take_writer = [&](const auto& found) {
+    if (found != writers_.end() && found->first.shape == shape && holds_path(path, found->first.path) &&
+        found->second != trial.name)
+      other = &found->second;
+  };
+  for (std::size_t slash = path.rfind('/'); slash != 0; slash = path.rfind('/', slash - 1))
+    if (const auto above = writers_.find({.shape = shape, .path = path.substr(0, slash)});
+        above != writers_.end() && above->second != trial.name)
+      other = &above->second;
+  take_writer(writers_.lower_bound({.shape = shape, .path = path + '/'}));
+  take_writer(writers_.try_emplace({.shape = shape, .path = path}, trial.name).first);
+  if (other == nullptr) return;
+  const std::string name = path.substr(path.rfind('/') + 1);
+  report.add(place,
+             fmt::format("`{}` writes {} too, in the same containers; use a path in the scratch folder "
+                         "of each attempt, such as \"{}\" for $COMBU_SCRATCH/{}",
+                         *other, path, name, name));
 }
 
 void WorkerChecks::finish(const Experiment& experiment, const Place& trials, Report& report) const {

@@ -38,7 +38,7 @@ class WorkerChecks {
 
   std::optional<std::string> docker_;      // the `docker` section of the first trial with `worker`
   std::string first_;                      // the name of that trial
-  std::map<Writer, std::string> writers_;  // the trial that writes an absolute path
+  std::map<Writer, std::string> writers_;  // the first trial that writes an absolute path
   std::unordered_set<std::string> names_;  // of the trials with `worker`
 };
 

@@ -66,7 +66,8 @@ OBJECTS = {
     "reservations": {"deploy": {"resources": {"reservations": "HERE"}}},
     "devices": {"deploy": {"resources": {"reservations": {"devices": ["HERE"]}}}}, "retries": {"retries": "HERE"},
     "backoff": {"retries": {"max": 1, "backoff": "HERE"}}, "grow": {"retries": {"max": 1, "grow": "HERE"}},
-    "logs": {"logs": "HERE"}, "metrics": {"metrics": "HERE"}, "cache": {"cache": "HERE"}, "collect": {"collect": "HERE"},
+    "logs": {"logs": "HERE"}, "metrics": {"metrics": "HERE"}, "cache": {"cache": "HERE"},
+    "worker": {"worker": "HERE"}, "collect": {"collect": "HERE"},
 }
 
 
@@ -199,6 +200,9 @@ VALUES = {
     "env": ([{"A": 1, "b.c": None}, ["A=1", "B"], ["A=b=c"]], [{"": 1}, {"A=B": 1}, ["=x"], [""]]),
     "labels": ([{"a": 1, "b=c": None}, ["a=1", "b"]], [{"": 1}, {"combu.run": 1}, ["=x"], ["combu.run=1"], [""]]),
     "inputs": (["experiment.jsonnet:/in"], ["data", ["data"]]),
+    "worker": ([True, False, {}, {"count": 2, "concurrency": 4, "trials_max": 1, "age_max": "1s", "idle": 1}, {"count": None, "idle": None}],
+               [1, "yes", [], {"count": 0}, {"concurrency": 0}, {"concurrency": 1.5}, {"trials_max": 0}, {"age_max": 0}, {"idle": "0s"}, {"idle": 0.5}]),
+    "name": (["combu-worker"], ["combu-worker-1"]),
 }
 TABLE = [(field, value, is_taken) for field, values in VALUES.items() for is_taken in (True, False) for value in values[not is_taken]]
 
@@ -211,6 +215,21 @@ def test_reader_and_schema_agree(combu, write, validator, field, value, is_taken
     write(json.dumps(experiment))
     assert (combu(*QUIET, "-f", "experiment.jsonnet", "plan").returncode == 0) == is_taken
     assert validator.is_valid(experiment) == is_taken
+
+
+@pytest.mark.parametrize("field, value", [
+    ("outputs", "out"), ("outputs", [{"path": "out/x"}]), ("inputs", "experiment.jsonnet:in"),
+    ("inputs", {"from": "experiment.jsonnet", "to": "in/"}), ("metrics", {"file": "m.csv"}),
+])
+def test_relative_paths_need_a_worker(combu, write, validator, field, value):
+    """A schema cannot express the rule, because `worker` may be in `defaults`."""
+    trial = {"name": "trial", "image": "x", field: value}
+    for experiment, is_taken in [([trial], False), ({"defaults": {"worker": True}, "trials": [trial]}, True)]:
+        write(json.dumps(experiment))
+        result = combu(*QUIET, "-f", "experiment.jsonnet", "plan")
+        assert (result.returncode == 0) == is_taken, result.stderr
+        assert is_taken or "`worker`" in result.stderr
+        assert validator.is_valid(experiment)
 
 
 @pytest.mark.parametrize("experiment, is_taken", [

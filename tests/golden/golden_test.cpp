@@ -77,6 +77,12 @@ void describe_healthcheck(const Healthcheck& check, Lines& lines) {
                                        seconds(check.start_period), check.retries));
 }
 
+void describe_worker(const Worker& worker, Lines& lines) {
+  lines.add("worker", fmt::format("count {}, concurrency {}, trials {}, age {}, idle {}", worker.count,
+                                  worker.concurrency, worker.trials_max, seconds(worker.age_max),
+                                  seconds(worker.idle)));
+}
+
 std::string describe(const Trial& trial) {
   Lines lines;
   lines.add("image", trial.image);
@@ -99,9 +105,13 @@ std::string describe(const Trial& trial) {
                                     volume.folder_meant ? " (a folder)" : ""));
   }
   for (const Input& input : trial.inputs) {
-    lines.add("input", fmt::format("{}{} -> {}", input.trial.empty() ? "" : input.trial + "'s ", input.from,
-                                   input.to));
+    lines.add("input", fmt::format("{}{} -> {}{}", input.trial.empty() ? "" : input.trial + "'s ", input.from,
+                                   input.in_scratch ? "$COMBU_SCRATCH" : "", input.to));
   }
+  for (const Output& output : trial.outputs)
+    lines.add("output", (output.in_scratch ? "$COMBU_SCRATCH" : "") + output.path);
+  lines.add("metrics", trial.metrics->file);
+  if (trial.worker) describe_worker(*trial.worker, lines);
   if (!trial.container.networks.empty())
     lines.add("networks", fmt::format("{}", fmt::join(trial.container.networks, ", ")));
   if (trial.healthcheck) describe_healthcheck(*trial.healthcheck, lines);
