@@ -168,6 +168,8 @@ struct Input {
   std::string path;   // location of the input's `from` in the evaluated file, for messages
   bool in_scratch = false;  // true: `to` begins at the attempt's scratch folder
   bool operator==(const Input&) const = default;
+  // Returns `to` as an absolute path, or as a path relative to the scratch folder.
+  [[nodiscard]] std::string path_in_container() const { return in_scratch ? to.substr(1) : to; }
 };
 
 // Maps each path on this machine from the experiment file to its form without symbolic links, as resolved at

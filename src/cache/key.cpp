@@ -51,7 +51,8 @@ Json gpus_of(const GpuRequest& gpus) {
 
 Json inputs_of(const Trial& trial, const std::vector<std::string>& digests) {
   Json inputs = Json::object();
-  for (std::size_t i = 0; i < digests.size(); ++i) inputs[trial.inputs.at(i).to] = digests[i];
+  for (std::size_t i = 0; i < digests.size(); ++i)
+    inputs[trial.inputs.at(i).path_in_container()] = digests[i];
   return inputs;
 }
 

@@ -1,0 +1,17 @@
+// 20,000 short trials in warm containers: two ways to estimate pi, with ten thousand seeds each.
+local trials(method) = std.makeArray(10000, function(seed) {
+  name: method + "-" + seed,
+  // The program gets `params` as the environment variables COMBU_PARAM_METHOD and COMBU_PARAM_SEED.
+  params: { method: method, seed: seed },
+});
+
+{
+  experiment: "short",
+  defaults: {
+    image: "combu-demo",
+    cmd: "estimate",
+    metrics: "json",  // numbers in lines like {"step": 64, "error": 0.05}
+    worker: { concurrency: 8 },  // one worker for each CPU, with up to four attempts at once in it
+  },
+  trials: trials("plain") + trials("stratified"),
+}
