@@ -11,7 +11,7 @@ local trials(method) = std.makeArray(10000, function(seed) {
     image: "combu-demo",
     cmd: "estimate",
     metrics: "json",  // numbers in lines like {"step": 64, "error": 0.05}
-    worker: { concurrency: 8 },  // one worker for each CPU, with up to four attempts at once in it
+    worker: { concurrency: 4 },  // one worker for each CPU, with up to four attempts at once in it
   },
   trials: trials("plain") + trials("stratified"),
 }

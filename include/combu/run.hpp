@@ -1,5 +1,5 @@
 #pragma once
-// Drives a run. One thread owns the planner, worker threads carry out the planner's commands, and one thread
+// Drives a run. One thread owns the planner, other threads carry out the planner's commands, and one thread
 // watches the engine.
 
 #include <array>

@@ -236,6 +236,7 @@ class ExplanationText {
                     .settings = settings_,
                     .capacity = run_.snapshot ? run_.snapshot->capacity : std::nullopt,
                     .held_by_others = run_.snapshot ? run_.snapshot->held_by_others : Slots(),
+                    .limits = run_.limits,
                     .now = real_clock().now()},
                    trial);
   }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "app/explanation_text.hpp"
@@ -49,6 +50,22 @@ class EngineQuestions {
       return seen.key.run == entry_.id || seen.phase != Phase::running || seen.slots.empty();
     });
     return others;
+  }
+
+  // Returns Engine::limits() of the run. `capacity`: nullopt means the capacity of the engine. Returns an
+  // empty list if no trial needs limits, or the engine is unreachable.
+  [[nodiscard]] std::vector<StartLimit> limits(const Run& run, const std::optional<Slots>& capacity) const {
+    std::vector<StartLimit> limits;
+    if (std::ranges::all_of(run.experiment.trials, &Trial::has_own_container)) return limits;
+    in_session([&](Session& session) {
+      try {
+        limits = session.engine().limits(
+            run, capacity ? *capacity : session.engine().facts(session.stop()).capacity);
+      } catch (const Error& error) {
+        if (error.kind() == ErrorKind::cancelled) throw;
+      }
+    });
+    return limits;
   }
 
   // Returns the last line of the log of an attempt's container; empty if the engine does not answer within
@@ -122,6 +139,9 @@ std::string why_trial(const Invocation& invocation, const WhyOptions& options,
   const auto settings = has_owner ? owner_settings(entry.id, loaded.caller) : std::nullopt;
   const auto snapshot = has_owner && waits ? owner_snapshot(entry.id, loaded.caller) : std::nullopt;
 
+  std::vector<StartLimit> limits;
+  if (waits) limits = engine.limits(loaded.run, snapshot ? snapshot->capacity : std::nullopt);
+
   const std::unique_ptr<Telemetry> telemetry = open_telemetry_to_read(entry.id, state_folder(loaded.caller));
   const LastLine kept = last_lines_in(telemetry.get());
   const auto last_line = [&](const std::string& name, int attempt) {
@@ -133,6 +153,7 @@ std::string why_trial(const Invocation& invocation, const WhyOptions& options,
                                                    .restored = restored,
                                                    .settings = settings,
                                                    .snapshot = snapshot,
+                                                   .limits = std::move(limits),
                                                    .others = [&] { return engine.others(); },
                                                    .last_line = last_line,
                                                    .record = record},

@@ -16,11 +16,11 @@ namespace {
 
 using Steady = std::chrono::steady_clock;
 
-constexpr std::size_t k_log_workers = 2;
+constexpr std::size_t k_log_threads = 2;
 // Number of threads that collect outputs. With more threads, concurrent writes would slow a disk down; with a
 // single thread, a large output would delay all others.
-constexpr std::size_t k_output_workers = 4;
-constexpr std::size_t k_poll_workers = 2;
+constexpr std::size_t k_output_threads = 4;
+constexpr std::size_t k_poll_threads = 2;
 // Maximum number of trials in one batch of cache lookups. Trials of a batch can start while combu looks up
 // the next batch.
 constexpr std::size_t k_lookups_at_once = 1000;
@@ -69,26 +69,26 @@ Executor::~Executor() {
 void Executor::begin(std::size_t starts_max) {
   threads_.emplace_back([this](const std::stop_token& quit) { watch(quit); });
   allow_starts(starts_max);
-  add_workers(stops_max_, stop_orders_);
-  add_workers(k_log_workers, log_orders_);
-  add_workers(k_poll_workers, poll_orders_);
+  add_threads(stops_max_, stop_orders_);
+  add_threads(k_log_threads, log_orders_);
+  add_threads(k_poll_threads, poll_orders_);
   const bool has_outputs =
       std::ranges::any_of(run_.experiment.trials, [](const Trial& trial) { return !trial.outputs.empty(); });
-  if (has_outputs) add_workers(k_output_workers, output_orders_);
+  if (has_outputs) add_threads(k_output_threads, output_orders_);
   if (has_outputs && run_.experiment.collect.every > Seconds(0))
-    add_workers(PartialCollection::k_under_way_max, part_orders_);
+    add_threads(PartialCollection::k_under_way_max, part_orders_);
   if (cache_lookup_ != nullptr)
     threads_.emplace_back([this](const std::stop_token& quit) { look_up_all(quit); });
 }
 
 void Executor::allow_starts(std::size_t starts_max) {
   const std::size_t wanted = std::min(starts_max, run_.experiment.trials.size());
-  if (wanted <= start_workers_) return;
-  add_workers(wanted - start_workers_, start_orders_);
-  start_workers_ = wanted;
+  if (wanted <= start_threads_) return;
+  add_threads(wanted - start_threads_, start_orders_);
+  start_threads_ = wanted;
 }
 
-void Executor::add_workers(std::size_t count, WorkQueue<Order>& orders) {
+void Executor::add_threads(std::size_t count, WorkQueue<Order>& orders) {
   for (std::size_t i = 0; i < count; ++i)
     threads_.emplace_back([this, &orders](const std::stop_token& quit) {
       while (const std::optional<Order> order = orders.pop())
@@ -139,7 +139,7 @@ class Executor::Start {
   std::stop_callback<std::function<void()>> on_interrupt_;
 };
 
-// ---- Called in worker threads: these functions post their results, and change only the map of starts
+// ---- Called in the threads of the queues: these functions post their results, and change only the map of starts
 
 void Executor::carry_out(const StartCommand& command, const std::stop_token& quit) {
   const Trial& trial = trial_of(command.trial);

@@ -65,7 +65,7 @@ class Executor {
                              InspectMany, PollUsage, IngestLog>;
   class Start;
 
-  void add_workers(std::size_t count, WorkQueue<Order>& orders);
+  void add_threads(std::size_t count, WorkQueue<Order>& orders);
   void carry_out(const StartCommand& command, const std::stop_token& quit);
   void carry_out(const StopCommand& command, const std::stop_token& quit);
   void carry_out(const CollectCommand& command, const std::stop_token& quit);
@@ -95,7 +95,7 @@ class Executor {
   OutputStore* output_store_;
   Telemetry* telemetry_;
   CacheLookup* cache_lookup_;
-  std::size_t start_workers_ = 0;
+  std::size_t start_threads_ = 0;
   std::mutex starts_mutex_;
   std::unordered_map<TrialIndex, std::stop_source> starts_;  // starts under way
   std::stop_source fetches_;                                 // cancels the fetching of inputs

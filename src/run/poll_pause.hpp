@@ -15,7 +15,7 @@ inline constexpr Seconds k_poll_pause_max{60};
 // the engine might rotate the log and drop lines before combu reads them.
 inline constexpr Bytes k_poll_brings_max{std::int64_t{256} << 10};
 inline constexpr Seconds k_poll_pause_min{0.25};
-// Maximum share of one worker's time that the polls of one attempt take.
+// Maximum share of one thread's time that the polls of one attempt take.
 inline constexpr double k_poll_share_max = 0.05;
 
 // Returns the pause before the next poll of an attempt. `pause`: the pause before the last poll. `brought`:

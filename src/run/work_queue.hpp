@@ -12,13 +12,13 @@
 
 namespace combu {
 
-// A queue for worker threads, which take the items in the order of arrival. All functions may be called from
+// A queue for threads, which take the items in the order of arrival. All functions may be called from
 // any thread.
 //
-// A push wakes one worker. If more items remain after a worker has taken an item, the worker wakes the next
-// worker before it processes its item. Therefore no item waits for a slow worker while another worker is
-// idle. The queue wakes one worker after another, not all at once: waking a thread may take longer than
-// processing an item. So the workers that are awake often take all items before a woken worker begins.
+// A push wakes one thread. If more items remain after a thread has taken an item, the thread wakes the next
+// thread before it processes its item. Therefore no item waits for a slow thread while another thread is
+// idle. The queue wakes one thread after another, not all at once: waking a thread may take longer than
+// processing an item. So the threads that are awake often take all items before a woken thread begins.
 template <class Item>
 class WorkQueue {
  public:
@@ -94,8 +94,8 @@ class WorkQueue {
   std::mutex mutex_;
   std::condition_variable filled_;
   std::deque<Item> items_;
-  std::size_t sleepers_ = 0;  // waiting workers, including a worker that is being woken
-  bool is_waking_ = false;    // true if a worker was woken and has not checked the items yet
+  std::size_t sleepers_ = 0;  // waiting threads, including a thread that is being woken
+  bool is_waking_ = false;    // true if a thread was woken and has not checked the items yet
   bool is_closed_ = false;
 };
 
