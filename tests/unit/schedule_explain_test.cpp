@@ -116,6 +116,7 @@ class Scene {
                            .settings = settings,
                            .capacity = options.capacity,
                            .held_by_others = held_by_others,
+                           .limits = options.limits,
                            .now = now_},
                           trial);
   }
@@ -227,6 +228,17 @@ TEST(Explain, AnotherProcessSeesThePauseTheLimitAndTheSlots) {
   EXPECT_EQ(kind(1, {.parallel_max = 1, .paused = true}), Kind::paused);
   EXPECT_EQ(scene.explain_from_record(2, options, {}, {.paused = true}).unmet,
             (std::vector<Edge>{{.trial = 1, .condition = Condition::started}}));
+}
+
+TEST(Explain, ALimitOfTheEngineIsAnObstacle) {
+  PlannerOptions options = with_capacity("3");
+  options.limits = {{.attempts_max = 1, .trials = {0, 1}}};
+  Scene scene("a b c", options);
+  EXPECT_THAT(scene.begin(), UnorderedElementsAre("a", "c"));
+  (void)scene.answer(0);
+  EXPECT_EQ(scene.kind(1), Kind::limit);
+  EXPECT_EQ(scene.explain_from_record(1, options, {}, {}).kind, Kind::limit);
+  EXPECT_THAT(scene.end(0, 0), ElementsAre("b"));
 }
 
 TEST(Explain, AnotherProcessKnowsTheSlotsOfOtherRuns) {

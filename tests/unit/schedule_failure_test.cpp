@@ -46,6 +46,26 @@ TEST(CauseOf, ASignalThroughTheEngineIsAStop) {
   EXPECT_EQ(cause_of(stopped(1), false), Cause::stopped);
 }
 
+TEST(CauseOf, TheEngineItselfMayHaveEndedAnAttemptAtItsTimeout) {
+  for (const bool after_break : {false, true}) {
+    Observation observation = stopped(143);
+    observation.timed_out = true;
+    EXPECT_EQ(cause_of(observation, after_break), Cause::timeout);
+    EXPECT_EQ(cause_of(out_of_memory(observation), after_break), Cause::timeout);
+  }
+}
+
+TEST(CauseOf, AnAttemptThatTheEngineReportsAsLostIsLost) {
+  Observation observation = ended(std::nullopt);
+  observation.lost = "its host was removed";
+  EXPECT_EQ(cause_of(observation, false), Cause::host_lost);
+  observation.timed_out = true;
+  EXPECT_EQ(cause_of(observation, false), Cause::host_lost);
+  const Ending ending = ending_of(observation);
+  EXPECT_EQ(ending.cause, Cause::host_lost);
+  EXPECT_EQ(ending.reason, "its host was removed");
+}
+
 TEST(CauseOf, OutOfMemoryIsTheCauseEvenAfterABreak) {
   for (const bool after_break : {false, true}) {
     EXPECT_EQ(cause_of(out_of_memory(ended(137)), after_break), Cause::oom);

@@ -20,7 +20,7 @@ struct Trials {
 
   Experiment experiment;
   Plan plan = test::plan(experiment);
-  TrialTable table{experiment, plan};
+  TrialTable table{experiment, plan, {}};
 };
 
 }  // namespace combu::schedule
