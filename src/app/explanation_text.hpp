@@ -21,7 +21,7 @@ struct ExplainedRun {
   const std::optional<Settings>& settings;
   // The owner's snapshot, with the capacity and the slots that other runs hold; nullopt: unknown.
   const std::optional<Snapshot>& snapshot;
-  std::vector<StartLimit> limits;  // Engine::limits(); empty if unknown
+  std::vector<StartLimit> limits = {};  // Engine::limits(); empty if unknown
   // Returns the attempts of other runs that hold slots. Called only if the trial waits for slots.
   std::function<std::vector<Observation>()> others;
   // Returns the last line of an attempt's log. Called only if the trial failed or was stopped.

@@ -56,6 +56,7 @@ class ExplanationTextTest : public StateFolderTest {
          .restored = restored,
          .settings = settings,
          .snapshot = snapshot,
+         .limits = limits,
          .others =
              [this] {
                ++others_asked;
@@ -73,6 +74,7 @@ class ExplanationTextTest : public StateFolderTest {
   std::vector<RestoredTrial> restored;
   std::optional<Settings> settings;
   std::optional<Snapshot> snapshot;
+  std::vector<StartLimit> limits;
   std::vector<Observation> others;
   int others_asked = 0;
   std::map<std::string, std::string> last_lines;  // by "TRIAL ATTEMPT"
@@ -153,6 +155,15 @@ TEST_F(ExplanationTextTest, ATrialWaitsForItsTurn) {
   restored[0].state = TrialState::starting;
   settings = Settings{.starts_in_flight_max = 1};
   EXPECT_EQ(text(1), "waits: the limit of starts in flight is reached (starts_in_flight)");
+}
+
+TEST_F(ExplanationTextTest, ATrialWaitsBecauseOfALimitOfTheEngine) {
+  begin("a b c");
+  restored[0].state = TrialState::running;
+  limits = {{.attempts_max = 1, .trials = {0, 1}}};
+  EXPECT_EQ(text(1),
+            "waits for another trial to end, because the engine runs no more trials like it at once");
+  EXPECT_EQ(text(2), "waits for its turn");
 }
 
 TEST_F(ExplanationTextTest, ATrialWaitsForALargerTrial) {
@@ -420,6 +431,28 @@ TEST_F(WhyTest, HoldersOnTheEngineAreNamed) {
   engine = &away;
   EXPECT_EQ(why("one"), "one waits for 1 GPU\n");
   EXPECT_THAT(printed.of("note"), Contains("the slots that other runs hold are unknown: engine: is away"));
+}
+
+TEST_F(WhyTest, TheLimitsOfTheEngineAreAskedFor) {
+  class Limited final : public PassingEngine {
+   public:
+    using PassingEngine::PassingEngine;
+    std::vector<StartLimit> limits(const combu::Run& run, const Slots& /*capacity*/) override {
+      StartLimit limit{.attempts_max = 1, .trials = {}};
+      for (std::size_t i = 0; i < run.experiment.trials.size(); ++i)
+        if (!run.experiment.trials[i].has_own_container()) limit.trials.push_back(i);
+      return {limit};
+    }
+  };
+  Limited limited(kept_engine);
+  engine = &limited;
+  Process process(*this,
+                  file_text(trial_text("one", "sleep 1000", "worker: true") +
+                            trial_text("two", "true", "worker: true") + trial_text("three")),
+                  waiting_run("r1"));
+  ASSERT_TRUE(process.printed.wait_for("three succeeded"));
+  EXPECT_EQ(why_with("two", "engine"),
+            "two waits for another trial to end, because the engine runs no more trials like it at once\n");
 }
 
 constexpr const char* k_cached = "outputs: ['/out'], cache: true, params: {seed: 1}";

@@ -24,14 +24,14 @@ TEST(StartLimit, AtMostThisManyAttemptsStartAtOnce) {
             "start a, start d, start e, start g | a starting, d starting, e starting, g starting");
   EXPECT_EQ(it.started("a"), " | a running");
   EXPECT_EQ(it.started("d"), " | d running");
-  EXPECT_EQ(it.ended("g", 0), " | g succeeded") << "a trial without a limit frees no place";
+  EXPECT_EQ(it.ended("g", 0), " | g running, g succeeded") << "a trial without a limit frees no place";
 }
 
 TEST(StartLimit, AnEndFreesAPlace) {
   Planned it("a b c d e f g", with_limits());
   it.begin_running({"a", "d", "e"});
   EXPECT_EQ(it.ended("e", 0), "start f | e succeeded, f starting");
-  EXPECT_EQ(it.ended("a", 1), "start b, collect a | a failed (exit code 1), b starting");
+  EXPECT_EQ(it.ended("a", 1), "collect a, start b | a failed (exit code 1), b starting");
   EXPECT_EQ(it.not_started("b"), "start c | b failed (could not be started: port is taken), c starting");
 }
 
