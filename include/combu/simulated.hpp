@@ -22,6 +22,9 @@
 
 namespace combu {
 
+// CPUs and memory of the simulated host.
+inline constexpr Slots k_simulated_capacity{Cpus{8'000'000'000}, Bytes{std::int64_t{16} << 30}};
+
 // The probability of each fault, 0 to 1, for one call, one change or one attempt.
 struct Faults {
   double refused = 0;          // the engine refuses a start and each repeat of this start
@@ -39,6 +42,11 @@ struct Faults {
   double crash = 0;
   Seconds crash_for{2};
   bool live_restore = false;
+  // Of workers (see combu/workers.hpp): the connection to the agent breaks at a frame, or in it; a frame of
+  // the agent is corrupt; the container of a worker is killed while an attempt runs.
+  double agent_stream_cut = 0;
+  double agent_garbage = 0;
+  double agent_killed = 0;
 };
 
 struct SimulationOptions {
@@ -57,7 +65,10 @@ struct SimulationOptions {
 // Error(invalid), which names the option, if an option is unknown or its value is malformed.
 [[nodiscard]] SimulationOptions parse_simulation(std::string_view address);
 
-struct Script;  // the effects of a trial's command
+struct Script;           // the effects of a trial's command
+struct AgentConnection;  // a connection to the agent of a worker
+enum class AgentDue;
+class SimulatedAgent;
 
 // The simulated engine. The behaviour of World depends only on the options and on the calls. World has no
 // threads and no clock: callers pass the time, which must never go back.
@@ -74,6 +85,9 @@ struct Script;  // the effects of a trial's command
 // A healthcheck fails if its test contains "false" or "exit 1", and passes otherwise. The result of a
 // healthcheck is known after its interval (default 1 s). Images with "missing" or "absent" in their name are
 // not available.
+//
+// A container that runs combu's agent (see Trial::container) is a worker: it runs until it is stopped, and
+// runs attempts as combu/agent.hpp says. Each attempt does what its program says, as above.
 class World {
  public:
   explicit World(const SimulationOptions& options);
@@ -116,6 +130,24 @@ class World {
   // Error(not_found) if there is no such attempt.
   [[nodiscard]] std::map<std::string, std::string> files(const Key& key, const std::string& path,
                                                          Instant now);
+
+  // Connects to the agent of a worker, if `argv` is the agent's program with the arguments `join` and the
+  // agent's folder. Throws Error(refused) for any other program.
+  [[nodiscard]] std::shared_ptr<AgentConnection> exec(const Key& key, const std::vector<std::string>& argv,
+                                                      Instant now);
+  // Passes bytes to the agent. Throws Error(unavailable) if the connection has ended.
+  void write(AgentConnection& connection, const Key& key, std::string_view bytes, Instant now);
+  void close(AgentConnection& connection, const Key& key, Instant now);
+  // An attempt that an agent has run.
+  struct Execution {
+    Key worker;      // key of the worker's container
+    std::string id;  // the id that the client gave the attempt
+    Instant began_at{};
+    std::optional<Instant> ended_at = std::nullopt;
+    bool is_lost = false;  // the attempt ended with its worker
+  };
+  // Returns every attempt that agents have run, in the order of their starts.
+  [[nodiscard]] const std::vector<Execution>& executions() const { return executions_; }
 
   // Calls that advance the simulated time pass the changes to `on_change`. If the simulated engine goes down,
   // the watch ends and `broken` is called.
@@ -162,7 +194,9 @@ class World {
     std::uint64_t order;
     std::string name;
     std::string id;
-    enum class What { end, health } what;
+    enum class What { end, health, agent } what;
+    AgentDue agent{};
+    std::uint64_t attempt = 0;  // the agent's number of the attempt
     bool operator>(const Due& other) const { return at != other.at ? at > other.at : order > other.order; }
   };
   struct Watch {
@@ -179,6 +213,8 @@ class World {
   bool chance(double probability);
   void enter(Instant now);
   void leave(Instant now);
+  void run_agent(const Container& container, const Trial& trial, Instant now);
+  SimulatedAgent* agent_of(const Key& key);
   void run_script(Container& container, const Trial& trial, const Script& script, Instant now);
   void due(const Container& container, Instant at, Due::What what);
   void end(Container& container, int exit_code, Instant at);
@@ -187,7 +223,8 @@ class World {
   void deliver(const Observation& observation);
   [[nodiscard]] const Container* find(const Key& key) const;
   [[nodiscard]] const Belongings& belongings_of(const std::string& name) const;
-  [[nodiscard]] const Container* holder_of(const std::vector<std::string>& gpus) const;
+  [[nodiscard]] const Container* holder_of(const Slots& slots) const;
+  void hold(const Slots& slots, int sign);
   const Container& add_rival(const Slots& slots, Instant now);
   [[nodiscard]] std::optional<Error> port_conflict(const Trial& trial, const std::string& experiment) const;
 
@@ -196,11 +233,14 @@ class World {
   std::unordered_map<std::string, Container> containers_;  // by name, which is unique on an engine
   // By container name. A container without ports, networks, logs and files has no entry.
   std::unordered_map<std::string, Belongings> belongings_;
+  std::map<std::string, std::shared_ptr<SimulatedAgent>> agents_;  // by name of the running container
+  std::vector<Execution> executions_;
   std::map<std::string, Network> networks_;
   std::map<Port, std::string> ports_;  // by host port: the name of the running container that holds the port
   std::priority_queue<Due, std::vector<Due>, std::greater<>> dues_;
   std::map<WatchId, Watch> watches_;
   std::vector<Observation> held_;
+  Slots held_slots_;  // CPUs and memory that running containers hold
   Instant down_until_{};
   std::uint64_t counter_ = 0;
 };

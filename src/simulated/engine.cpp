@@ -2,9 +2,11 @@
 #include <condition_variable>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <type_traits>
 #include <utility>
 
+#include "agent.hpp"
 #include "combu/inputs.hpp"
 #include "combu/simulated.hpp"
 
@@ -14,8 +16,12 @@ namespace {
 
 constexpr Bytes k_input_kept_max{std::int64_t{1}
                                  << 20U};  // the engine stores at most 1 MiB of each input file
-// CPUs and memory of a usual workstation.
-constexpr Slots k_capacity{Cpus{8'000'000'000}, Bytes{std::int64_t{16} << 30}};
+
+#if defined(__aarch64__)
+constexpr std::string_view k_platform = "linux/arm64";
+#else
+constexpr std::string_view k_platform = "linux/amd64";
+#endif
 
 Error cancelled() {
   return {ErrorKind::cancelled, "simulated", "cancelled"};
@@ -26,6 +32,12 @@ std::string digest_of(const std::string& image) {
   return "simulated:" + image;
 }
 
+// The program of each image is a command that the simulation does not know.
+ImageProgram program_of(const std::string& image) {
+  return {
+      .entrypoint = {"program-of", image}, .cmd = {}, .stop_signal = {}, .platform = std::string(k_platform)};
+}
+
 class SimulatedEngine : public Engine {
  public:
   SimulatedEngine(std::unique_ptr<World> owned, World& world, double speed)
@@ -33,8 +45,11 @@ class SimulatedEngine : public Engine {
 
   Facts facts(std::stop_token stop) override {
     if (stop.stop_requested()) throw cancelled();
-    return {
-        .engine = "simulated engine", .address = "simulated:", .capacity = k_capacity, .is_simulated = true};
+    return {.engine = "simulated engine",
+            .address = "simulated:",
+            .capacity = k_simulated_capacity,
+            .is_simulated = true,
+            .can_exec = true};
   }
 
   std::vector<Gpu> gpus(std::stop_token stop) override {
@@ -55,7 +70,8 @@ class SimulatedEngine : public Engine {
       on_progress({.kind = Preparation::Kind::found,
                    .name = trial.image,
                    .platform = trial.platform,
-                   .digest = digest_of(trial.image)});
+                   .digest = digest_of(trial.image),
+                   .program = program_of(trial.image)});
     }
     return errors;
   }
@@ -155,6 +171,13 @@ class SimulatedEngine : public Engine {
     return true;
   }
 
+  std::unique_ptr<ByteStream> exec(const Key& key, const std::vector<std::string>& argv,
+                                   std::stop_token stop) override {
+    std::shared_ptr<AgentConnection> connection =
+        call(stop, [&](Instant now) { return world_.exec(key, argv, now); });
+    return std::make_unique<Stream>(*this, key, std::move(connection));
+  }
+
   Released release(const Selector& selector, const ReleaseCallbacks& callbacks,
                    std::stop_token stop) override {
     std::set<Key> kept;
@@ -165,6 +188,47 @@ class SimulatedEngine : public Engine {
   }
 
  private:
+  // A connection to the agent of a worker.
+  class Stream final : public ByteStream {
+   public:
+    Stream(SimulatedEngine& engine, Key key, std::shared_ptr<AgentConnection> connection)
+        : engine_(engine), key_(std::move(key)), connection_(std::move(connection)) {}
+    ~Stream() override { close(); }
+    Stream(const Stream&) = delete;
+    Stream& operator=(const Stream&) = delete;
+
+    std::size_t read(std::span<char> buffer) override {
+      std::unique_lock lock(engine_.mutex_);
+      const std::stop_token stop = closed_.get_token();
+      while (true) {
+        engine_.world_.advance(engine_.now());
+        if (stop.stop_requested()) return 0;
+        if (!connection_->unread.empty()) break;
+        if (connection_->is_cut) throw Error(ErrorKind::unavailable, key_.trial, "the connection was cut");
+        if (connection_->is_over) return 0;
+        engine_.await_change(lock, stop);
+      }
+      const std::size_t count = std::min(buffer.size(), connection_->unread.size());
+      std::copy_n(connection_->unread.begin(), count, buffer.begin());
+      connection_->unread.erase(0, count);
+      return count;
+    }
+    void write(std::string_view bytes) override {
+      engine_.call({}, [&](Instant now) { engine_.world_.write(*connection_, key_, bytes, now); });
+    }
+    void close() override {
+      closed_.request_stop();
+      engine_.call({}, [&](Instant now) { engine_.world_.close(*connection_, key_, now); });
+    }
+    std::string errors() override { return ""; }
+
+   private:
+    SimulatedEngine& engine_;
+    const Key key_;
+    const std::shared_ptr<AgentConnection> connection_;
+    std::stop_source closed_;
+  };
+
   template <class Verb>
   std::invoke_result_t<Verb, Instant> call(const std::stop_token& stop, const Verb& verb) {
     if (stop.stop_requested()) throw cancelled();

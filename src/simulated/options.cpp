@@ -53,6 +53,9 @@ SimulationOptions parse_simulation(std::string_view address) {
       {"gpus",
        [&](auto name, auto text) { options.gpus = static_cast<std::size_t>(number(name, text, 1024)); }},
       {"crash", share(faults.crash)},
+      {"agent_stream_cut", share(faults.agent_stream_cut)},
+      {"agent_garbage", share(faults.agent_garbage)},
+      {"agent_killed", share(faults.agent_killed)},
   };
   const std::size_t question = address.find('?');
   std::string_view rest = question == std::string_view::npos ? "" : address.substr(question + 1);

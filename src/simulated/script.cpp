@@ -128,4 +128,13 @@ Script read_script(const Trial& trial, Seconds unknown_takes, std::map<std::stri
   return script;
 }
 
+std::map<std::string, std::string> files_below(const std::map<std::string, std::string>& files,
+                                               const std::string& path) {
+  const std::size_t above = path.rfind('/') + 1;
+  std::map<std::string, std::string> below;
+  for (const auto& [file, content] : files)
+    if (file == path || file.starts_with(path + "/")) below.emplace(file.substr(above), content);
+  return below;
+}
+
 }  // namespace combu

@@ -8,6 +8,10 @@
 
 namespace combu {
 
+[[nodiscard]] inline Instant later(Instant from, Seconds by) {
+  return from + std::chrono::duration_cast<Instant::duration>(by);
+}
+
 // The effects of a trial's command.
 struct Script {
   Seconds takes{0};
@@ -22,5 +26,10 @@ struct Script {
 // simulation does not know.
 [[nodiscard]] Script read_script(const Trial& trial, Seconds unknown_takes,
                                  std::map<std::string, std::string> files);
+
+// Returns the files at or below `path`. The keys of the result are relative to the folder that contains
+// `path`.
+[[nodiscard]] std::map<std::string, std::string> files_below(const std::map<std::string, std::string>& files,
+                                                             const std::string& path);
 
 }  // namespace combu

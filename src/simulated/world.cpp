@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "agent.hpp"
 #include "combu/simulated.hpp"
 #include "script.hpp"
 
@@ -11,9 +12,7 @@ namespace combu {
 
 namespace {
 
-Instant later(Instant from, Seconds by) {
-  return from + std::chrono::duration_cast<Instant::duration>(by);
-}
+constexpr int k_killed = 137;  // exit code of a container that was killed
 
 bool selects(const Selector& selector, const Observation& observation) {
   if (!selector.experiment.empty() && selector.experiment != observation.experiment) return false;
@@ -29,6 +28,13 @@ bool cannot_be_had(const std::string& image) {
 
 bool is_engines_own(const std::string& network) {
   return network == "host" || network == "none" || network == "bridge";
+}
+
+// True if the container runs the program of combu's agent: [PATH, "worker", FOLDER, IDLE, NOTE].
+bool runs_agent(const Trial& trial) {
+  const auto& entrypoint = trial.process.entrypoint;
+  return trial.container.provided && entrypoint && entrypoint->size() == 5 &&
+         entrypoint->at(0) == trial.container.provided->path && entrypoint->at(1) == "worker";
 }
 
 // Adds an error if a trial waits for the health of a trial without a healthcheck, because the wait would
@@ -165,7 +171,7 @@ StartResult World::start(const Run& run, const Trial& trial, int attempt, Instan
   if (chance(options_.faults.refused))
     throw Error(ErrorKind::refused, trial.name, "the simulated engine refused the start");
 
-  if (const Container* rival = holder_of(trial.slots.gpus)) return TakenByOther{rival->seen};
+  if (const Container* rival = holder_of(trial.slots)) return TakenByOther{rival->seen};
   if (!trial.slots.empty() && chance(options_.faults.slots_taken)) {
     TakenByOther collection{add_rival(trial.slots, now).seen};
     leave(now);
@@ -183,13 +189,19 @@ StartResult World::start(const Run& run, const Trial& trial, int attempt, Instan
                     .service = trial.service,
                     .slots = trial.slots,
                     .ran_at = now};
+  hold(trial.slots, 1);
   if (!trial.container.networks.empty()) belongings_[trial.name].networks = trial.container.networks;
   for (Port port : trial.container.ports) {
     port.container = 0;
     belongings_[trial.name].ports.push_back(port);
     ports_.emplace(port, trial.name);
   }
-  run_script(container, trial, script, now);
+  if (runs_agent(trial)) {
+    belongings_[trial.name].files = script.files;
+    run_agent(container, trial, now);
+  } else {
+    run_script(container, trial, script, now);
+  }
   emit(container.seen);
   Running running{container.seen};
   running.observation.inputs = std::move(inputs.digests);
@@ -197,15 +209,27 @@ StartResult World::start(const Run& run, const Trial& trial, int attempt, Instan
   return running;
 }
 
-const World::Container* World::holder_of(const std::vector<std::string>& gpus) const {
-  // most trials need no GPU, and a loop over 100,000 containers would be slow
-  if (gpus.empty()) return nullptr;
+// Returns a running container that holds one of these GPUs, or CPUs or memory that are needed.
+const World::Container* World::holder_of(const Slots& slots) const {
+  const bool has_cpus = held_slots_.cpus.nano + slots.cpus.nano <= k_simulated_capacity.cpus.nano;
+  const bool has_memory = held_slots_.memory.count + slots.memory.count <= k_simulated_capacity.memory.count;
+  const bool lacks_cpus = slots.cpus.nano > 0 && held_slots_.cpus.nano > 0 && !has_cpus;
+  const bool lacks_memory = slots.memory.count > 0 && held_slots_.memory.count > 0 && !has_memory;
+  // most starts find free slots, and a loop over 100,000 containers would be slow
+  if (slots.gpus.empty() && !lacks_cpus && !lacks_memory) return nullptr;
   for (const auto& [name, container] : containers_) {
     if (container.seen.phase != Phase::running) continue;
-    for (const std::string& held : container.seen.slots.gpus)
-      if (std::ranges::find(gpus, held) != gpus.end()) return &container;
+    const Slots& held = container.seen.slots;
+    if ((lacks_cpus && held.cpus.nano > 0) || (lacks_memory && held.memory.count > 0)) return &container;
+    for (const std::string& gpu : held.gpus)
+      if (std::ranges::find(slots.gpus, gpu) != slots.gpus.end()) return &container;
   }
   return nullptr;
+}
+
+void World::hold(const Slots& slots, int sign) {
+  held_slots_.cpus.nano += sign * slots.cpus.nano;
+  held_slots_.memory.count += sign * slots.memory.count;
 }
 
 // Adds an attempt that belongs to another run and holds `slots`.
@@ -220,6 +244,7 @@ const World::Container& World::add_rival(const Slots& slots, Instant now) {
                     .created_at = now,
                     .status = "Up",
                     .slots = slots};
+  hold(slots, 1);
   due(container, later(now, options_.trial_takes), Due::What::end);
   emit(container.seen);
   return container;
@@ -256,6 +281,74 @@ void World::due(const Container& container, Instant at, Due::What what) {
               .what = what});
 }
 
+// ---- Workers
+
+void World::run_agent(const Container& container, const Trial& trial, Instant now) {
+  const std::vector<std::string>& entrypoint = *trial.process.entrypoint;
+  const std::string name = trial.name;
+  AgentSurroundings around{.options = options_,
+                           .random = [this] { return random_(); },
+                           .schedule =
+                               [this, name](Instant at, AgentDue what, std::uint64_t attempt) {
+                                 const Container& container = containers_.at(name);
+                                 dues_.push({.at = at,
+                                             .order = ++counter_,
+                                             .name = name,
+                                             .id = container.seen.id,
+                                             .what = Due::What::agent,
+                                             .agent = what,
+                                             .attempt = attempt});
+                               },
+                           .files = belongings_[name].files,
+                           .executions = executions_,
+                           .memory = trial.slots.memory,
+                           .worker = container.seen.key};
+  agents_.insert_or_assign(
+      name, std::make_shared<SimulatedAgent>(std::move(around), entrypoint[2],
+                                             Seconds(parse_number<double>(entrypoint[3]).value_or(0)),
+                                             entrypoint[4], now));
+}
+
+SimulatedAgent* World::agent_of(const Key& key) {
+  const auto found = agents_.find(key.trial);
+  return found == agents_.end() || find(key) == nullptr ? nullptr : found->second.get();
+}
+
+std::shared_ptr<AgentConnection> World::exec(const Key& key, const std::vector<std::string>& argv,
+                                             Instant now) {
+  enter(now);
+  const Container* found = find(key);
+  if (found == nullptr) throw Error(ErrorKind::not_found, key.trial, "no such trial on the engine");
+  if (found->seen.phase != Phase::running)
+    throw Error(ErrorKind::conflict, key.trial, "the container does not run");
+  SimulatedAgent* agent = agent_of(key);
+  if (agent == nullptr || argv.size() != 3 || argv[1] != "join" || argv[2] != agent->folder())
+    throw Error(ErrorKind::refused, key.trial,
+                fmt::format("the simulated engine cannot execute \"{}\"", argv.empty() ? "" : argv.front()));
+  std::shared_ptr<AgentConnection> connection = agent->join();
+  try {
+    leave(now);
+  } catch (const Error&) {
+    close(*connection, key, now);
+    throw;
+  }
+  return connection;
+}
+
+void World::write(AgentConnection& connection, const Key& key, std::string_view bytes, Instant now) {
+  advance(now);
+  SimulatedAgent* agent = agent_of(key);
+  if (connection.is_over || agent == nullptr)
+    throw Error(ErrorKind::unavailable, key.trial, "the connection to the agent has ended");
+  agent->receive(connection, bytes, now);
+}
+
+void World::close(AgentConnection& connection, const Key& key, Instant now) {
+  if (SimulatedAgent* agent = agent_of(key); agent != nullptr && !connection.is_over)
+    agent->close(connection, now);
+  connection.is_over = true;
+}
+
 bool World::stop(const Key& key, Instant now) {
   enter(now);
   const Container* found = find(key);
@@ -264,7 +357,9 @@ bool World::stop(const Key& key, Instant now) {
     Container& container = containers_.at(key.trial);
     container.ends_by_oom = false;
     container.seen.stopped = true;
-    end(container, 143, now);
+    SimulatedAgent* agent = agent_of(key);
+    if (agent != nullptr) agent->finish(now);
+    end(container, agent != nullptr ? 0 : 143, now);
   }
   leave(now);
   return runs;
@@ -356,10 +451,7 @@ std::map<std::string, std::string> World::files(const Key& key, const std::strin
   enter(now);
   const Container* found = find(key);
   if (found == nullptr) throw Error(ErrorKind::not_found, key.trial, "no such trial on the engine");
-  const std::size_t above = path.rfind('/') + 1;
-  std::map<std::string, std::string> files;
-  for (const auto& [file, content] : belongings_of(key.trial).files)
-    if (file == path || file.starts_with(path + "/")) files.emplace(file.substr(above), content);
+  std::map<std::string, std::string> files = files_below(belongings_of(key.trial).files, path);
   leave(now);
   return files;
 }
@@ -388,6 +480,10 @@ void World::advance(Instant now) {
     if (container.seen.phase != Phase::running) continue;
     if (due.what == Due::What::end) {
       end(container, container.exits_with, due.at);
+    } else if (due.what == Due::What::agent) {
+      const std::shared_ptr<SimulatedAgent> agent = agents_.at(due.name);
+      if (agent->handle(due.agent, due.attempt, due.at))
+        end(container, due.agent == AgentDue::killed ? k_killed : 0, due.at);
     } else {
       container.seen.health = container.healthy_in_time ? Health::healthy : Health::unhealthy;
       emit(container.seen);
@@ -401,6 +497,8 @@ std::optional<Instant> World::next_due() const {
 }
 
 void World::end(Container& container, int exit_code, Instant at) {
+  if (const auto agent = agents_.extract(container.seen.key.trial)) agent.mapped()->die(at);
+  if (container.seen.phase == Phase::running) hold(container.seen.slots, -1);
   container.seen.phase = Phase::ended;
   container.seen.ended_at = at;
   container.seen.exit_code = exit_code;
@@ -444,6 +542,7 @@ void World::crash(Instant now) {
   down_until_ = later(now, options_.faults.crash_for);
   held_.clear();
   for (auto& [id, watch] : std::exchange(watches_, {})) watch.broken();
+  for (const auto& [name, agent] : agents_) agent->cut_all(now);
   if (options_.faults.live_restore) return;
   for (auto& [name, container] : containers_) {
     if (container.stranger || container.seen.phase != Phase::running) continue;

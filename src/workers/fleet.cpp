@@ -133,6 +133,26 @@ Fleet::Found Fleet::add_attempt(const WorkerPtr& worker, const Key& key, const S
   return {worker, attempt};
 }
 
+// Removes the earlier attempts of a trial, which have ended. Throws Error(conflict) if one of them runs.
+void Fleet::remove_earlier(const Key& key, const std::stop_token& stop) {
+  if (key.attempt <= 1) return;
+  std::vector<Key> earlier;
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const auto& [worker_key, worker] : workers_) {
+      if (worker_key.run != key.run) continue;
+      for (const auto& [id, attempt] : worker->attempts) {
+        if (attempt->key.trial != key.trial || attempt->key.attempt >= key.attempt) continue;
+        if (attempt->state == Attempt::State::sent || attempt->state == Attempt::State::running)
+          throw Error(ErrorKind::conflict, key.trial,
+                      fmt::format("attempt {} of the trial still runs", attempt->key.attempt));
+        if (attempt->state == Attempt::State::ended) earlier.push_back(attempt->key);
+      }
+    }
+  }
+  if (!earlier.empty()) remove_attempts(earlier, stop);
+}
+
 std::variant<Fleet::Found, TakenByOther> Fleet::reserve(const Run& run, const Trial& trial, int attempt,
                                                         const std::stop_token& stop) {
   const Key key{.run = run.id, .trial = trial.name, .attempt = attempt};
@@ -141,6 +161,7 @@ std::variant<Fleet::Found, TakenByOther> Fleet::reserve(const Run& run, const Tr
     if (found->attempt->state != Attempt::State::refused) return *found;
     found->worker->attempts.erase(id_of(key));
   }
+  remove_earlier(key, stop);
   const Note note = note_of(trial);
   WorkerPtr created;
   {

@@ -10,8 +10,8 @@ FILES = {
     "CLI/CLI.hpp": {"src/cli/command_line.cpp"},
     "httplib.h": {"src/http/channel.cpp"},
     "nlohmann/json.hpp": {"include/combu/json.hpp"},
-    "archive.h": {"src/engine/tar.cpp", "src/inputs/pack.cpp", "src/outputs/unpack.cpp", "src/telemetry/metric_file.cpp",
-                  "src/workers/results_file.cpp"},
+    "archive.h": {"src/engine/tar.cpp", "src/inputs/pack.cpp", "src/outputs/unpack.cpp", "src/simulated/agent.cpp",
+                  "src/telemetry/metric_file.cpp", "src/workers/results_file.cpp"},
     "SQLiteCpp/SQLiteCpp.h": {
         "include/combu/database.hpp",
         "src/record/impl.hpp",

@@ -10,8 +10,10 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "combu/agent.hpp"
 #include "combu/http.hpp"
 #include "conformance/engine_suite.hpp"
+#include "conformance/workers_subject.hpp"
 
 namespace combu::conformance {
 namespace {
@@ -141,12 +143,14 @@ class DockerSubject : public Subject {
   std::vector<std::string> networks_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Docker, EngineSuite,
-                         testing::Values(Flavour{"docker", [] { return std::make_unique<DockerSubject>(); }}),
-                         flavour_name);
-INSTANTIATE_TEST_SUITE_P(Docker, ExecSuite,
-                         testing::Values(Flavour{"docker", [] { return std::make_unique<DockerSubject>(); }}),
-                         flavour_name);
+const Flavour k_containers{"docker", [] { return std::make_unique<DockerSubject>(); }};
+const Flavour k_workers{
+    "workers",
+    [] { return std::make_unique<WorkersSubject>(std::make_unique<DockerSubject>(), agent::program_for); }};
+
+INSTANTIATE_TEST_SUITE_P(Docker, EngineSuite, testing::Values(k_containers, k_workers), flavour_name);
+INSTANTIATE_TEST_SUITE_P(Docker, ContainerSuite, testing::Values(k_containers), flavour_name);
+INSTANTIATE_TEST_SUITE_P(Docker, ExecSuite, testing::Values(k_containers), flavour_name);
 
 // ---- Tests that only a Docker Engine can pass
 

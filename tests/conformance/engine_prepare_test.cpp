@@ -7,14 +7,14 @@
 namespace combu::conformance {
 namespace {
 
-TEST_P(EngineSuite, CheckReportsNothingForARunThatCanStart) {
+TEST_P(ContainerSuite, CheckReportsNothingForARunThatCanStart) {
   Trial trial = subject().runs_until_stopped("check-a");
   trial.container.ports = {Port{.host_ip = "", .host = 38471, .container = 80}};
   const Run run = described("check", {trial});
   EXPECT_THAT(words(engine().check(run, {})), testing::IsEmpty());
 }
 
-TEST_P(EngineSuite, CheckReportsNamesAndPortsOfOtherContainers) {
+TEST_P(ContainerSuite, CheckReportsNamesAndPortsOfOtherContainers) {
   subject().make_stranger("check-stranger", 38472);
   Trial same_name = subject().runs_until_stopped("check-stranger");
   Trial same_port = subject().runs_until_stopped("check-port");

@@ -190,7 +190,7 @@ TEST_P(EngineSuite, AStartThatTheEngineRefusesIsRefused) {
   for (const Observation& observation : list_all("refused")) EXPECT_NE(observation.phase, Phase::running);
 }
 
-TEST_P(EngineSuite, ANameOfAnotherContainerIsAConflict) {
+TEST_P(ContainerSuite, ANameOfAnotherContainerIsAConflict) {
   subject().make_stranger("conflict-a", 0);
   const Run run = ready("conflict", {subject().runs_until_stopped("conflict-a")});
   EXPECT_EQ(kind_of([&] { start_all(run); }), ErrorKind::conflict);
@@ -198,7 +198,7 @@ TEST_P(EngineSuite, ANameOfAnotherContainerIsAConflict) {
   EXPECT_THAT(list_all("conflict"), testing::IsEmpty());
 }
 
-TEST_P(EngineSuite, HealthIsReportedAndListed) {
+TEST_P(ContainerSuite, HealthIsReportedAndListed) {
   const Run run = ready("health", {subject().turns("health-good", Health::healthy),
                                    subject().turns("health-bad", Health::unhealthy)});
   Watcher watcher(subject(), all_of(run));

@@ -59,6 +59,10 @@ class Subject {
   virtual void let_time_pass() {}
 };
 
+// EngineSuite holds for every engine. ContainerSuite holds for engines that give each attempt a container of
+// its own: the attempt's name is the container's name, and the attempt can have ports, a health check,
+// networks of its own and any files. An attempt in a worker shares all of these with other attempts.
+// ExecSuite holds for engines with exec() whose containers have the programs `sh`, `cat` and `sleep`.
 struct Flavour {
   std::string name;
   std::function<std::unique_ptr<Subject>()> make;
@@ -254,15 +258,12 @@ class EngineSuite : public testing::TestWithParam<Flavour> {
   std::vector<std::string> experiments_;
 };
 
-// Tests of exec(). The trials of an engine that supports exec() must have the programs `sh`, `cat` and
-// `sleep`.
+// Tests of attempts that have containers of their own.
+class ContainerSuite : public EngineSuite {};
+
+// Tests of exec(). The trials of the engine must have the programs `sh`, `cat` and `sleep`.
 class ExecSuite : public EngineSuite {
  protected:
-  void SetUp() override {
-    EngineSuite::SetUp();
-    if (!engine().facts({}).can_exec) GTEST_SKIP() << "the engine does not support exec()";
-  }
-
   // Returns a run of one attempt, which runs.
   Run running(const std::string& trial) {
     Run run = ready("exec-" + trial, {subject().runs_until_stopped(trial)});

@@ -1,8 +1,9 @@
-// The conformance suite on the simulated engine.
+// The conformance suite on the simulated engine, and on workers of the simulated engine.
 
 #include "combu/simulated.hpp"
 
 #include "conformance/engine_suite.hpp"
+#include "conformance/workers_subject.hpp"
 
 namespace combu::conformance {
 namespace {
@@ -61,14 +62,16 @@ class SimulatedSubject : public Subject {
   std::unique_ptr<Engine> engine_ = open_simulated(world_, k_speed);
 };
 
-INSTANTIATE_TEST_SUITE_P(Simulated, EngineSuite,
-                         testing::Values(Flavour{"simulated",
-                                                 [] { return std::make_unique<SimulatedSubject>(); }}),
-                         flavour_name);
-INSTANTIATE_TEST_SUITE_P(Simulated, ExecSuite,
-                         testing::Values(Flavour{"simulated",
-                                                 [] { return std::make_unique<SimulatedSubject>(); }}),
-                         flavour_name);
+const Flavour k_containers{"simulated", [] { return std::make_unique<SimulatedSubject>(); }};
+const Flavour k_workers{"workers", [] {
+                          return std::make_unique<WorkersSubject>(std::make_unique<SimulatedSubject>(),
+                                                                  [](std::string_view) { return "agent"; });
+                        }};
+
+INSTANTIATE_TEST_SUITE_P(Simulated, EngineSuite, testing::Values(k_containers, k_workers), flavour_name);
+INSTANTIATE_TEST_SUITE_P(Simulated, ContainerSuite, testing::Values(k_containers), flavour_name);
+// The containers of the simulation have no programs.
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ExecSuite);
 
 }  // namespace
 }  // namespace combu::conformance
