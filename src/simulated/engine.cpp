@@ -32,10 +32,9 @@ std::string digest_of(const std::string& image) {
   return "simulated:" + image;
 }
 
-// The program of each image is a command that the simulation does not know.
-ImageProgram program_of(const std::string& image) {
-  return {
-      .entrypoint = {"program-of", image}, .cmd = {}, .stop_signal = {}, .platform = std::string(k_platform)};
+// The program of every image is a command that the simulation does not know.
+ImageProgram program_of_images() {
+  return {.entrypoint = {}, .cmd = {"program"}, .stop_signal = {}, .platform = std::string(k_platform)};
 }
 
 class SimulatedEngine : public Engine {
@@ -71,7 +70,7 @@ class SimulatedEngine : public Engine {
                    .name = trial.image,
                    .platform = trial.platform,
                    .digest = digest_of(trial.image),
-                   .program = program_of(trial.image)});
+                   .program = program_of_images()});
     }
     return errors;
   }

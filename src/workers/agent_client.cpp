@@ -67,7 +67,9 @@ class AgentClient::Request {
 };
 
 AgentClient::AgentClient(std::unique_ptr<ByteStream> stream, std::string subject, AgentEvents events)
-    : stream_(std::move(stream)), subject_(std::move(subject)), events_(std::move(events)) {
+    : stream_(std::move(stream)), subject_(std::move(subject)), events_(std::move(events)) {}
+
+void AgentClient::begin() {
   send(agent::Hello{});
   thread_ = std::jthread([this] { read(); });
 }

@@ -32,12 +32,15 @@ struct AgentEvents {
 // Thread-safe. All functions throw Error(unavailable) if the connection breaks.
 class AgentClient {
  public:
-  // Sends Hello, and reads frames on a thread of its own. `subject`: the subject of all errors.
+  // `subject`: the subject of all errors.
   AgentClient(std::unique_ptr<ByteStream> stream, std::string subject, AgentEvents events);
   // Closes the connection and joins the thread. Must not be called from an event.
   ~AgentClient();
   AgentClient(const AgentClient&) = delete;
   AgentClient& operator=(const AgentClient&) = delete;
+
+  // Sends Hello, and reads frames on a thread of its own from now on. Must be called once.
+  void begin();
 
   template <class Message>
   void send(Message message) {

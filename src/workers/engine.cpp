@@ -82,6 +82,10 @@ Run with_workers_as_trials(const Run& run, std::map<std::string, std::string>& f
   return changed;
 }
 
+void throw_if_cancelled(const Key& key, const std::stop_token& stop) {
+  if (stop.stop_requested()) throw Error(ErrorKind::cancelled, key.trial, "cancelled");
+}
+
 bool has_workers(const Experiment& experiment) {
   return std::ranges::any_of(experiment.trials,
                              [](const Trial& trial) { return !trial.has_own_container(); });
@@ -162,6 +166,7 @@ StartResult WorkersEngine::start(const Run& run, const Trial& trial, int attempt
       result = engine_.start(run, trial, attempt, stop);
     return result;
   }
+  throw_if_cancelled({.run = run.id, .trial = trial.name, .attempt = attempt}, stop);
   if (!fleet_.is_adopted(run.id)) {
     fleet_.adopt(run.id);
     (void)list({.run = run.id}, ListDetail::basic, stop);
@@ -184,6 +189,7 @@ std::optional<Fleet::Found> WorkersEngine::find(const Key& key, const std::stop_
 }
 
 void WorkersEngine::stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) {
+  throw_if_cancelled(key, stop);
   if (const auto found = find(key, stop)) return fleet_.stop(*found, grace, stop);
   engine_.stop(key, grace, stop);
 }
@@ -273,6 +279,7 @@ std::optional<Usage> WorkersEngine::usage(const std::string& id, std::stop_token
 
 void WorkersEngine::logs(const Key& key, const LogOptions& options, const OnLogPiece& on_piece,
                          std::stop_token stop) {
+  throw_if_cancelled(key, stop);
   const auto found = find(key, stop);
   if (!found) return engine_.logs(key, options, on_piece, stop);
   if (!options.tail) return read_log(*found, options, on_piece, stop);
@@ -319,6 +326,7 @@ void WorkersEngine::read_log(const Fleet::Found& found, const LogOptions& option
 
 bool WorkersEngine::copy_out(const Key& key, const std::string& path,
                              const std::function<void(std::string_view)>& on_bytes, std::stop_token stop) {
+  throw_if_cancelled(key, stop);
   const auto found = find(key, stop);
   if (!found) return engine_.copy_out(key, path, on_bytes, stop);
   if (const auto client = fleet_.client_of(found->worker, stop))

@@ -129,6 +129,7 @@ Fleet::Found Fleet::add_attempt(const WorkerPtr& worker, const Key& key, const S
   attempt->key = key;
   attempt->slots = slots;
   worker->attempts.insert_or_assign(id_of(key), attempt);
+  worker->forgotten.erase(id_of(key));
   ++worker->begun;
   return {worker, attempt};
 }
@@ -178,20 +179,20 @@ std::variant<Fleet::Found, TakenByOther> Fleet::reserve(const Run& run, const Tr
     workers_.emplace(created->key, created);
     add_attempt(created, key, trial.slots);
   }
-  const auto give_up = [&] {
-    const std::scoped_lock lock(mutex_);
+  // Other starts that have reserved a place in this worker look for another one.
+  const auto refuse_all = [&] {
     created->state = Worker::State::over;
-    // Other starts that have reserved a place in this worker look for another one.
-    for (const auto& [id, one] : created->attempts) {
+    for (const auto& [id, one] : std::exchange(created->attempts, {})) {
       one->state = Attempt::State::refused;
       one->changed.notify_all();
     }
-    workers_.erase(created->key);
   };
   try {
     const StartResult result = create(created, run, trial, stop);
     if (const auto* taken = std::get_if<TakenByOther>(&result)) {
-      give_up();
+      const std::scoped_lock lock(mutex_);
+      refuse_all();
+      workers_.erase(created->key);
       return *taken;
     }
     try {
@@ -201,7 +202,12 @@ std::variant<Fleet::Found, TakenByOther> Fleet::reserve(const Run& run, const Tr
       throw;
     }
   } catch (...) {
-    give_up();
+    // The container may exist. The keeper removes the worker, because its state is `over`.
+    {
+      const std::scoped_lock lock(mutex_);
+      refuse_all();
+    }
+    changed_.notify_all();
     throw;
   }
   const std::scoped_lock lock(mutex_);
@@ -378,6 +384,7 @@ void Fleet::acknowledge(const std::vector<Key>& keys) {
         const auto found = worker->attempts.find(id);
         if (found == worker->attempts.end() || found->second->is_alive()) continue;
         worker->attempts.erase(found);
+        worker->forgotten.insert(id);
         worker->idle_since = Steady::now();
         by_worker[worker].push_back(id);
         break;
@@ -393,7 +400,7 @@ void Fleet::acknowledge(const std::vector<Key>& keys) {
     try {
       if (client) client->send(agent::Forget{.ids = std::move(ids)});
     } catch (
-        const Error&) {  // NOLINT(bugprone-empty-catch): take_listed() forgets them after the next connection
+        const Error&) {  // NOLINT(bugprone-empty-catch): after the next connection, the keeper sends it again
     }
   }
 }

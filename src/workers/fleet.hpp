@@ -135,6 +135,7 @@ class Fleet {
   void remove(const WorkerPtr& worker, const std::stop_token& stop);
 
   void keep(const std::stop_token& quit);
+  void forget_again(const std::vector<std::pair<WorkerPtr, std::string>>& stale);
   void reconnect(Reconnection& task, const std::stop_token& quit);
   std::vector<WorkerPtr> to_end(Steady::time_point now);
 
@@ -148,6 +149,8 @@ class Fleet {
   std::map<Key, WorkerPtr> workers_;
   std::map<RunId, std::size_t> last_number_;  // of a worker's name
   std::deque<Reconnection> reconnections_;
+  // Attempts that an agent has named although they are forgotten. The keeper repeats the message Forget.
+  std::vector<std::pair<WorkerPtr, std::string>> stale_;
   std::vector<Subscription*> subscriptions_;
   std::jthread keeper_;  // the last member: its thread uses all others
 };

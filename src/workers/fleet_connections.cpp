@@ -23,9 +23,17 @@ void Fleet::connect(const WorkerPtr& worker, const std::stop_token& stop) {
     for (const auto& [id, attempt] : worker->attempts) attempt->is_listed = false;
   }
   old.reset();
-  auto client = std::make_shared<AgentClient>(
-      engine_.exec(worker->key, {std::string(k_program), "join", std::string(k_folder)}, stop),
-      worker->key.trial, events_of(worker));
+  std::shared_ptr<AgentClient> client;
+  try {
+    client = std::make_shared<AgentClient>(
+        engine_.exec(worker->key, {std::string(k_program), "join", std::string(k_folder)}, stop),
+        worker->key.trial, events_of(worker));
+    client->begin();
+  } catch (...) {
+    const std::scoped_lock lock(mutex_);
+    worker->state = Worker::State::broken;
+    throw;
+  }
   bool is_in_time = false;
   {
     std::unique_lock lock(mutex_);
@@ -98,6 +106,10 @@ void Fleet::take_welcome(Worker& worker, const agent::Welcome& welcome) {
 Attempt* Fleet::attempt_of(Worker& worker, const std::string& id) {
   const auto found = worker.attempts.find(id);
   if (found != worker.attempts.end()) return found->second.get();
+  if (worker.forgotten.contains(id)) {
+    stale_.emplace_back(worker.shared_from_this(), id);
+    return nullptr;
+  }
   const auto key = key_of(worker.key.run, id);
   if (!key) return nullptr;
   const Found added =

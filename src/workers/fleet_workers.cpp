@@ -160,6 +160,7 @@ void Fleet::remove_attempts(const std::vector<Key>& keys, const std::stop_token&
         auto found = worker->attempts.extract(id_of(key));
         if (found.empty()) continue;
         drop(*worker, *found.mapped());
+        worker->forgotten.insert(id_of(key));
         worker->idle_since = Steady::now();
         by_worker[worker].push_back(id_of(key));
       }
@@ -222,6 +223,7 @@ void Fleet::keep(const std::stop_token& quit) {
     std::optional<Reconnection> task;
     std::vector<std::shared_ptr<AgentClient>> to_ping;
     std::vector<WorkerPtr> ending;
+    std::vector<std::pair<WorkerPtr, std::string>> stale;
     {
       std::unique_lock lock(mutex_);
       const auto now = Steady::now();
@@ -231,12 +233,13 @@ void Fleet::keep(const std::stop_token& quit) {
         reconnections_.erase(due);
       } else {
         ending = to_end(now);
+        stale = std::exchange(stale_, {});
         if (now - pinged > k_ping_every) {
           pinged = now;
           for (const auto& [key, worker] : workers_)
             if (worker->state == Worker::State::connected) to_ping.push_back(worker->client);
         }
-        if (ending.empty() && to_ping.empty()) {
+        if (ending.empty() && to_ping.empty() && stale.empty()) {
           if (workers_.empty()) {
             changed_.wait(lock, quit, [&] { return !workers_.empty() || !reconnections_.empty(); });
           } else {
@@ -254,12 +257,28 @@ void Fleet::keep(const std::stop_token& quit) {
     } catch (const Error&) {  // NOLINT(bugprone-empty-catch): on_broken() handles it
     }
     to_ping.clear();
+    forget_again(stale);
     if (task) reconnect(*task, quit);
     for (const WorkerPtr& worker : ending) {
       try {
         remove(worker, quit);
       } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the agent ends the worker after its idle time
       }
+    }
+  }
+}
+
+void Fleet::forget_again(const std::vector<std::pair<WorkerPtr, std::string>>& stale) {
+  for (const auto& [worker, id] : stale) {
+    std::shared_ptr<AgentClient> client;
+    {
+      const std::scoped_lock lock(mutex_);
+      if (worker->forgotten.contains(id)) client = worker->client;
+    }
+    try {
+      if (client) client->send(agent::Forget{.ids = {id}});
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the agent names the attempt after the next
+                              // connection
     }
   }
 }

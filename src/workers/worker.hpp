@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -76,6 +77,9 @@ struct Worker : std::enable_shared_from_this<Worker> {
   std::vector<std::string> input_digests;
   std::shared_ptr<AgentClient> client;
   std::map<std::string, std::shared_ptr<Attempt>> attempts;  // by id_of()
+  // Ids of attempts that are no longer in `attempts`. The agent may know them until it gets the message
+  // Forget, which may be lost.
+  std::set<std::string> forgotten;
 
   [[nodiscard]] std::size_t alive() const;
   [[nodiscard]] bool has_place() const {

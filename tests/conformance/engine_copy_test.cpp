@@ -60,7 +60,6 @@ TEST_P(EngineSuite, InputsAreStagedBeforeAnAttemptStarts) {
   trial.inputs = {{.from = given.folder(), .to = "/in/deep/data"},
                   {.from = given.folder() + "/b", .to = "/b"}};
   const Run run = ready("given", {trial});
-  Watcher watcher(subject(), all_of(run));
   const auto content = [&](int attempt, const std::string& path) {
     std::string bytes;
     const Key key{.run = run.id, .trial = "given-a", .attempt = attempt};
@@ -70,7 +69,26 @@ TEST_P(EngineSuite, InputsAreStagedBeforeAnAttemptStarts) {
   start_all(run);
   EXPECT_THAT(content(1, "/in/deep/data/sub/a"), testing::HasSubstr("first\n"));
   EXPECT_THAT(content(1, "/b"), testing::HasSubstr("second\n"));
-  ASSERT_TRUE(watcher.wait_for("given-a", Phase::ended));
+}
+
+// A worker keeps the inputs with which it was created.
+TEST_P(ContainerSuite, EachAttemptGetsTheInputsOfItsStart) {
+  const Given given;
+  Trial trial = subject().exits_with("given-next", 3);
+  trial.inputs = {{.from = given.folder(), .to = "/in/deep/data"},
+                  {.from = given.folder() + "/b", .to = "/b"}};
+  const Run run = ready("given-next", {trial});
+  Watcher watcher(subject(), all_of(run));
+  const auto content = [&](int attempt, const std::string& path) {
+    std::string bytes;
+    const Key key{.run = run.id, .trial = "given-next", .attempt = attempt};
+    (void)engine().copy_out(key, path, [&](std::string_view piece) { bytes += piece; }, {});
+    return bytes;
+  };
+  start_all(run);
+  EXPECT_THAT(content(1, "/in/deep/data/sub/a"), testing::HasSubstr("first\n"));
+  EXPECT_THAT(content(1, "/b"), testing::HasSubstr("second\n"));
+  ASSERT_TRUE(watcher.wait_for("given-next", Phase::ended));
   given.put("b", "another\n");
   (void)engine().start(run, run.experiment.trials[0], 2, {});
   EXPECT_THAT(content(2, "/in/deep/data/sub/a"), testing::HasSubstr("first\n"));

@@ -30,7 +30,7 @@ class ResultChecker : public PassingEngine {
   using PassingEngine::PassingEngine;
   std::vector<Observation> list(const Selector& selector, ListDetail detail, std::stop_token stop) override {
     std::vector<Observation> listed = engine_.list(selector, detail, stop);
-    for (const Observation& seen : listed) check(seen);
+    for (const Observation& seen : listed) compare(seen);
     return listed;
   }
   void watch(const Selector& selector, const std::function<void(const Change&)>& on_change,
@@ -38,7 +38,7 @@ class ResultChecker : public PassingEngine {
     engine_.watch(
         selector,
         [&](const Change& change) {
-          if (const auto* seen = std::get_if<Observation>(&change)) check(*seen);
+          if (const auto* seen = std::get_if<Observation>(&change)) compare(*seen);
           on_change(change);
         },
         stop);
@@ -52,7 +52,7 @@ class ResultChecker : public PassingEngine {
     bool stopped = false;
     bool operator==(const Result&) const = default;
   };
-  void check(const Observation& seen) {
+  void compare(const Observation& seen) {
     if (seen.phase != Phase::ended || !seen.is_unacknowledged) return;
     const Result result{seen.exit_code, seen.lost, seen.oom, seen.stopped};
     const std::scoped_lock lock(mutex_);
