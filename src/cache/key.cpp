@@ -31,7 +31,8 @@ Json volumes_of(const std::vector<Volume>& given) {
 Json outputs_of(const Trial& trial) {
   Json outputs = Json::object();
   for (const Output& output : trial.outputs)
-    outputs[output.path_in_container()] = {{"required", output.required}, {"max_size", output.size_max.count}};
+    outputs[output.path_in_container()] = {{"required", output.required},
+                                           {"max_size", output.size_max.count}};
   return outputs;
 }
 

@@ -55,6 +55,17 @@ TEST(CacheKey, FieldsThatDoNotAffectOutputsDoNotChangeTheKey) {
   for (std::size_t i = 0; i < changes.size(); ++i) EXPECT_EQ(changed(changes[i]).hash, hash) << i;
 }
 
+TEST(CacheKey, APathInTheScratchFolderDiffersFromAnAbsolutePath) {
+  Trial fed = trial();
+  fed.inputs = {{.from = "/data", .to = "/in"}, {.from = "/other", .to = "/in", .in_scratch = true}};
+  const std::string hash = key(fed, k_run, {"digest-1", "digest-2"}).hash;
+  EXPECT_NE(key(fed, k_run, {"digest-1", "digest-3"}).hash, hash);
+  EXPECT_NE(key(fed, k_run, {"digest-3", "digest-2"}).hash, hash);
+  Trial in_scratch = trial();
+  in_scratch.outputs[0].in_scratch = true;
+  EXPECT_NE(key(in_scratch).hash, key(trial()).hash);
+}
+
 TEST(CacheKey, FieldsThatAffectOutputsChangeTheKey) {
   const std::string hash = key(trial()).hash;
   const std::vector<std::function<void(Trial&)>> changes{
