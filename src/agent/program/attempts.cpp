@@ -75,8 +75,8 @@ void Attempts::start(Start start, std::uint64_t connection) {
     refuse(attempt, Refused::other, EINVAL, {});
     return;
   }
+  if (!folder_.is_in_place()) folder_.repair();
   int error = folder_.make_scratch(attempt.scratch);
-  if (error == ENOENT && folder_.repair()) error = folder_.make_scratch(attempt.scratch);
   if (error != 0) {
     refuse(attempt, Refused::scratch, error, {});
     return;

@@ -97,6 +97,7 @@ std::string Folder::listen() {
   struct stat status {};
   if (fstatat(folder_.get(), k_socket, &status, AT_SYMLINK_NOFOLLOW) == 0) socket_inode_ = status.st_ino;
   listener_ = std::move(listener);
+  is_listener_new_ = true;
   return {};
 }
 
@@ -107,7 +108,7 @@ bool Folder::is_in_place() const {
          own.st_ino == there.st_ino;
 }
 
-bool Folder::repair() {
+void Folder::repair() {
   struct stat status {};
   bool has_changed = false;
   if (!is_in_place()) {
@@ -115,15 +116,19 @@ bool Folder::repair() {
       const std::string other = path_ + ".replaced-" + to_text(static_cast<std::uint64_t>(steady_time()));
       (void)rename(path_.c_str(), other.c_str());
     }
-    if (!open_folder().empty()) return false;
+    if (!open_folder().empty()) return;
     has_changed = true;
   }
   if (!has_changed && fstatat(folder_.get(), k_socket, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
       status.st_ino == socket_inode_)
-    return false;
+    return;
   if (unlinkat(folder_.get(), k_socket, 0) != 0 && errno == EISDIR)
     (void)renameat(folder_.get(), k_socket, folder_.get(), "socket.replaced");
-  return listen().empty();
+  (void)listen();
+}
+
+bool Folder::take_new_listener() {
+  return std::exchange(is_listener_new_, false);
 }
 
 std::string Folder::scratch_path(std::uint64_t number) const {

@@ -17,9 +17,12 @@ class Folder {
   // Makes the folder if it does not exist, and listens on its socket. Removes scratch folders that an earlier
   // process left there. Returns a description of the failure, or an empty text.
   std::string open(std::string path);
-  // Makes the folder and the socket again if an attempt has removed or replaced them. Returns true if there
-  // is a new socket.
-  bool repair();
+  // True if the path leads to the folder.
+  [[nodiscard]] bool is_in_place() const;
+  // Makes the folder and the socket again if an attempt has removed or replaced them.
+  void repair();
+  // Returns true if listener() has changed since the last call.
+  [[nodiscard]] bool take_new_listener();
 
   [[nodiscard]] int descriptor() const { return folder_.get(); }
   [[nodiscard]] int listener() const { return listener_.get(); }
@@ -42,12 +45,12 @@ class Folder {
  private:
   std::string open_folder();
   std::string listen();
-  [[nodiscard]] bool is_in_place() const;
   void remove_old_scratch_folders() const;
 
   std::string path_;
   Descriptor folder_;
   Descriptor listener_;
+  bool is_listener_new_ = false;
   std::uint64_t socket_inode_ = 0;
   std::uint64_t last_scratch_ = 0;
   std::vector<std::uint64_t> empty_;  // numbers of scratch folders that no attempt uses

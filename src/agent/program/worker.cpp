@@ -115,7 +115,8 @@ int Worker::timeout_ms(std::int64_t now) const {
 
 void Worker::tick(std::int64_t now) {
   next_tick_ = now + k_tick;
-  if (folder_.repair()) watch_listener();
+  folder_.repair();
+  if (folder_.take_new_listener()) watch_listener();
   for (const auto& connection : connections_)
     if (now - connection->last_frame_at > k_silence_max) connection->close();
   std::erase_if(visitors_, [now](const Visitor& visitor) {
