@@ -58,7 +58,10 @@ Fleet::~Fleet() {
 
 void Fleet::adopt(const RunId& run) {
   const std::scoped_lock lock(mutex_);
-  adopted_.insert(run);
+  if (!adopted_.insert(run).second) return;
+  // The process may have listed the workers of the run before.
+  for (const auto& [key, worker] : workers_)
+    if (key.run == run) worker->is_own = true;
 }
 
 bool Fleet::is_adopted(const RunId& run) {
@@ -115,10 +118,12 @@ std::optional<Fleet::Found> Fleet::find_by_id(const std::string& id) {
 }
 
 // Returns the worker with the most free places.
-Fleet::WorkerPtr Fleet::find_place(const Run& run, const Note& note) {
+Fleet::WorkerPtr Fleet::find_place(const Run& run, const Trial& trial, const Note& note) {
   WorkerPtr best;
   for (const auto& [key, worker] : workers_) {
-    if (key.run != run.id || worker->note.shape != note.shape || !worker->has_place()) continue;
+    if (key.run != run.id || worker->note.shape != note.shape) continue;
+    worker->limits = *trial.worker;  // another process may have created the worker
+    if (!worker->has_place()) continue;
     if (!best || worker->alive() < best->alive()) best = worker;
   }
   return best;
@@ -167,7 +172,7 @@ std::variant<Fleet::Found, TakenByOther> Fleet::reserve(const Run& run, const Tr
   WorkerPtr created;
   {
     const std::scoped_lock lock(mutex_);
-    if (const WorkerPtr worker = find_place(run, note)) return add_attempt(worker, key, trial.slots);
+    if (const WorkerPtr worker = find_place(run, trial, note)) return add_attempt(worker, key, trial.slots);
     created = std::make_shared<Worker>();
     created->key = {.run = run.id, .trial = worker_name(run.id, ++last_number_[run.id]), .attempt = 1};
     created->experiment = run.experiment.name;

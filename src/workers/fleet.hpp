@@ -110,7 +110,7 @@ class Fleet {
   };
 
   void remove_earlier(const Key& key, const std::stop_token& stop);
-  WorkerPtr find_place(const Run& run, const Note& note);
+  WorkerPtr find_place(const Run& run, const Trial& trial, const Note& note);
   Found add_attempt(const WorkerPtr& worker, const Key& key, const Slots& slots);
   StartResult create(const WorkerPtr& worker, const Run& run, const Trial& trial,
                      const std::stop_token& stop);
