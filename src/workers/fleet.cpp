@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "combu/inputs.hpp"
@@ -15,9 +16,18 @@ constexpr std::chrono::seconds k_end_max{10};
 constexpr std::size_t k_start_max = agent::k_payload_max - 1024;
 constexpr std::chrono::seconds k_retiring_max{2};
 constexpr Seconds k_default_grace{10};  // the default of a Docker Engine
+// While other attempts of the worker use up all processes or all space, combu repeats a start for this time.
+constexpr std::chrono::seconds k_short_of_resources_max{30};
+constexpr std::chrono::milliseconds k_short_of_resources_pause{200};
 
 std::uint64_t milliseconds_of(Seconds duration) {
   return static_cast<std::uint64_t>(std::chrono::ceil<std::chrono::milliseconds>(duration).count());
+}
+
+// True if the agent could not start the attempt because the container has no more processes, memory or space.
+bool is_short_of_resources(const agent::Refused& refused) {
+  return (refused.stage == agent::Refused::process || refused.stage == agent::Refused::scratch) &&
+         (refused.code == EAGAIN || refused.code == ENOMEM || refused.code == ENOSPC);
 }
 
 }  // namespace
@@ -318,6 +328,13 @@ std::optional<Observation> Fleet::start(const Found& place, const Trial& trial, 
       if (attempt->state == State::refused && !attempt->refused) {
         worker->attempts.erase(id);
         return std::nullopt;
+      }
+      if (attempt->state == State::refused && is_short_of_resources(*attempt->refused) &&
+          worker->alive() > 0 && Steady::now() - asked < k_short_of_resources_max) {
+        attempt->refused.reset();
+        attempt->state = State::reserved;
+        changed_.wait_for(lock, stop, k_short_of_resources_pause, [] { return false; });
+        continue;
       }
       if (attempt->state == State::refused)
         throw Error(ErrorKind::refused, trial.name, reason_of(*attempt->refused, message.argv));
