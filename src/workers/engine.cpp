@@ -162,7 +162,8 @@ void WorkersEngine::ensure_programs(const Run& run, const Trial& trial, const st
 StartResult WorkersEngine::start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) {
   if (trial.has_own_container()) {
     StartResult result = engine_.start(run, trial, attempt, stop);
-    while (std::holds_alternative<TakenByOther>(result) && fleet_.end_idle(stop))
+    for (const TakenByOther* taken = nullptr;
+         (taken = std::get_if<TakenByOther>(&result)) != nullptr && fleet_.free_slots(taken->holder, stop);)
       result = engine_.start(run, trial, attempt, stop);
     return result;
   }

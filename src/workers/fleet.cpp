@@ -234,7 +234,7 @@ StartResult Fleet::create(const WorkerPtr& worker, const Run& run, const Trial& 
   const Trial container = container_of(trial, worker->key.trial, provided(trial));
   StartResult result = engine_.start(run, container, 1, stop);
   while (const auto* taken = std::get_if<TakenByOther>(&result)) {
-    if (!end_idle(stop) && !await_end_of(taken->holder, stop)) break;
+    if (!free_slots(taken->holder, stop)) break;
     result = engine_.start(run, container, 1, stop);
   }
   if (const auto* running = std::get_if<Running>(&result)) {
@@ -246,12 +246,17 @@ StartResult Fleet::create(const WorkerPtr& worker, const Run& run, const Trial& 
   return result;
 }
 
+bool Fleet::free_slots(const Observation& holder, const std::stop_token& stop) {
+  return end_idle(stop) || await_end_of(holder, stop);
+}
+
 // Waits a moment for the end of `holder`, if it is a worker of this process with places that no attempt uses.
 bool Fleet::await_end_of(const Observation& holder, const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   const auto found = workers_.find(holder.key);
-  if (found == workers_.end() || !found->second->is_own || found->second->note.concurrency == 1) return false;
+  if (found == workers_.end() || !found->second->is_own) return false;
   const WorkerPtr worker = found->second;
+  if (worker->alive() >= worker->note.concurrency) return false;
   worker->is_retiring = true;
   const auto is_over = [&] { return !workers_.contains(worker->key); };
   return changed_.wait_for(lock, stop, k_retiring_max, is_over);

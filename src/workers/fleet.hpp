@@ -80,8 +80,9 @@ class Fleet {
   [[nodiscard]] std::vector<Observation> attempts();
   // Handles a change of a worker's container that the engine has reported.
   void see(const Observation& container);
-  // Ends a worker without attempts whose slots `claimant` needs. Returns false if there is none.
-  [[nodiscard]] bool end_idle(const std::stop_token& stop);
+  // Ends a worker without attempts, or waits a moment for the end of the worker `holder`. Returns false if no
+  // worker has ended.
+  [[nodiscard]] bool free_slots(const Observation& holder, const std::stop_token& stop);
   // Forgets a worker whose container was removed, with its attempts.
   void forget_worker(const Key& worker);
   // Kills and forgets attempts.
@@ -114,6 +115,7 @@ class Fleet {
   Found add_attempt(const WorkerPtr& worker, const Key& key, const Slots& slots);
   StartResult create(const WorkerPtr& worker, const Run& run, const Trial& trial,
                      const std::stop_token& stop);
+  bool end_idle(const std::stop_token& stop);
   bool await_end_of(const Observation& holder, const std::stop_token& stop);
   agent::Start start_message(const Trial& trial, const Key& key);
   void send_start(AgentClient& client, const agent::Start& message, const Trial& trial,
