@@ -180,7 +180,7 @@ void AgentClient::take(const agent::Frame& frame) {
     }
     case FrameType::fault:
       throw Error(ErrorKind::corrupt, subject_,
-                  "the agent refused a frame: " + decoded<agent::Fault>(frame).text);
+                  "the agent refused a frame: " + shortened(decoded<agent::Fault>(frame).text));
     default:
       return;  // a later version of the protocol may add types of frames
   }
