@@ -24,7 +24,8 @@
 
 namespace combu::test {
 
-// Expects that every report about the end of an attempt is the same.
+// Expects that every report about the end of an attempt is the same. Cuts each watch after half a second, so
+// that the run soon lists the attempts whose changes were lost.
 class ResultChecker : public PassingEngine {
  public:
   using PassingEngine::PassingEngine;
@@ -35,13 +36,20 @@ class ResultChecker : public PassingEngine {
   }
   void watch(const Selector& selector, const std::function<void(const Change&)>& on_change,
              std::stop_token stop) override {
+    std::stop_source cut;
+    const std::stop_callback on_stop(stop, [&cut] { cut.request_stop(); });
+    const std::jthread knife([&cut](const std::stop_token& quit) {
+      real_clock().wait(Seconds(0.5), quit);
+      cut.request_stop();
+    });
     engine_.watch(
         selector,
         [&](const Change& change) {
           if (const auto* seen = std::get_if<Observation>(&change)) compare(*seen);
           on_change(change);
         },
-        stop);
+        cut.get_token());
+    if (!stop.stop_requested()) throw Error(ErrorKind::unavailable, "engine", "the watch was cut");
   }
 
  private:
@@ -96,6 +104,17 @@ class MortalEngine : public PassingEngine {
                                    std::stop_token stop) override {
     live();
     return std::make_unique<Stream>(*this, engine_.exec(key, argv, stop));
+  }
+
+  void watch(const Selector& selector, const std::function<void(const Change&)>& on_change,
+             std::stop_token stop) override {
+    live();
+    std::stop_source either;
+    const auto end = [&either] { either.request_stop(); };
+    const std::stop_callback on_stop(stop, end);
+    const std::stop_callback on_death(death_.get_token(), end);
+    engine_.watch(selector, on_change, either.get_token());
+    if (!stop.stop_requested()) throw Error(ErrorKind::unavailable, "engine", "the process is dead");
   }
 
   [[nodiscard]] bool is_dead() const { return is_dead_; }

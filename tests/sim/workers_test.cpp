@@ -81,16 +81,15 @@ TEST(WorkersStorm, EveryInvariantHoldsUnderEveryFault) {
     const auto simulated = open_simulated(world, k_workers_speed);
     {
       const auto workers = with_workers(*simulated, any_program);
+      ResultChecker checked(*workers);
       const auto retried =
-          with_retry(*workers, {.pause = Seconds(0.01), .give_up = Seconds(20)}, real_clock());
-      ResultChecker checked(*retried);
-      const Selector all{.run = run.id};
+          with_retry(checked, {.pause = Seconds(0.01), .give_up = Seconds(20)}, real_clock());
       EXPECT_THAT(retried->prepare(run, [](const Preparation&) {}, {}), testing::IsEmpty());
       WorkersJournal journal(record, run.id, [] { return false; });
       QuietProgress progress;
       const Outcome outcome =
-          drive(run, plan(run.experiment), worker_options(run, checked),
-                {.engine = checked, .clock = real_clock(), .journal = journal, .progress = progress});
+          drive(run, plan(run.experiment), worker_options(run, *retried),
+                {.engine = *retried, .clock = real_clock(), .journal = journal, .progress = progress});
       EXPECT_THAT(outcome.running, testing::IsEmpty());
       for (const TrialEntry& one : record.trials(run.id))
         EXPECT_TRUE(is_over(one.state)) << one.name << " is " << to_string(one.state);
