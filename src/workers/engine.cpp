@@ -154,6 +154,7 @@ void WorkersEngine::ensure_programs(const Run& run, const Trial& trial, const st
   Run one = run;
   one.experiment.trials = {trial};
   one.experiment.trials.front().depends.clear();
+  one.experiment.trials.front().pull = Pull::never;  // like start() of other engines
   const std::vector<Error> errors = prepare(
       one, [](const Preparation&) {}, stop);
   if (!errors.empty()) throw Error(errors.front().kind(), trial.name, errors.front().message());
@@ -275,6 +276,7 @@ void WorkersEngine::watch(const Selector& selector, const std::function<void(con
 std::optional<Usage> WorkersEngine::usage(const std::string& id, std::stop_token stop) {
   const auto found = fleet_.find_by_id(id);
   if (!found) return engine_.usage(id, stop);
+  if (!fleet_.is_alive(*found)) return std::nullopt;
   const auto client = fleet_.client_of(found->worker, stop);
   return client ? client->usage(id_of(found->attempt->key), stop) : std::nullopt;
 }

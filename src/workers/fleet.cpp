@@ -127,6 +127,11 @@ std::optional<Fleet::Found> Fleet::find_by_id(const std::string& id) {
   return std::nullopt;
 }
 
+bool Fleet::is_alive(const Found& found) {
+  const std::scoped_lock lock(mutex_);
+  return found.attempt->is_alive();
+}
+
 // Returns the worker with the most free places.
 Fleet::WorkerPtr Fleet::find_place(const Run& run, const Trial& trial, const Note& note) {
   WorkerPtr best;

@@ -53,6 +53,8 @@ class Fleet {
   [[nodiscard]] std::optional<Found> find(const Key& key);
   // Returns the attempt with Observation::id `id`.
   [[nodiscard]] std::optional<Found> find_by_id(const std::string& id);
+  // False if the attempt has ended.
+  [[nodiscard]] bool is_alive(const Found& found);
   // Returns a place for an attempt in a worker of its shape, and creates a worker if necessary. Returns
   // TakenByOther if the engine has no slots for a further worker. Repeatable: returns the existing attempt.
   // Throws the errors of Engine::start().

@@ -1,16 +1,35 @@
 // Inputs, and copy_out().
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "conformance/engine_suite.hpp"
 
 namespace combu::conformance {
 namespace {
 
-// In an archive, the names and contents of files are stored unchanged.
+// Returns the names in a tar archive (ustar, POSIX.1-1988) without those of extended headers (pax).
+std::vector<std::string> names_in(const std::string& archive) {
+  constexpr std::size_t k_block = 512;
+  constexpr std::size_t k_name_size = 100;
+  constexpr std::size_t k_size_at = 124;
+  constexpr std::size_t k_type_at = 156;
+  std::vector<std::string> names;
+  for (std::size_t at = 0; at + k_block <= archive.size() && archive[at] != '\0';) {
+    const char type = archive[at + k_type_at];
+    const std::string name = archive.substr(at, k_name_size);
+    if (type != 'x' && type != 'g') names.emplace_back(name.c_str());
+    const std::size_t size = std::strtoull(archive.substr(at + k_size_at, 12).c_str(), nullptr, 8);
+    at += k_block + (size + k_block - 1) / k_block * k_block;
+  }
+  return names;
+}
+
+// In an archive, the contents of files are stored unchanged.
 TEST_P(EngineSuite, CopyOutReturnsOutputsAsAnArchive) {
   const Run run = ready("leaves", {subject().leaves("leaves-a")});
   Watcher watcher(subject(), all_of(run));
@@ -24,11 +43,11 @@ TEST_P(EngineSuite, CopyOutReturnsOutputsAsAnArchive) {
     return bytes;
   };
   const std::string folder = archive("/out");
-  EXPECT_THAT(folder, testing::StartsWith("out/"));
-  EXPECT_THAT(folder, testing::HasSubstr("out/a"));
+  EXPECT_THAT(names_in(folder), testing::Each(testing::StartsWith("out/")));
+  EXPECT_THAT(names_in(folder), testing::Contains("out/a"));
   EXPECT_THAT(folder, testing::HasSubstr("kept\n"));
   const std::string file = archive("/out/a");
-  EXPECT_EQ(file.substr(0, 2), std::string("a\0", 2));
+  EXPECT_THAT(names_in(file), testing::ElementsAre("a"));
   EXPECT_THAT(file, testing::HasSubstr("kept\n"));
   EXPECT_EQ(archive("/no/such"), "");
   EXPECT_EQ(archive("/out/b"), "");
