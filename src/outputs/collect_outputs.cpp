@@ -16,8 +16,10 @@ class Bearer {
       : engine_(engine), key_(key), writer_(writer), stop_(stop) {}
 
   void collect(const Output& output) {
-    const outputs::Unpacking how{
-        .place = output.path.substr(1), .size_max = output.size_max, .subject = output.path, .stop = stop_};
+    const outputs::Unpacking how{.place = output.path.substr(1),
+                                 .size_max = output.size_max,
+                                 .subject = output.path_in_container(),
+                                 .stop = stop_};
     outputs::Pipe pipe;
     std::exception_ptr fault;  // the exception that unpacking threw
     bool any = false;
@@ -45,7 +47,8 @@ class Bearer {
       found = engine_.copy_out(
           key_, output.path_in_container(),
           [&](std::string_view bytes) {
-            if (!pipe.write(bytes)) throw Error(ErrorKind::cancelled, output.path, "cancelled");
+            if (!pipe.write(bytes))
+              throw Error(ErrorKind::cancelled, output.path_in_container(), "cancelled");
           },
           stop_);
     } catch (...) {
@@ -56,7 +59,8 @@ class Bearer {
     // If unpacking failed, that failure aborted the reading, so the exception of unpacking is the cause.
     if (fault) std::rethrow_exception(fault);
     if (cut) std::rethrow_exception(cut);
-    if (!found && output.required) throw Error(ErrorKind::invalid, output.path, "there is no such output");
+    if (!found && output.required)
+      throw Error(ErrorKind::invalid, output.path_in_container(), "there is no such output");
   }
 
   [[nodiscard]] const std::string& manifest() const { return manifest_; }
