@@ -139,7 +139,8 @@ class Executor::Start {
   std::stop_callback<std::function<void()>> on_interrupt_;
 };
 
-// ---- Called in the threads of the queues: these functions post their results, and change only the map of starts
+// ---- Called in the threads of the queues: these functions post their results, and change only the map of
+// starts
 
 void Executor::carry_out(const StartCommand& command, const std::stop_token& quit) {
   const Trial& trial = trial_of(command.trial);

@@ -23,8 +23,8 @@ inline constexpr std::string_view k_folder = "/combu/attempts/w/agent";
 // Returns the number in the name of a worker of `run`.
 [[nodiscard]] std::optional<std::size_t> number_of_worker(const RunId& run, std::string_view name);
 
-// A description of a worker. The agent repeats the text of the Note to each client, so that another process can
-// use the worker, too.
+// A description of a worker. The agent repeats the text of the Note to each client, so that another process
+// can use the worker, too.
 struct Note {
   std::size_t concurrency = 1;
   std::string shape;  // the SHA-256 of worker_shape()

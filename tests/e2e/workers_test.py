@@ -520,10 +520,3 @@ def test_retry_runs_failed_trials_again(combu, engine, lab):
 def test_validate_refuses(combu, trials, message):
     combu.write(trials)
     assert message in combu("validate", code=2).stderr
-
-
-@pytest.mark.parametrize("own", [{}, {"worker": True}], ids=["container", "worker"])
-def test_no_trial_has_the_name_of_a_worker(combu, engine, own):
-    combu.write([trial("combu-worker-x-1", "true", **own), warm("good", "true")])
-    assert 'combu-worker-x-1: a trial\'s name must not begin with "combu-worker-"' in combu("run", code=None).stderr
-    assert engine.names() == set()
