@@ -63,6 +63,8 @@ class WorkersEngine final : public Engine {
 
   Engine& engine_;
   Fleet fleet_;
+  std::mutex searched_mutex_;
+  std::set<RunId> searched_;  // runs of other processes whose workers find() has listed
 };
 
 // The trials of other containers, and one container for each shape of workers.
@@ -92,8 +94,8 @@ bool has_workers(const Experiment& experiment) {
 }
 
 std::vector<Error> WorkersEngine::check(const Run& run, std::stop_token stop) {
-  if (!has_workers(run.experiment)) return engine_.check(run, stop);
   fleet_.adopt(run.id);
+  if (!has_workers(run.experiment)) return engine_.check(run, stop);
   std::map<std::string, std::string> first_of;
   std::vector<Error> errors;
   for (const Error& error : engine_.check(with_workers_as_trials(run, first_of), stop)) {
@@ -122,8 +124,8 @@ std::vector<Error> WorkersEngine::check(const Run& run, std::stop_token stop) {
 std::vector<Error> WorkersEngine::prepare(const Run& run,
                                           const std::function<void(const Preparation&)>& on_progress,
                                           std::stop_token stop) {
-  if (!has_workers(run.experiment)) return engine_.prepare(run, on_progress, stop);
   fleet_.adopt(run.id);
+  if (!has_workers(run.experiment)) return engine_.prepare(run, on_progress, stop);
   std::vector<Error> lacking;
   std::mutex mutex;
   std::set<std::pair<std::string, std::string>> images;
@@ -186,6 +188,10 @@ StartResult WorkersEngine::start(const Run& run, const Trial& trial, int attempt
 std::optional<Fleet::Found> WorkersEngine::find(const Key& key, const std::stop_token& stop) {
   if (auto found = fleet_.find(key)) return found;
   if (fleet_.is_adopted(key.run)) return std::nullopt;
+  {
+    const std::scoped_lock lock(searched_mutex_);
+    if (!searched_.insert(key.run).second) return std::nullopt;
+  }
   (void)list({.run = key.run}, ListDetail::basic, stop);
   return fleet_.find(key);
 }

@@ -163,7 +163,7 @@ TEST_F(ExplanationTextTest, ATrialWaitsBecauseOfALimitOfTheEngine) {
   limits = {{.attempts_max = 1, .trials = {0, 1}}};
   EXPECT_EQ(text(1),
             "waits for another trial to end, because the engine runs no more trials like it at once");
-  EXPECT_EQ(text(2), "waits for its turn");
+  EXPECT_EQ(text(2), "waits: the limit of starts in flight is reached (starts_in_flight)");
 }
 
 TEST_F(ExplanationTextTest, ATrialWaitsForALargerTrial) {
