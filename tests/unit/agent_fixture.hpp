@@ -177,13 +177,27 @@ class Client {
     reader_.feed({part.data(), static_cast<std::size_t>(size)});
     Frame frame;
     FrameReader::Result result{};
-    while ((result = reader_.next(frame)) == FrameReader::Result::frame)
+    while ((result = reader_.next(frame)) == FrameReader::Result::frame) {
+      grant(frame);
       frames_.emplace_back(frame.type, std::string(frame.payload));
+    }
     if (result == FrameReader::Result::corrupt) throw std::runtime_error("corrupt frame");
     return true;
   }
 
  private:
+  // Lets the agent send more of an answer, as a client that has consumed the frame.
+  void grant(const Frame& frame) const {
+    if (to_ < 0) return;
+    if (Data data; frame.type == FrameType::data && decode(frame.payload, data))
+      send(More{.request = data.request, .bytes = data.bytes.size()});
+    Log log;
+    if (frame.type != FrameType::log || !decode(frame.payload, log)) return;
+    std::uint64_t bytes = 0;
+    for (const LogChunk& chunk : log.chunks) bytes += chunk.bytes.size();
+    send(More{.request = log.request, .bytes = bytes});
+  }
+
   std::optional<ChildProcess> process_;
   int to_ = -1;
   int from_ = -1;
