@@ -119,10 +119,11 @@ TEST_P(Upgrade, FiftyMebibytesPassInBothDirectionsAtOnce) {
 }
 
 TEST_P(Upgrade, CloseEndsABlockedReadAndABlockedWrite) {
-  const std::unique_ptr<RawConnection> connection = open(wire::upgraded([](int number) {
-    pollfd ended{number, POLLRDHUP, 0};
-    ::poll(&ended, 1, -1);  // reads nothing until the end
-  }));
+  // The server reads nothing. It does not wait for the end of the stream either: over TCP, the end follows
+  // the bytes that the server does not read.
+  std::promise<void> is_over;
+  const std::unique_ptr<RawConnection> connection =
+      open(wire::upgraded([over = is_over.get_future().share()](int) { over.wait(); }));
   std::future<std::string> reader = std::async(std::launch::async, [&] { return read(*connection, 1); });
   std::future<std::optional<Error>> writer = std::async(std::launch::async, [&] {
     const std::string bytes(std::size_t{64} << 20U, 'x');
@@ -137,6 +138,7 @@ TEST_P(Upgrade, CloseEndsABlockedReadAndABlockedWrite) {
   EXPECT_EQ(error->subject(), daemon().address());
   EXPECT_TRUE(error_of([&] { connection->write("x"); }));
   EXPECT_EQ(read(*connection, 1), "");
+  is_over.set_value();
 }
 
 TEST_P(Upgrade, AWriteAfterTheOtherSideClosedIsUnavailable) {
