@@ -219,7 +219,7 @@ using TimesByPart = std::array<std::optional<PartTimes>, k_attempt_part_count>;
 
 // Returns hints for the user, judged by the attempts of one run of this experiment: at least 200 short
 // attempts in containers of their own would be faster with `worker`; attempts of more than a minute gain
-// nothing from it.
+// nothing from it. Ignores services and trials with ports or a healthcheck, which cannot have `worker`.
 [[nodiscard]] std::vector<std::string> hints_of(const Experiment& experiment,
                                                 std::span<const TimedAttempt> attempts);
 

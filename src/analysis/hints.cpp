@@ -47,7 +47,8 @@ Seconds median(std::vector<Seconds> values) {
 std::vector<std::string> hints_of(const Experiment& experiment, std::span<const TimedAttempt> attempts) {
   std::unordered_map<std::string_view, bool> own_container;
   for (const Trial& trial : experiment.trials)
-    if (!trial.service) own_container.emplace(trial.name, trial.has_own_container());
+    if (!trial.service && trial.container.ports.empty() && !trial.healthcheck)
+      own_container.emplace(trial.name, trial.has_own_container());
   Durations in_own;
   Durations in_workers;
   for (const TimedAttempt& attempt : attempts) {

@@ -141,7 +141,7 @@ struct Planner::Impl {
   }
 
   void on(const Observed& event) {
-    if (event.observation.key.run != run) {
+    if (is_other(event.observation)) {
       life.holdings.see_other(event.observation);
     } else if (const auto trial = find(event.observation)) {
       see(*trial, event.observation, event.engine);
@@ -169,7 +169,7 @@ struct Planner::Impl {
     std::vector<bool> listed(trials.size());
     life.holdings.begin_listing();
     for (const Observation& observation : event.observations) {
-      if (observation.key.run != run) {
+      if (is_other(observation)) {
         life.holdings.see_listed(observation);
       } else if (const auto trial = find(observation)) {
         listed[*trial] = true;
@@ -353,6 +353,11 @@ struct Planner::Impl {
   }
 
   // ---- Observations
+
+  // True if the observed container belongs to no trial of this run.
+  [[nodiscard]] bool is_other(const Observation& observation) const {
+    return observation.key.run != run || !trials.find(observation.key.trial);
+  }
 
   // Returns the trial whose current attempt the observation describes.
   [[nodiscard]] std::optional<TrialIndex> find(const Observation& observation) {

@@ -248,13 +248,24 @@ std::optional<Usage> AgentClient::usage(const std::string& id, const std::stop_t
                .cpu = std::chrono::nanoseconds(answers.usage->cpu_ns)};
 }
 
-void AgentClient::sync(const std::stop_token& stop) {
+std::uint64_t AgentClient::ping() {
   std::uint64_t number = 0;
   {
     const std::scoped_lock lock(mutex_);
     number = ++pinged_;
   }
   send(agent::Ping{.number = number});
+  return number;
+}
+
+bool AgentClient::is_answering() {
+  const std::uint64_t number = ping();
+  const std::scoped_lock lock(mutex_);
+  return ponged_ >= std::exchange(expected_pong_, number);
+}
+
+void AgentClient::sync(const std::stop_token& stop) {
+  const std::uint64_t number = ping();
   std::unique_lock lock(mutex_);
   if (!changed_.wait(lock, stop, [&] { return ponged_ >= number || broken_; }))
     throw Error(ErrorKind::cancelled, subject_, "cancelled");

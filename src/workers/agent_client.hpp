@@ -60,6 +60,8 @@ class AgentClient {
   [[nodiscard]] std::optional<Usage> usage(const std::string& id, const std::stop_token& stop);
   // Blocks until the events of all frames have been handled that the agent had sent before the call.
   void sync(const std::stop_token& stop);
+  // Sends a ping. Returns false if the agent has not answered the last ping.
+  [[nodiscard]] bool is_answering();
   // Makes the connection break, as if the other side had closed it.
   void close() { stream_->close(); }
 
@@ -74,6 +76,7 @@ class AgentClient {
   class Request;
 
   void write(std::string_view bytes);
+  std::uint64_t ping();  // returns the number of the ping
   void read();
   void take(const agent::Frame& frame);
   template <class Message>
@@ -91,6 +94,7 @@ class AgentClient {
   std::uint32_t last_request_ = 0;
   std::uint64_t pinged_ = 0;
   std::uint64_t ponged_ = 0;
+  std::uint64_t expected_pong_ = 0;  // the last ping of is_answering()
   std::optional<std::string> broken_;  // why the connection has ended
   std::jthread thread_;
 };

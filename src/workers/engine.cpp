@@ -249,6 +249,7 @@ void WorkersEngine::watch(const Selector& selector, const std::function<void(con
       const auto* seen = std::get_if<Observation>(&change);
       if (seen == nullptr) return subscription.push(change);
       if (!stands_for_attempts(selector, *seen)) return subscription.push_selected(*seen);
+      if (seen->phase == Phase::gone) subscription.push_selected(*seen);  // its slots are free
       // The owner of the run starts the lost attempts again. For other processes, the attempts are gone.
       if (seen->phase == Phase::gone && !fleet_.is_adopted(seen->key.run)) {
         fleet_.forget_worker(seen->key);

@@ -150,6 +150,7 @@ Fleet::Found Fleet::add_attempt(const WorkerPtr& worker, const Key& key, const S
   attempt->slots = slots;
   worker->attempts.insert_or_assign(id_of(key), attempt);
   worker->forgotten.erase(id_of(key));
+  worker->forgotten_before.erase(id_of(key));
   ++worker->begun;
   return {worker, attempt};
 }

@@ -139,6 +139,7 @@ class Fleet {
   void remove(const WorkerPtr& worker, const std::stop_token& stop);
 
   void keep(const std::stop_token& quit);
+  void ping(Worker& worker);
   void forget_again(const std::vector<std::pair<WorkerPtr, std::string>>& stale);
   void reconnect(Reconnection& task, const std::stop_token& quit);
   std::vector<WorkerPtr> to_end(Steady::time_point now);

@@ -106,7 +106,7 @@ void Fleet::take_welcome(Worker& worker, const agent::Welcome& welcome) {
 Attempt* Fleet::attempt_of(Worker& worker, const std::string& id) {
   const auto found = worker.attempts.find(id);
   if (found != worker.attempts.end()) return found->second.get();
-  if (worker.forgotten.contains(id)) {
+  if (worker.has_forgotten(id)) {
     stale_.emplace_back(worker.shared_from_this(), id);
     return nullptr;
   }

@@ -221,7 +221,7 @@ void Fleet::keep(const std::stop_token& quit) {
   Steady::time_point pinged = Steady::now();
   while (!quit.stop_requested()) {
     std::optional<Reconnection> task;
-    std::vector<std::shared_ptr<AgentClient>> to_ping;
+    std::vector<WorkerPtr> to_ping;
     std::vector<WorkerPtr> ending;
     std::vector<std::pair<WorkerPtr, std::string>> stale;
     {
@@ -237,7 +237,7 @@ void Fleet::keep(const std::stop_token& quit) {
         if (now - pinged > k_ping_every) {
           pinged = now;
           for (const auto& [key, worker] : workers_)
-            if (worker->state == Worker::State::connected) to_ping.push_back(worker->client);
+            if (worker->state == Worker::State::connected) to_ping.push_back(worker);
         }
         if (ending.empty() && to_ping.empty() && stale.empty()) {
           if (workers_.empty()) {
@@ -252,11 +252,7 @@ void Fleet::keep(const std::stop_token& quit) {
         }
       }
     }
-    try {
-      for (const auto& client : to_ping) client->send(agent::Ping{});
-    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): on_broken() handles it
-    }
-    to_ping.clear();
+    for (const WorkerPtr& worker : to_ping) ping(*worker);
     forget_again(stale);
     if (task) reconnect(*task, quit);
     for (const WorkerPtr& worker : ending) {
@@ -268,12 +264,29 @@ void Fleet::keep(const std::stop_token& quit) {
   }
 }
 
+// Breaks the connection to an agent that does not answer.
+void Fleet::ping(Worker& worker) {
+  std::shared_ptr<AgentClient> client;
+  {
+    const std::scoped_lock lock(mutex_);
+    client = worker.client;
+  }
+  if (!client) return;
+  try {
+    if (!client->is_answering()) return client->close();
+  } catch (const Error&) {  // on_broken() handles it
+    return;
+  }
+  const std::scoped_lock lock(mutex_);
+  worker.forgotten_before = std::exchange(worker.forgotten, {});
+}
+
 void Fleet::forget_again(const std::vector<std::pair<WorkerPtr, std::string>>& stale) {
   for (const auto& [worker, id] : stale) {
     std::shared_ptr<AgentClient> client;
     {
       const std::scoped_lock lock(mutex_);
-      if (worker->forgotten.contains(id)) client = worker->client;
+      if (worker->has_forgotten(id)) client = worker->client;
     }
     try {
       if (client) client->send(agent::Forget{.ids = {id}});

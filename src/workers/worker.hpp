@@ -78,10 +78,14 @@ struct Worker : std::enable_shared_from_this<Worker> {
   std::shared_ptr<AgentClient> client;
   std::map<std::string, std::shared_ptr<Attempt>> attempts;  // by id_of()
   // Ids of attempts that are no longer in `attempts`. The agent may know them until it gets the message
-  // Forget, which may be lost.
+  // Forget, which may be lost. `forgotten_before`: those from before the last ping that the agent answered.
   std::set<std::string> forgotten;
+  std::set<std::string> forgotten_before;
 
   [[nodiscard]] std::size_t alive() const;
+  [[nodiscard]] bool has_forgotten(const std::string& id) const {
+    return forgotten.contains(id) || forgotten_before.contains(id);
+  }
   [[nodiscard]] bool has_place() const {
     return is_own && (state == State::connected || state == State::creating) && !is_retiring &&
            alive() < note.concurrency && (limits.trials_max == 0 || begun < limits.trials_max);

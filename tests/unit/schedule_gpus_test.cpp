@@ -56,6 +56,16 @@ TEST(Gpus, AReleasedClaimIsFreeAtOnce) {
   EXPECT_EQ(it.seen(holder_of("x", {"0"}, Phase::gone)), "start a | a starting");
 }
 
+TEST(Gpus, AContainerOfThisRunThatIsNoTrialReleasesItsClaim) {
+  Planned it(wanting({3}), with_gpus());
+  (void)it.begin();
+  Observation holder = holder_of("x", {"0"}, Phase::created);
+  holder.key.run = RunId("run1");
+  EXPECT_EQ(it.lost_to("a", holder), " | a ready");
+  holder.phase = Phase::gone;
+  EXPECT_EQ(it.seen(holder), "start a | a starting");
+}
+
 TEST(Gpus, AClaimReleasedBeforeAListingHoldsNothing) {
   Planned it(wanting({2}), with_gpus());
   (void)it.begin();

@@ -55,6 +55,28 @@ TEST(PrintPlan, ShowsCountsAndWaves) {
             "wave 2: 100 trials  solver-[1-100]\n");
 }
 
+TEST(PrintPlan, ShowsHowManyWorkersThereAre) {
+  Experiment experiment = experiment_of(100);
+  const auto second_line = [&] {
+    std::ostringstream out;
+    print_plan(out, experiment, plan_of(experiment));
+    std::istringstream lines(out.str());
+    std::string line;
+    std::getline(lines, line);
+    std::getline(lines, line);
+    return line;
+  };
+  for (Trial& trial : experiment.trials)
+    if (trial.name != "loader") trial.worker = Worker{.on = true, .count = 3, .concurrency = 2};
+  EXPECT_EQ(second_line(),
+            "100 trials in workers: at most 3 workers at once; 1 trial in containers of their own");
+  for (Trial& trial : experiment.trials)
+    if (trial.worker) trial.worker = Worker{.on = true};
+  EXPECT_EQ(second_line(),
+            "100 trials in workers: as many workers at once as the host has CPUs or slots for; 1 trial in "
+            "containers of their own");
+}
+
 TEST(PrintPlan, ShortensALongWave) {
   Experiment experiment = experiment_of(0);
   for (int i = 0; i < 1000; ++i) {

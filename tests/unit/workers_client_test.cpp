@@ -171,6 +171,19 @@ TEST_F(ClientTest, ACancelledRequestIsCancelledAtTheAgent) {
   syncing.get();
 }
 
+TEST_F(ClientTest, AnAgentThatDoesNotAnswerThePingIsNoticed) {
+  EXPECT_TRUE(client_.is_answering());
+  const auto first = wire_.expect<agent::Ping>();
+  EXPECT_FALSE(client_.is_answering());
+  const auto second = wire_.expect<agent::Ping>();
+  wire_.answer(agent::Pong{.number = first.number});
+  wire_.answer(agent::Pong{.number = second.number});
+  auto syncing = std::async(std::launch::async, [&] { client_.sync({}); });
+  wire_.answer(agent::Pong{.number = wire_.expect<agent::Ping>().number});
+  syncing.get();
+  EXPECT_TRUE(client_.is_answering());
+}
+
 TEST_F(ClientTest, ConcurrentRequestsGetTheirOwnAnswers) {
   constexpr int k_count = 8;
   std::vector<std::future<std::string>> readers;
