@@ -149,6 +149,7 @@ Fleet::Found Fleet::add_attempt(const WorkerPtr& worker, const Key& key, const S
   attempt->key = key;
   attempt->slots = slots;
   worker->attempts.insert_or_assign(id_of(key), attempt);
+  worker->places.push_back(attempt);
   worker->forgotten.erase(id_of(key));
   worker->forgotten_before.erase(id_of(key));
   ++worker->begun;
@@ -323,6 +324,7 @@ std::optional<Observation> Fleet::start(const Found& place, const Trial& trial, 
       const std::scoped_lock lock(mutex_);
       if (attempt->state == State::running || attempt->state == State::ended) return;
       if (attempt->state == State::sent) client = worker->client;  // the attempt waits for its inputs
+      attempt->state = State::refused;
       worker->attempts.erase(id);
       worker->idle_since = Steady::now();
     }
@@ -344,6 +346,7 @@ std::optional<Observation> Fleet::start(const Found& place, const Trial& trial, 
           worker->alive() > 0 && Steady::now() - asked < k_short_of_resources_max) {
         attempt->refused.reset();
         attempt->state = State::reserved;
+        worker->places.push_back(attempt);  // alive() has removed it
         changed_.wait_for(lock, stop, k_short_of_resources_pause, [] { return false; });
         continue;
       }
@@ -364,7 +367,10 @@ std::optional<Observation> Fleet::start(const Found& place, const Trial& trial, 
       };
       if (!attempt->changed.wait(lock, stop, has_changed)) {
         // If the start is sent, the attempt may run, and the caller stops it.
-        if (attempt->state == State::reserved) worker->attempts.erase(id);
+        if (attempt->state == State::reserved) {
+          attempt->state = State::refused;
+          worker->attempts.erase(id);
+        }
         throw Error(ErrorKind::cancelled, trial.name, "cancelled");
       }
     }

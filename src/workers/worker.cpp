@@ -15,9 +15,9 @@ constexpr int k_signal_base = 128;  // an exit code above is 128 plus the number
 
 }  // namespace
 
-std::size_t Worker::alive() const {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(attempts, [](const auto& one) { return one.second->is_alive(); }));
+std::size_t Worker::alive() {
+  std::erase_if(places, [](const auto& attempt) { return !attempt->is_alive(); });
+  return places.size();
 }
 
 std::string id_of(const Key& key) {

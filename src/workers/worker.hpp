@@ -77,16 +77,20 @@ struct Worker : std::enable_shared_from_this<Worker> {
   std::vector<std::string> input_digests;
   std::shared_ptr<AgentClient> client;
   std::map<std::string, std::shared_ptr<Attempt>> attempts;  // by id_of()
+  // All attempts that are alive, and some that are not. Many ended attempts may stay in `attempts` until their
+  // outputs are collected.
+  std::vector<std::shared_ptr<Attempt>> places;
   // Ids of attempts that are no longer in `attempts`. The agent may know them until it gets the message
   // Forget, which may be lost. `forgotten_before`: those from before the last ping that the agent answered.
   std::set<std::string> forgotten;
   std::set<std::string> forgotten_before;
 
-  [[nodiscard]] std::size_t alive() const;
+  // Returns the number of attempts that are alive, and removes the others from `places`.
+  [[nodiscard]] std::size_t alive();
   [[nodiscard]] bool has_forgotten(const std::string& id) const {
     return forgotten.contains(id) || forgotten_before.contains(id);
   }
-  [[nodiscard]] bool has_place() const {
+  [[nodiscard]] bool has_place() {
     return is_own && (state == State::connected || state == State::creating) && !is_retiring &&
            alive() < note.concurrency && (limits.trials_max == 0 || begun < limits.trials_max);
   }

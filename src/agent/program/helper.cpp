@@ -24,6 +24,12 @@ void close_others() {
   for (int number = k_first_other; number < count; ++number) close(number);
 }
 
+void write_report(int to, const Report& report) {
+  std::string bytes(1, static_cast<char>(report.status));
+  bytes += std::string_view(report.text).substr(0, k_report_max);
+  write_all(to, bytes);
+}
+
 [[noreturn]] void run_helper(int stream, int report, int folder, const HelperWork& work) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   sigset_t none;
@@ -33,10 +39,7 @@ void close_others() {
   dup2(report, k_report);
   if (folder >= 0) dup2(folder, k_folder);
   close_others();
-  const Report answer = work(k_stream, folder >= 0 ? k_folder : -1);
-  std::string bytes(1, static_cast<char>(answer.status));
-  bytes += std::string_view(answer.text).substr(0, k_report_max);
-  write_all(k_report, bytes);
+  write_report(k_report, work(k_stream, folder >= 0 ? k_folder : -1));
   _exit(0);
 }
 
@@ -56,6 +59,19 @@ bool start_helper(Direction direction, int folder, const HelperWork& work, Helpe
   helper.report = std::move(report.reader);
   if (helper.stream.is_open()) set_nonblocking(helper.stream.get());
   set_nonblocking(helper.report.get());
+  return true;
+}
+
+bool help_without_child(int folder, const HelperWork& work, Helper& helper) {
+  Pipe stream;
+  Pipe report;
+  if (!open_pipe(report) || !open_pipe(stream)) return false;
+  set_nonblocking(stream.writer.get());
+  const Report answer = work(stream.writer.get(), folder);
+  if (answer.status != 0) return false;
+  write_report(report.writer.get(), answer);
+  helper.stream = std::move(stream.reader);
+  helper.report = std::move(report.reader);
   return true;
 }
 

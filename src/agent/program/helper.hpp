@@ -32,6 +32,10 @@ using HelperWork = std::function<Report(int stream, int folder)>;
 // errno on failure.
 bool start_helper(Direction direction, int folder, const HelperWork& work, Helper& helper);
 
+// Calls `work` in this process, like a child that sends a stream. Returns false if `work` fails, which it
+// does if the stream does not fit into an empty pipe.
+bool help_without_child(int folder, const HelperWork& work, Helper& helper);
+
 // Returns the report of a helper that has closed its stream. `status` is `otherwise` if it has ended without
 // one.
 Report report_of(const Helper& helper, std::uint8_t otherwise);
