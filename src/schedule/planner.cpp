@@ -435,7 +435,8 @@ struct Planner::Impl {
       end.as = TrialState::stopped;
       return life.settle(trial, std::move(end));
     }
-    if (stop_cause == Cause::none && observation.exit_code == 0 && !observation.stopped) {
+    const bool ended_by_itself = stop_cause == Cause::none && !observation.stopped && !observation.timed_out;
+    if (ended_by_itself && observation.exit_code == 0) {
       end.as = TrialState::succeeded;
       return life.settle(trial, std::move(end));
     }

@@ -420,7 +420,8 @@ def test_what_a_trial_has_left_so_far_comes_to_the_bucket(lab, server, tmp_path)
     def end(code):
         run = lab.start("run", "--wait")
         wait_until(lambda: "one@so-far/manifest.sha256" in keys(), "some of it is there")
-        (tmp_path / "signal/go").write_text(str(code))
+        (tmp_path / "signal/new").write_text(str(code))
+        (tmp_path / "signal/new").rename(tmp_path / "signal/go")  # the trial reads the file as soon as it exists
         _, err = run.communicate(timeout=60)
         assert run.returncode == code, err
 

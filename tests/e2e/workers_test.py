@@ -196,6 +196,20 @@ def test_a_hardened_container(combu, engine):
 # ---- Limits of workers, and slots
 
 
+def test_the_agent_makes_a_control_group_for_each_attempt_where_it_may(combu, engine):
+    """Then the peak memory is that of all processes of the attempt together, and not of the largest one."""
+    megabytes = 1_000_000
+    holds = f"(head -c {20 * megabytes} /dev/zero; sleep 1) | tail -c {20 * megabytes} | wc -c"
+    script = f"({holds}) & ({holds}) & ({holds}) & wait"
+    privileged = {"docker": {"HostConfig": {"Privileged": True}}}
+    trials = [warm("large", script, **privileged), warm("small", "true", **privileged), warm("plain", script)]
+    assert combu("run", "--wait", trials=trials).returncode == 0
+    peaks = {name: row["memory_peak"] for name, row in combu.ps().items()}
+    assert peaks["large"] > 55 * megabytes
+    assert peaks["small"] < 20 * megabytes
+    assert peaks["plain"] < 40 * megabytes
+
+
 def test_concurrency_and_count_limit_attempts_at_once(combu, engine, lab):
     fields = {"worker": {"count": 2, "concurrency": 3}}
     names = [f"t-{i}" for i in range(9)]

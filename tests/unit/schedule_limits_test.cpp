@@ -28,6 +28,16 @@ TEST(Timeout, AnAttemptThatTakesTooLongIsStopped) {
   EXPECT_EQ(it.ended("a", 0), "collect a | a failed (took longer than its timeout of 1m00s)");
 }
 
+TEST(Timeout, AnAttemptThatTheEngineStoppedFailsWithAnyExitCode) {
+  Planned it(with_timeout(test::experiment("a"), Seconds(60)));
+  it.begin_running({"a"});
+  (void)it.pass(59.9);  // the engine's clock is ahead
+  Observation seen = it.observation("a", Phase::ended);
+  seen.exit_code = 0;
+  seen.timed_out = true;
+  EXPECT_EQ(it.seen(seen), "collect a | a failed (took longer than its timeout of 1m00s)");
+}
+
 TEST(Timeout, ATrialThatCannotBeStoppedAfterItsTimeoutFails) {
   Planned it(with_timeout(with_retries("a", {.max = 3}), Seconds(60)));
   it.begin_running({"a"});

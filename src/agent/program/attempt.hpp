@@ -11,6 +11,7 @@
 
 #include "attempt_log.hpp"
 #include "combu/agent.hpp"
+#include "control_group.hpp"
 #include "helper.hpp"
 #include "loop.hpp"
 #include "resident.hpp"
@@ -55,11 +56,12 @@ struct Attempt {
   std::int64_t timeout_at = 0;      // 0: none
   std::int64_t kill_at = 0;         // 0: none
   std::int64_t ended_steady = 0;
-  bool is_killed = false;              // the agent has sent SIGKILL
-  std::uint64_t oom_kills_before = 0;  // of the control group at the start
-  std::uint32_t leftovers = 0;         // number of its processes at the last count
-  Ended end;                           // without the log
-  std::array<Output, 2> outputs;       // standard output, standard error
+  bool is_killed = false;               // the agent has sent SIGKILL
+  std::uint64_t oom_kills_before = 0;   // of the agent's control group at the start
+  std::unique_ptr<AttemptGroup> group;  // nullptr if the agent may not make control groups
+  std::uint32_t leftovers = 0;          // number of its processes at the last count
+  Ended end;                            // without the log
+  std::array<Output, 2> outputs;        // standard output, standard error
 
   AttemptLog log;
   std::unique_ptr<Inputs> inputs;

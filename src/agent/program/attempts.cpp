@@ -41,10 +41,9 @@ Ended ended_message(Attempt& attempt) {
 }
 
 Attempts::Attempts(Loop& loop, Folder& folder, AttemptEvents events)
-    : loop_(loop),
-      folder_(folder),
-      events_(std::move(events)),
-      log_space_([&folder] { return folder.make_unnamed_file(); }) {}
+    : loop_(loop), folder_(folder), events_(std::move(events)), group_(getpid() == 1), log_space_([&folder] {
+        return folder.make_unnamed_file();
+      }) {}
 
 Attempt* Attempts::find(std::string_view id) {
   const auto found = ids_.find(id);
@@ -182,6 +181,7 @@ void Attempts::run(Attempt& attempt) {
     return;
   }
   attempt.oom_kills_before = group_.oom_kills();
+  attempt.group = group_.make_group(attempt.number);
   attempt.started.scratch = folder_.scratch_path(attempt.scratch);
   attempt.started.at = real_time();
   attempt.started_steady = steady_time();
@@ -190,7 +190,7 @@ void Attempts::run(Attempt& attempt) {
                                           .errors = errors.writer.get(),
                                           .calls = calls.reader.get(),
                                           .returns = returns.writer.get()},
-                                         -1);
+                                         attempt.group != nullptr ? attempt.group->entry() : -1);
   attempt.started.spawn_ns = static_cast<std::uint64_t>(steady_time() - attempt.started_steady);
   if (spawned.error != 0) {
     if (spawned.pid > 0) waitpid(spawned.pid, nullptr, 0);

@@ -47,6 +47,8 @@ class Attempts {
   // Returns the attempt after this number, in the order of their starts; null if there is none.
   [[nodiscard]] Attempt* next_after(std::uint64_t number);
   [[nodiscard]] bool are_active() const { return !active_.empty(); }
+  // True if each attempt has a control group of its own.
+  [[nodiscard]] bool have_groups() const { return group_.is_divided(); }
   [[nodiscard]] bool are_known() const { return !ids_.empty(); }
   // Memory and CPU time of the attempt's processes.
   [[nodiscard]] UsageAnswer usage(const Attempt& attempt);
@@ -100,7 +102,7 @@ class Attempts {
   Folder& folder_;
   AttemptEvents events_;
   Spawner spawner_;
-  ControlGroup group_;
+  ControlGroup group_;  // the agent's own
   Children children_;
   LogSpace log_space_;
   std::uint64_t last_number_ = 0;

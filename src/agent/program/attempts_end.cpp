@@ -90,8 +90,9 @@ void Attempts::begin_end(Attempt& attempt) {
   end.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   end.signal = WIFSIGNALED(status) ? static_cast<std::uint8_t>(WTERMSIG(status)) : 0;
   const bool was_killed = end.signal == SIGKILL || end.exit_code == k_shell_killed;
-  if (was_killed && !attempt.is_killed && group_.oom_kills() > attempt.oom_kills_before)
-    end.flags |= Ended::out_of_memory;
+  const bool was_out_of_memory = attempt.group != nullptr ? attempt.group->oom_kills() > 0
+                                                          : group_.oom_kills() > attempt.oom_kills_before;
+  if (was_killed && !attempt.is_killed && was_out_of_memory) end.flags |= Ended::out_of_memory;
   pids_.erase(attempt.pid);
 }
 
@@ -212,6 +213,9 @@ void Attempts::finish(Attempt& attempt) {
   }
   if (attempt.resident != nullptr) attempt.resident->drain();
   attempt.resident = nullptr;
+  if (attempt.group != nullptr)
+    attempt.end.memory_peak = std::max(attempt.end.memory_peak, attempt.group->memory_peak());
+  attempt.group = nullptr;
   attempt.phase = Phase::ended;
   std::erase(active_, &attempt);
   if (attempt.is_forgotten)

@@ -99,7 +99,7 @@ void Worker::handle(Connection& connection, Hello& message) {
   connection.send(Welcome{.version = std::min(message.version, k_version),
                           .boot = boot_,
                           .now = real_time(),
-                          .has_cgroups = 0,
+                          .has_cgroups = attempts_.have_groups() ? std::uint8_t{1} : std::uint8_t{0},
                           .note = note_});
   connection.is_greeted = true;
   connection.is_listing = true;

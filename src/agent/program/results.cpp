@@ -32,8 +32,7 @@ bool write_attempt(int file, Attempt& attempt) {
 bool write_results(Attempts& attempts, const Folder& folder, const std::string& boot) {
   const Descriptor file = folder.make_results_file();
   if (!file.is_open()) return false;
-  if (!write_message(file.get(),
-                     Welcome{.version = k_version, .boot = boot, .now = real_time(), .has_cgroups = 0}))
+  if (!write_message(file.get(), Welcome{.version = k_version, .boot = boot, .now = real_time()}))
     return false;
   for (Attempt* attempt = attempts.next_after(0); attempt != nullptr;
        attempt = attempts.next_after(attempt->number))
