@@ -197,6 +197,8 @@ struct Worker {
   Seconds idle{600};  // a worker ends after this time without attempts
   bool operator==(const Worker&) const = default;
 };
+// The names of the containers of workers begin with this text, and the names of trials do not.
+inline constexpr std::string_view k_worker_name_prefix = "combu-worker-";
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 

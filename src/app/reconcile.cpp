@@ -60,6 +60,20 @@ bool is_behind(const OpenTrials& open, const std::vector<Observation>& listed) {
   });
 }
 
+// Adds the usage that the engine has measured to the facts about the ends of attempts.
+void add_usage(std::vector<Fact>& facts, const Experiment& experiment,
+               const std::vector<Observation>& observations) {
+  std::map<std::pair<std::string_view, int>, const Usage*> measured;
+  for (const Observation& seen : observations)
+    if (seen.usage)
+      measured.emplace(std::pair(std::string_view(seen.key.trial), seen.key.attempt), &*seen.usage);
+  for (Fact& fact : facts) {
+    if (is_alive(fact.state)) continue;
+    const auto found = measured.find({experiment.trials[fact.trial].name, fact.attempt});
+    if (found != measured.end()) fact.usage = *found->second;
+  }
+}
+
 // The recorded state of a run, and the facts that the record lacks.
 struct MissingFacts {
   Record::Stamp stamp{};
@@ -82,6 +96,7 @@ std::optional<MissingFacts> find_missing(Session& session, Record& record, const
                       .restored = record.restored_trials(run),
                       .facts = {}};
   const combu::Run& of = result.loaded.run;
+  const std::vector<Observation> observations = changed;
   result.facts = reconcile(run, of.experiment, result.loaded.plan, result.restored,
                            {.listed = std::move(*listed),
                             .changed = std::move(changed),
@@ -90,6 +105,7 @@ std::optional<MissingFacts> find_missing(Session& session, Record& record, const
                             .is_final = outlook == Outlook::ended,
                             .engine_began_at = session.engine().facts(session.stop()).began_at},
                            real_clock().now());
+  add_usage(result.facts, of.experiment, observations);
   return result;
 }
 

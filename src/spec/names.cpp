@@ -176,7 +176,7 @@ std::optional<std::string> fault_of_user(std::string_view user) {
 namespace combu {
 
 std::optional<std::string> fault_of_trial_name(std::string_view name) {
-  if (name.starts_with("combu-worker-"))
+  if (name.starts_with(k_worker_name_prefix))
     return fmt::format(
         "\"{}\" is not possible: combu names its own containers combu-worker-…; choose another name",
         shortened(name));

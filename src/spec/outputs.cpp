@@ -40,7 +40,7 @@ void read_path(const Json& value, const Place& place, Report& report, Output& ou
         fmt::format(
             "\"{}\": must be only the path in the container; `collect.to` sets where combu stores outputs",
             shortened(*text)));
-  } else if (expect_no_pattern(path, place, report)) {
+  } else if (expect_no_pattern(output.in_scratch ? path.substr(1) : path, place, report)) {
     output.path = std::move(path);
   }
 }

@@ -12,14 +12,8 @@
 
 namespace combu {
 
-namespace {
-
-constexpr std::string_view k_prefix = "combu-worker-";
-
-}  // namespace
-
 bool is_worker_name(std::string_view name) {
-  return name.starts_with(k_prefix);
+  return name.starts_with(k_worker_name_prefix);
 }
 
 std::size_t workers_max(const Experiment& experiment, const Slots& capacity) {
@@ -35,11 +29,11 @@ std::size_t workers_max(const Experiment& experiment, const Slots& capacity) {
 namespace workers {
 
 std::string worker_name(const RunId& run, std::size_t number) {
-  return fmt::format("{}{}-{}", k_prefix, run.text(), number);
+  return fmt::format("{}{}-{}", k_worker_name_prefix, run.text(), number);
 }
 
 std::optional<std::size_t> number_of_worker(const RunId& run, std::string_view name) {
-  const std::string begin = fmt::format("{}{}-", k_prefix, run.text());
+  const std::string begin = fmt::format("{}{}-", k_worker_name_prefix, run.text());
   if (!name.starts_with(begin)) return std::nullopt;
   return parse_number<std::size_t>(name.substr(begin.size()));
 }
