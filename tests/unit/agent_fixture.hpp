@@ -48,7 +48,7 @@ inline std::string text_of(const std::string& path) {
   return text.str();
 }
 
-// A child process. Is killed and waited for at the end.
+// A child process. Gets SIGTERM at the end, so that an agent can kill its attempts, and later SIGKILL.
 class ChildProcess {
  public:
   ChildProcess(const std::vector<std::string>& argv, int in, int out, int errors) {
@@ -64,9 +64,15 @@ class ChildProcess {
     ::_exit(127);
   }
   ~ChildProcess() {
+    constexpr int k_polls = 2000;
     if (status_) return;
+    ::kill(pid_, SIGTERM);
+    for (int i = 0; i < k_polls; ++i) {
+      if (::waitpid(pid_, nullptr, WNOHANG) != 0) return;
+      ::usleep(1000);
+    }
     ::kill(pid_, SIGKILL);
-    (void)wait();
+    ::waitpid(pid_, nullptr, 0);
   }
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;

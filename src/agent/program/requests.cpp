@@ -139,23 +139,24 @@ void Worker::handle(Connection& /*connection*/, Forget& message) {
     if (Attempt* attempt = attempts_.find(id)) attempts_.forget(*attempt);
 }
 
+// Returns the attempt of a request. If there is none, or the connection has too many requests, answers the
+// request and returns nullptr.
+const Attempt* Worker::attempt_for(Connection& connection, std::uint32_t request, const std::string& id) {
+  const Attempt* attempt = attempts_.find(id);
+  if (attempt != nullptr && connection.answers.size() < k_answers_at_once_max) return attempt;
+  connection.send(Done{.request = request,
+                       .status = attempt == nullptr ? Done::unknown_attempt : Done::failed,
+                       .text = attempt == nullptr ? "" : "too many requests at once"});
+  return nullptr;
+}
+
 void Worker::handle(Connection& connection, ReadLog& message) {
-  const Attempt* attempt = attempts_.find(message.id);
-  if (attempt == nullptr || connection.answers.size() >= k_answers_at_once_max)
-    connection.send(Done{.request = message.request,
-                         .status = attempt == nullptr ? Done::unknown_attempt : Done::failed,
-                         .text = attempt == nullptr ? "" : "too many requests at once"});
-  else
+  if (const Attempt* attempt = attempt_for(connection, message.request, message.id))
     connection.answers.push_back(make_log_answer(attempts_, attempt->number, message));
 }
 
 void Worker::handle(Connection& connection, Collect& message) {
-  const Attempt* attempt = attempts_.find(message.id);
-  if (attempt == nullptr || connection.answers.size() >= k_answers_at_once_max)
-    connection.send(Done{.request = message.request,
-                         .status = attempt == nullptr ? Done::unknown_attempt : Done::failed,
-                         .text = attempt == nullptr ? "" : "too many requests at once"});
-  else
+  if (const Attempt* attempt = attempt_for(connection, message.request, message.id))
     connection.answers.push_back(make_archive_answer(loop_, attempts_, folder_, attempt->scratch, message));
 }
 
@@ -172,11 +173,8 @@ void Worker::handle(Connection& connection, Cancel& message) {
 }
 
 void Worker::handle(Connection& connection, GetUsage& message) {
-  const Attempt* attempt = attempts_.find(message.id);
-  if (attempt == nullptr) {
-    connection.send(Done{.request = message.request, .status = Done::unknown_attempt, .text = {}});
-    return;
-  }
+  const Attempt* attempt = attempt_for(connection, message.request, message.id);
+  if (attempt == nullptr) return;
   UsageAnswer answer = attempts_.usage(*attempt);
   answer.request = message.request;
   connection.send(answer);

@@ -69,6 +69,7 @@ class Worker {
   void handle(Connection& connection, Put& message);
   void handle(Connection& connection, Stop& message);
   void handle(Connection& connection, Forget& message);
+  const Attempt* attempt_for(Connection& connection, std::uint32_t request, const std::string& id);
   void handle(Connection& connection, ReadLog& message);
   void handle(Connection& connection, Collect& message);
   void handle(Connection& connection, Cancel& message);
