@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int k_program_mode = 0755;
+constexpr int k_program_mode = 0711;  // the kernel lets only root trace a program that its user cannot read
 constexpr int k_writable_mode = 01777;
 // While another process fills the volume, combu waits so long for the program, and then removes the container
 // that fills the volume. The other process may have died.

@@ -106,7 +106,8 @@ std::optional<std::string> read_bucket(const std::string& text, const Place& pla
 bool expect_no_pattern(const std::string& path, const Place& place, Report& report) {
   const std::size_t at = path.find_first_of("*?[");
   if (at == std::string::npos) return true;
-  const std::string folder = path.substr(0, path.rfind('/', at));
+  const std::size_t slash = path.rfind('/', at);
+  const std::string folder = slash == std::string::npos ? "" : path.substr(0, slash);
   report.add(
       place,
       fmt::format("\"{}\": must be a path without a pattern such as `{}`; name {}", shortened(path), path[at],

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "combu/json.hpp"
 #include "spec/fields.hpp"
 #include "spec/values.hpp"
 
@@ -67,6 +68,38 @@ bool has_health_check(const Trial& trial) {
   return trial.healthcheck && (trial.healthcheck->test.empty() || trial.healthcheck->test.front() != "NONE");
 }
 
+// A setting of a `docker` section that no worker can have.
+struct DockerSetting {
+  std::string_view section;  // empty: the section `docker` itself
+  std::string_view name;
+  std::string_view why;
+};
+constexpr std::string_view k_agent_is_first = "the first process of a worker is combu's agent";
+constexpr std::array k_docker_settings{
+    DockerSetting{"", "Entrypoint", k_agent_is_first},
+    DockerSetting{"", "Cmd", k_agent_is_first},
+    DockerSetting{"HostConfig", "Init", k_agent_is_first},
+    DockerSetting{"HostConfig", "PidMode", "the agent must be the first process of its container"},
+    DockerSetting{"", "Healthcheck",
+                  "the engine checks the health of a container, which several trials share"},
+    DockerSetting{"HostConfig", "PortBindings",
+                  "several trials share the container of a worker and its ports"},
+    DockerSetting{"HostConfig", "PublishAllPorts",
+                  "several trials share the container of a worker and its ports"}};
+
+void check_docker_section(const Trial& trial, const Place& place, Report& report) {
+  if (trial.container.docker.empty()) return;
+  const nlohmann::json docker = parse_json(trial.container.docker);
+  for (const DockerSetting& setting : k_docker_settings) {
+    const auto section = setting.section.empty() ? docker.cend() : docker.find(setting.section);
+    if (!setting.section.empty() && (section == docker.cend() || !section->is_object())) continue;
+    if (!(setting.section.empty() ? docker : *section).contains(setting.name)) continue;
+    const Place at = setting.section.empty() ? place : place.key(setting.section);
+    report.add(at.key(setting.name),
+               fmt::format("is not possible with `worker`: {}; remove it, or remove `worker`", setting.why));
+  }
+}
+
 }  // namespace
 
 Worker read_worker(const Json& value, const Place& place, Report& report) {
@@ -122,6 +155,7 @@ void check_worker(const Trial& trial, const Place& place, Report& report) {
   if (worker.concurrency > 1 && !trial.gpus->empty())
     report.add(place.key("worker").key("concurrency"),
                "must be 1 for a trial with `gpus`, because a GPU serves only one attempt at a time");
+  check_docker_section(trial, place.key("docker"), report);
 }
 
 void WorkerChecks::take(const Trial& trial, const Place& place, Report& report) {

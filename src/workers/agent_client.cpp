@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <chrono>
 #include <utility>
 #include <vector>
 
@@ -10,6 +11,12 @@ namespace combu::workers {
 
 using agent::FrameReader;
 using agent::FrameType;
+
+namespace {
+
+constexpr std::chrono::seconds k_write_max{1};  // the duration of a write, unless the agent does not read
+
+}  // namespace
 
 // A request under way. The destructor forgets the answers that arrive later.
 class AgentClient::Request {
@@ -83,6 +90,13 @@ void AgentClient::write(std::string_view bytes) {
   stream_->write(bytes);
 }
 
+// Does not write if another thread's write does not end.
+bool AgentClient::try_write(std::string_view bytes) {
+  const std::unique_lock lock(write_mutex_, k_write_max);
+  if (lock.owns_lock()) stream_->write(bytes);
+  return lock.owns_lock();
+}
+
 void AgentClient::throw_broken() const {
   throw Error(ErrorKind::unavailable, subject_, *broken_);
 }
@@ -141,8 +155,11 @@ void AgentClient::take(const agent::Frame& frame) {
     }
     changed_.notify_all();
   };
+  if (!is_welcomed_ && frame.type != FrameType::welcome && frame.type != FrameType::fault)
+    throw Error(ErrorKind::corrupt, subject_, "the agent has not sent Welcome first");
   switch (frame.type) {
     case FrameType::welcome:
+      is_welcomed_ = true;
       return events_.on_welcome(decoded<agent::Welcome>(frame));
     case FrameType::started:
       return events_.on_started(decoded<agent::Started>(frame));
@@ -248,24 +265,26 @@ std::optional<Usage> AgentClient::usage(const std::string& id, const std::stop_t
                .cpu = std::chrono::nanoseconds(answers.usage->cpu_ns)};
 }
 
-std::uint64_t AgentClient::ping() {
+bool AgentClient::is_answering() {
+  std::uint64_t number = 0;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (ponged_ < expected_pong_) return false;
+    number = expected_pong_ = ++pinged_;
+  }
+  std::string bytes;
+  agent::append(bytes, agent::Ping{.number = number});
+  (void)try_write(bytes);  // if it is not written, the next call returns false
+  return true;
+}
+
+void AgentClient::sync(const std::stop_token& stop) {
   std::uint64_t number = 0;
   {
     const std::scoped_lock lock(mutex_);
     number = ++pinged_;
   }
   send(agent::Ping{.number = number});
-  return number;
-}
-
-bool AgentClient::is_answering() {
-  const std::uint64_t number = ping();
-  const std::scoped_lock lock(mutex_);
-  return ponged_ >= std::exchange(expected_pong_, number);
-}
-
-void AgentClient::sync(const std::stop_token& stop) {
-  const std::uint64_t number = ping();
   std::unique_lock lock(mutex_);
   if (!changed_.wait(lock, stop, [&] { return ponged_ >= number || broken_; }))
     throw Error(ErrorKind::cancelled, subject_, "cancelled");

@@ -60,7 +60,8 @@ class AgentClient {
   [[nodiscard]] std::optional<Usage> usage(const std::string& id, const std::stop_token& stop);
   // Blocks until the events of all frames have been handled that the agent had sent before the call.
   void sync(const std::stop_token& stop);
-  // Sends a ping. Returns false if the agent has not answered the last ping.
+  // Sends a ping, unless the agent has not answered the last ping: then returns false. Blocks for at most a
+  // second.
   [[nodiscard]] bool is_answering();
   // Makes the connection break, as if the other side had closed it.
   void close() { stream_->close(); }
@@ -76,7 +77,7 @@ class AgentClient {
   class Request;
 
   void write(std::string_view bytes);
-  std::uint64_t ping();  // returns the number of the ping
+  bool try_write(std::string_view bytes);
   void read();
   void take(const agent::Frame& frame);
   template <class Message>
@@ -87,14 +88,15 @@ class AgentClient {
   std::unique_ptr<ByteStream> stream_;
   const std::string subject_;
   AgentEvents events_;
-  std::mutex write_mutex_;
+  std::timed_mutex write_mutex_;
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::map<std::uint32_t, Answers> requests_;
   std::uint32_t last_request_ = 0;
   std::uint64_t pinged_ = 0;
   std::uint64_t ponged_ = 0;
-  std::uint64_t expected_pong_ = 0;  // the last ping of is_answering()
+  std::uint64_t expected_pong_ = 0;    // the last ping of is_answering()
+  bool is_welcomed_ = false;           // used only by the connection's thread
   std::optional<std::string> broken_;  // why the connection has ended
   std::jthread thread_;
 };

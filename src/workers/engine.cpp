@@ -190,9 +190,11 @@ std::optional<Fleet::Found> WorkersEngine::find(const Key& key, const std::stop_
   if (fleet_.is_adopted(key.run)) return std::nullopt;
   {
     const std::scoped_lock lock(searched_mutex_);
-    if (!searched_.insert(key.run).second) return std::nullopt;
+    if (searched_.contains(key.run)) return std::nullopt;
   }
   (void)list({.run = key.run}, ListDetail::basic, stop);
+  const std::scoped_lock lock(searched_mutex_);
+  searched_.insert(key.run);
   return fleet_.find(key);
 }
 
@@ -211,24 +213,37 @@ bool WorkersEngine::stands_for_attempts(const Selector& selector, const Observat
 
 WorkersEngine::Listing WorkersEngine::list_containers(const Selector& selector, ListDetail detail,
                                                       const std::stop_token& stop) {
+  Listing listing;
+  const auto take = [&](std::vector<Observation> containers, bool has_others) {
+    for (Observation& container : containers) {
+      if (stands_for_attempts(selector, container)) {
+        listing.workers.push_back(std::move(container));
+      } else if (has_others) {
+        listing.others.push_back(std::move(container));
+      }
+    }
+  };
+  take(engine_.list(selector, detail, stop), true);
+  if (selector.trials.empty()) return listing;
   Selector all = selector;
   all.trials.clear();
-  Listing listing;
-  for (Observation& container : engine_.list(all, detail, stop)) {
-    if (stands_for_attempts(selector, container)) {
-      listing.workers.push_back(std::move(container));
-    } else if (selects(selector, container)) {
-      listing.others.push_back(std::move(container));
-    }
-  }
+  take(engine_.list(all, ListDetail::basic, stop), false);
   return listing;
 }
 
 std::vector<Observation> WorkersEngine::list(const Selector& selector, ListDetail detail,
                                              std::stop_token stop) {
-  Listing listing = list_containers(selector, detail, stop);
-  fleet_.discover(listing.workers, stop);
-  if (detail != ListDetail::basic) fleet_.sync(listing.workers, stop);
+  // This process knows the workers of its own runs.
+  const bool knows_workers = !selector.trials.empty() && selector.run && fleet_.is_adopted(*selector.run);
+  Listing listing;
+  if (knows_workers) {
+    listing.others = engine_.list(selector, detail, stop);
+  } else {
+    listing = list_containers(selector, detail, stop);
+  }
+  const std::vector<Error> errors = fleet_.discover(listing.workers, stop);
+  if (!errors.empty()) throw Error(errors.front());
+  if (detail != ListDetail::basic) fleet_.sync(selector.run, stop);
   for (const Observation& container : listing.workers) fleet_.see(container);
   for (Observation& attempt : fleet_.attempts())
     if (selects(selector, attempt)) listing.others.push_back(std::move(attempt));
@@ -350,7 +365,7 @@ Released WorkersEngine::release(const Selector& selector, const ReleaseCallbacks
                                 std::stop_token stop) {
   const Listing listing = list_containers(selector, ListDetail::basic, stop);
   if (listing.workers.empty()) return engine_.release(selector, callbacks, stop);
-  fleet_.discover(listing.workers, stop);
+  (void)fleet_.discover(listing.workers, stop);  // a worker is removed even if its agent cannot be reached
   std::vector<Observation> attempts;
   for (Observation& attempt : fleet_.attempts())
     if (selects(selector, attempt)) attempts.push_back(std::move(attempt));

@@ -16,7 +16,8 @@ constexpr std::chrono::seconds k_end_max{10};
 constexpr std::size_t k_start_max = agent::k_payload_max - 1024;
 constexpr std::chrono::seconds k_retiring_max{2};
 constexpr Seconds k_default_grace{10};  // the default of a Docker Engine
-// While other attempts of the worker use up all processes or all space, combu repeats a start for this time.
+// While other attempts of the worker use up all processes or all space, or their files are not removed yet,
+// combu repeats a start for this time.
 constexpr std::chrono::seconds k_short_of_resources_max{30};
 constexpr std::chrono::milliseconds k_short_of_resources_pause{200};
 
@@ -343,10 +344,11 @@ std::optional<Observation> Fleet::start(const Found& place, const Trial& trial, 
         return std::nullopt;
       }
       if (attempt->state == State::refused && is_short_of_resources(*attempt->refused) &&
-          worker->alive() > 0 && Steady::now() - asked < k_short_of_resources_max) {
+          worker->attempts.size() > 1 && Steady::now() - asked < k_short_of_resources_max) {
         attempt->refused.reset();
         attempt->state = State::reserved;
-        worker->places.push_back(attempt);  // alive() has removed it
+        std::erase(worker->places, attempt);
+        worker->places.push_back(attempt);
         changed_.wait_for(lock, stop, k_short_of_resources_pause, [] { return false; });
         continue;
       }

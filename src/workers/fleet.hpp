@@ -74,10 +74,14 @@ class Fleet {
 
   // ---- Workers
 
-  // Connects to the workers that `containers` lists, and reads the results of those that have ended.
-  void discover(const std::vector<Observation>& containers, const std::stop_token& stop);
-  // Waits until the events are handled that the agents of these workers have sent before the call.
-  void sync(const std::vector<Observation>& containers, const std::stop_token& stop);
+  // Connects to the workers that `containers` lists and that this process does not know yet, and reads the
+  // results of those that have ended. Returns an error for each worker that could not be reached, and which
+  // stays unknown.
+  [[nodiscard]] std::vector<Error> discover(const std::vector<Observation>& containers,
+                                            const std::stop_token& stop);
+  // Waits until the events are handled that the agents of the run's workers have sent before the call.
+  // nullopt: of all runs.
+  void sync(const std::optional<RunId>& run, const std::stop_token& stop);
   // Returns the attempts in all known workers.
   [[nodiscard]] std::vector<Observation> attempts();
   // Handles a change of a worker's container that the engine has reported.
@@ -134,13 +138,17 @@ class Fleet {
   void lose(Worker& worker, Attempt& attempt, const std::string& why);
   void publish(const Worker& worker, const Attempt& attempt);
   void drop(const Worker& worker, Attempt& attempt);
-  void end_attempts(const WorkerPtr& worker, const std::string& why, const std::stop_token& stop);
+  void connect_or_end(const WorkerPtr& worker, const std::stop_token& stop);
+  bool take_end(const WorkerPtr& worker, const std::stop_token& stop);
+  void end_attempts(Worker& worker, const std::string& why);
   void read_results(const WorkerPtr& worker, const std::stop_token& stop);
-  void remove(const WorkerPtr& worker, const std::stop_token& stop);
+  bool try_remove(const WorkerPtr& worker, const std::stop_token& stop);
+  bool try_remove_container(const Worker& worker, const std::stop_token& stop);
 
   void keep(const std::stop_token& quit);
   void ping(Worker& worker);
   void forget_again(const std::vector<std::pair<WorkerPtr, std::string>>& stale);
+  void reconnect_soon(const WorkerPtr& worker);
   void reconnect(Reconnection& task, const std::stop_token& quit);
   std::vector<WorkerPtr> to_end(Steady::time_point now);
 

@@ -7,8 +7,6 @@
 namespace combu::workers {
 namespace {
 
-// If an agent does not answer for this time although its container runs, the worker counts as lost.
-constexpr std::chrono::seconds k_reconnect_max{30};
 constexpr std::chrono::seconds k_answer_max{10};
 
 }  // namespace
@@ -34,11 +32,11 @@ void Fleet::connect(const WorkerPtr& worker, const std::stop_token& stop) {
     worker->state = Worker::State::broken;
     throw;
   }
-  bool is_in_time = false;
+  std::string why;
   {
     std::unique_lock lock(mutex_);
     const auto is_settled = [&] { return worker->is_listed || worker->state == Worker::State::broken; };
-    is_in_time = changed_.wait_for(lock, stop, k_answer_max, is_settled);
+    const bool is_in_time = changed_.wait_for(lock, stop, k_answer_max, is_settled);
     if (worker->is_listed && worker->state == Worker::State::creating) {
       worker->client = std::move(client);
       worker->state = Worker::State::connected;
@@ -48,11 +46,10 @@ void Fleet::connect(const WorkerPtr& worker, const std::stop_token& stop) {
       return;
     }
     worker->state = Worker::State::broken;
+    why = is_in_time ? worker->broken_why : "the agent of the worker does not answer";
   }
   client.reset();  // joins its thread, without the lock
-  throw Error(stop.stop_requested() ? ErrorKind::cancelled : ErrorKind::unavailable, worker->key.trial,
-              is_in_time ? "the agent of the worker has closed the connection"
-                         : "the agent of the worker does not answer");
+  throw Error(stop.stop_requested() ? ErrorKind::cancelled : ErrorKind::unavailable, worker->key.trial, why);
 }
 
 AgentEvents Fleet::events_of(const WorkerPtr& worker) {
@@ -78,7 +75,7 @@ AgentEvents Fleet::events_of(const WorkerPtr& worker) {
             changed_.notify_all();
           },
       .on_broken =
-          [=, this](const std::string& /*why*/) {
+          [=, this](const std::string& why) {
             const WorkerPtr it = weak.lock();
             if (!it) return;
             {
@@ -86,9 +83,8 @@ AgentEvents Fleet::events_of(const WorkerPtr& worker) {
               if (it->state == Worker::State::over) return;
               const bool was_connected = it->state == Worker::State::connected;
               it->state = Worker::State::broken;
-              if (was_connected)
-                reconnections_.push_back(
-                    {.worker = it, .at = Steady::now(), .give_up_at = Steady::now() + k_reconnect_max});
+              it->broken_why = why;
+              if (was_connected) reconnect_soon(it);
             }
             changed_.notify_all();
           }};

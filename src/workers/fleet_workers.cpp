@@ -16,18 +16,22 @@ namespace {
 constexpr std::chrono::milliseconds k_claim_idle{500};
 constexpr std::chrono::milliseconds k_keeper_pause{200};
 constexpr std::chrono::seconds k_ping_every{15};
+// If an agent does not answer for this time although its container runs, the worker counts as lost.
+constexpr std::chrono::seconds k_reconnect_max{30};
 constexpr Seconds k_reconnect_pause_max{2};
+constexpr std::chrono::seconds k_remove_pause{1};
 constexpr std::size_t k_connects_in_parallel = 8;
 
 }  // namespace
 
-void Fleet::discover(const std::vector<Observation>& containers, const std::stop_token& stop) {
+std::vector<Error> Fleet::discover(const std::vector<Observation>& containers, const std::stop_token& stop) {
   std::vector<std::pair<WorkerPtr, const Observation*>> fresh;
   {
     const std::scoped_lock lock(mutex_);
     for (const Observation& container : containers) {
       std::size_t& last = last_number_[container.key.run];
       last = std::max(last, number_of_worker(container.key.run, container.key.trial).value_or(0));
+      if (container.phase == Phase::created) continue;  // it has no attempts yet
       const auto [at, is_new] = workers_.try_emplace(container.key);
       if (!is_new) continue;
       at->second = std::make_shared<Worker>();
@@ -42,28 +46,45 @@ void Fleet::discover(const std::vector<Observation>& containers, const std::stop
       fresh.emplace_back(at->second, &container);
     }
   }
+  std::mutex errors_mutex;
+  std::vector<Error> errors;
   in_parallel(fresh.size(), k_connects_in_parallel, [&](std::size_t i) {
     const auto& [worker, container] = fresh[i];
     try {
-      if (container->phase == Phase::running) return connect(worker, stop);
-      end_attempts(worker, "its worker has ended", stop);
+      if (container->phase == Phase::running) return connect_or_end(worker, stop);
+      (void)take_end(worker, stop);
     } catch (const Error& error) {
-      const std::scoped_lock lock(mutex_);
-      workers_.erase(worker->key);
-      if (error.kind() != ErrorKind::conflict && error.kind() != ErrorKind::not_found) throw;
+      {
+        const std::scoped_lock lock(mutex_);
+        workers_.erase(worker->key);
+      }
+      if (error.kind() == ErrorKind::cancelled) throw;
+      const std::scoped_lock lock(errors_mutex);
+      errors.push_back(error);
     }
   });
+  return errors;
 }
 
-void Fleet::sync(const std::vector<Observation>& containers, const std::stop_token& stop) {
+// Connects to a worker that has been listed as running. It may have ended since.
+void Fleet::connect_or_end(const WorkerPtr& worker, const std::stop_token& stop) {
+  try {
+    connect(worker, stop);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::cancelled) throw;
+    if (take_end(worker, stop)) return;
+    throw Error(ErrorKind::unavailable, worker->key.trial,
+                fmt::format("the agent of the worker cannot be reached: {}", error.message()));
+  }
+}
+
+void Fleet::sync(const std::optional<RunId>& run, const std::stop_token& stop) {
   std::vector<std::shared_ptr<AgentClient>> clients;
   {
     const std::scoped_lock lock(mutex_);
-    for (const Observation& container : containers) {
-      const auto found = workers_.find(container.key);
-      if (found != workers_.end() && found->second->state == Worker::State::connected)
-        clients.push_back(found->second->client);
-    }
+    for (const auto& [key, worker] : workers_)
+      if ((!run || key.run == *run) && worker->state == Worker::State::connected)
+        clients.push_back(worker->client);
   }
   for (const std::shared_ptr<AgentClient>& client : clients) {
     try {
@@ -90,8 +111,7 @@ void Fleet::see(const Observation& container) {
     const std::scoped_lock lock(mutex_);
     const auto found = workers_.find(container.key);
     if (found == workers_.end() || found->second->state == Worker::State::over) return;
-    // The next try to connect finds that the container has ended.
-    reconnections_.push_back({.worker = found->second, .at = Steady::now(), .give_up_at = Steady::now()});
+    reconnect_soon(found->second);  // finds that the container has ended
   }
   changed_.notify_all();
 }
@@ -106,24 +126,34 @@ bool Fleet::end_idle(const std::stop_token& stop) {
         idle = worker;
     if (idle) idle->state = Worker::State::over;
   }
-  if (idle) remove(idle, stop);
-  return idle != nullptr;
+  return idle && try_remove(idle, stop);
 }
 
-// Ends the worker's container. The state of the worker must be `over`.
-void Fleet::remove(const WorkerPtr& worker, const std::stop_token& stop) {
+// Ends the worker's container. The state of the worker must be `over`. Returns false if the container could
+// not be removed: then the keeper tries again.
+bool Fleet::try_remove(const WorkerPtr& worker, const std::stop_token& stop) {
   std::shared_ptr<AgentClient> client;
   {
     const std::scoped_lock lock(mutex_);
     client = std::exchange(worker->client, nullptr);
   }
   client.reset();
-  (void)engine_.release({.run = worker->key.run, .trials = {worker->key.trial}}, {}, stop);
+  const bool is_removed = try_remove_container(*worker, stop);
   {
     const std::scoped_lock lock(mutex_);
-    workers_.erase(worker->key);
+    worker->remove_at = Steady::now() + k_remove_pause;
+    if (is_removed) workers_.erase(worker->key);
   }
   changed_.notify_all();
+  return is_removed;
+}
+
+bool Fleet::try_remove_container(const Worker& worker, const std::stop_token& stop) {
+  try {
+    return engine_.release({.run = worker.key.run, .trials = {worker.key.trial}}, {}, stop).left.empty();
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 void Fleet::forget_worker(const Key& key) {
@@ -182,30 +212,50 @@ std::vector<Key> Fleet::without_attempts(const std::set<RunId>& runs) {
 
 // ---- Workers that have ended
 
-// Reads the results that the agent has left, and counts all other attempts as lost.
-void Fleet::end_attempts(const WorkerPtr& worker, const std::string& why, const std::stop_token& stop) {
-  try {
-    read_results(worker, stop);
-  } catch (const Error& error) {
-    if (error.kind() == ErrorKind::cancelled) throw;
+// Handles the end of the worker's container. Returns false if the container runs.
+bool Fleet::take_end(const WorkerPtr& worker, const std::stop_token& stop) {
+  const std::vector<Observation> listed =
+      engine_.list({.run = worker->key.run, .trials = {worker->key.trial}}, ListDetail::full, stop);
+  if (listed.empty()) {
+    end_attempts(*worker, "its worker was removed");
+    return true;
   }
+  const Observation& container = listed.front();
+  if (container.phase == Phase::running || container.phase == Phase::created) return false;
+  // After another end, the file may be the work of an attempt.
+  if (container.exit_code == 0) read_results(worker, stop);
+  end_attempts(*worker,
+               fmt::format("its worker ended{}{}", container.oom ? ", out of memory" : "",
+                           container.exit_code ? fmt::format(" (exit code {})", *container.exit_code) : ""));
+  return true;
+}
+
+// Counts the attempts of a worker that have not ended as lost.
+void Fleet::end_attempts(Worker& worker, const std::string& why) {
   {
     const std::scoped_lock lock(mutex_);
-    worker->state = Worker::State::over;  // from now on, the keeper may remove the container
-    for (const auto& [id, attempt] : worker->attempts) {
+    worker.state = Worker::State::over;  // from now on, the keeper may remove the container
+    for (const auto& [id, attempt] : worker.attempts) {
       if (attempt->state == Attempt::State::reserved) {
         attempt->state = Attempt::State::refused;
         attempt->changed.notify_all();
       } else if (attempt->is_alive()) {
-        lose(*worker, *attempt, why);
+        lose(worker, *attempt, why);
       }
     }
   }
   changed_.notify_all();
 }
 
+// Reads the results that the agent has left. Throws if the engine cannot be reached.
 void Fleet::read_results(const WorkerPtr& worker, const std::stop_token& stop) {
-  for (Result& result : results_of(engine_, worker->key, fmt::format("{}/results", k_folder), stop)) {
+  std::vector<Result> results;
+  try {
+    results = results_of(engine_, worker->key, fmt::format("{}/results", k_folder), stop);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::cancelled || error.kind() == ErrorKind::unavailable) throw;
+  }
+  for (Result& result : results) {
     const std::scoped_lock lock(mutex_);
     take_started(*worker, result.started);
     const std::string id = result.ended.id;
@@ -231,36 +281,30 @@ void Fleet::keep(const std::stop_token& quit) {
       if (due != reconnections_.end()) {
         task = std::move(*due);
         reconnections_.erase(due);
-      } else {
-        ending = to_end(now);
-        stale = std::exchange(stale_, {});
-        if (now - pinged > k_ping_every) {
-          pinged = now;
-          for (const auto& [key, worker] : workers_)
-            if (worker->state == Worker::State::connected) to_ping.push_back(worker);
+      }
+      ending = to_end(now);
+      stale = std::exchange(stale_, {});
+      if (now - pinged > k_ping_every) {
+        pinged = now;
+        for (const auto& [key, worker] : workers_)
+          if (worker->state == Worker::State::connected) to_ping.push_back(worker);
+      }
+      if (!task && ending.empty() && to_ping.empty() && stale.empty()) {
+        if (workers_.empty()) {
+          changed_.wait(lock, quit, [&] { return !workers_.empty() || !reconnections_.empty(); });
+        } else {
+          changed_.wait_for(lock, quit, k_keeper_pause, [&] {
+            return std::ranges::any_of(reconnections_,
+                                       [&](const auto& one) { return one.at <= Steady::now(); });
+          });
         }
-        if (ending.empty() && to_ping.empty() && stale.empty()) {
-          if (workers_.empty()) {
-            changed_.wait(lock, quit, [&] { return !workers_.empty() || !reconnections_.empty(); });
-          } else {
-            changed_.wait_for(lock, quit, k_keeper_pause, [&] {
-              return std::ranges::any_of(reconnections_,
-                                         [&](const auto& one) { return one.at <= Steady::now(); });
-            });
-          }
-          continue;
-        }
+        continue;
       }
     }
     for (const WorkerPtr& worker : to_ping) ping(*worker);
     forget_again(stale);
+    for (const WorkerPtr& worker : ending) (void)try_remove(worker, quit);
     if (task) reconnect(*task, quit);
-    for (const WorkerPtr& worker : ending) {
-      try {
-        remove(worker, quit);
-      } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the agent ends the worker after its idle time
-      }
-    }
   }
 }
 
@@ -300,7 +344,8 @@ void Fleet::forget_again(const std::vector<std::pair<WorkerPtr, std::string>>& s
 std::vector<Fleet::WorkerPtr> Fleet::to_end(Steady::time_point now) {
   std::vector<WorkerPtr> ending;
   for (const auto& [key, worker] : workers_) {
-    if (worker->state == Worker::State::over && worker->is_own && worker->attempts.empty())
+    if (worker->state == Worker::State::over && worker->is_own && worker->attempts.empty() &&
+        now >= worker->remove_at)
       ending.push_back(worker);
     if (worker->state != Worker::State::connected || !worker->is_own) continue;
     const combu::Worker& limits = worker->limits;
@@ -316,36 +361,33 @@ std::vector<Fleet::WorkerPtr> Fleet::to_end(Steady::time_point now) {
   return ending;
 }
 
-// Connects again, or finds out that the worker has ended.
+void Fleet::reconnect_soon(const WorkerPtr& worker) {
+  const auto now = Steady::now();
+  reconnections_.push_back({.worker = worker, .at = now, .give_up_at = now + k_reconnect_max});
+}
+
+// Connects again, or finds out that the worker has ended. If the agent does not answer for a time, removes
+// the container: only then its attempts count as lost.
 void Fleet::reconnect(Reconnection& task, const std::stop_token& quit) {
   const WorkerPtr& worker = task.worker;
   {
     const std::scoped_lock lock(mutex_);
     if (worker->state == Worker::State::over) return;
   }
-  bool is_running = false;
+  bool may_remove = false;
   try {
-    const std::vector<Observation> listed =
-        engine_.list({.run = worker->key.run, .trials = {worker->key.trial}}, ListDetail::full, quit);
-    if (listed.empty()) return end_attempts(worker, "its worker was removed", quit);
-    const Observation& container = listed.front();
-    if (container.phase != Phase::running)
-      return end_attempts(
-          worker,
-          fmt::format("its worker ended{}{}", container.oom ? ", out of memory" : "",
-                      container.exit_code ? fmt::format(" (exit code {})", *container.exit_code) : ""),
-          quit);
-    is_running = true;
+    if (take_end(worker, quit)) return;
     {
       const std::scoped_lock lock(mutex_);
+      may_remove = worker->is_own && Steady::now() >= task.give_up_at;
       if (worker->state != Worker::State::broken) return;  // connected, or another thread connects
     }
     return connect(worker, quit);
   } catch (const Error& error) {
     if (quit.stop_requested()) return;
-    if (is_running && Steady::now() >= task.give_up_at)
-      return end_attempts(worker, fmt::format("the agent of its worker does not answer: {}", error.message()),
-                          quit);
+    if (may_remove && try_remove_container(*worker, quit))
+      return end_attempts(*worker,
+                          fmt::format("the agent of its worker does not answer: {}", error.message()));
   }
   task.pause = std::min(task.pause * 2, k_reconnect_pause_max);
   task.at = Steady::now() + std::chrono::duration_cast<Steady::duration>(task.pause);

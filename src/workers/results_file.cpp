@@ -36,10 +36,14 @@ std::vector<Result> read_results(std::string_view bytes) {
 
 std::vector<Result> results_of(Engine& engine, const Key& worker, const std::string& path,
                                const std::stop_token& stop) {
+  constexpr std::size_t k_archive_max = std::size_t{1} << 30U;
   std::string tar;
-  if (!engine.copy_out(
-          worker, path, [&](std::string_view bytes) { tar += bytes; }, stop))
-    return {};
+  const auto take = [&](std::string_view bytes) {
+    if (tar.size() + bytes.size() > k_archive_max)
+      throw Error(ErrorKind::corrupt, worker.trial, "the file of results is larger than 1 GiB");
+    tar += bytes;
+  };
+  if (!engine.copy_out(worker, path, take, stop)) return {};
   const std::unique_ptr<archive, decltype(&archive_read_free)> from(archive_read_new(), archive_read_free);
   archive_read_support_format_tar(from.get());
   archive_entry* entry = nullptr;

@@ -73,12 +73,14 @@ struct Worker : std::enable_shared_from_this<Worker> {
   std::size_t begun = 0;     // number of attempts that were started
   Steady::time_point created_at = Steady::now();
   Steady::time_point idle_since = Steady::now();
-  std::string boot;  // agent::Welcome::boot
+  Steady::time_point remove_at{};  // the container could not be removed; the moment of the next try
+  std::string boot;                // agent::Welcome::boot
+  std::string broken_why;          // why the last connection has ended
   std::vector<std::string> input_digests;
   std::shared_ptr<AgentClient> client;
   std::map<std::string, std::shared_ptr<Attempt>> attempts;  // by id_of()
-  // All attempts that are alive, and some that are not. Many ended attempts may stay in `attempts` until their
-  // outputs are collected.
+  // All attempts that are alive, and some that are not. Many ended attempts may stay in `attempts` until
+  // their outputs are collected.
   std::vector<std::shared_ptr<Attempt>> places;
   // Ids of attempts that are no longer in `attempts`. The agent may know them until it gets the message
   // Forget, which may be lost. `forgotten_before`: those from before the last ping that the agent answered.

@@ -23,6 +23,15 @@ int fail_refused(const std::string& path) {
   return fail(path + ": the worker refuses this process");
 }
 
+// True if the agent listens on the socket. An attempt of the same user can replace the socket by its own one.
+bool is_agent(int socket) {
+  constexpr pid_t k_first = 1;
+  if (getppid() != 0) return true;  // the engine has not started this process in a container
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.pid == k_first;
+}
+
 bool send_descriptors(int socket) {
   const std::array<int, 2> numbers{STDIN_FILENO, STDOUT_FILENO};
   char byte = 0;
@@ -55,6 +64,7 @@ int join(const std::string& folder) {
   if (!socket.is_open() ||
       connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0)
     return fail(problem_text(path, errno));
+  if (!is_agent(socket.get())) return fail(path + ": another process listens on the socket");
   if (!send_descriptors(socket.get())) return fail_refused(path);
   // This process must not keep the pipes open after the worker has closed them.
   close(STDIN_FILENO);

@@ -108,11 +108,14 @@ void Worker::handle(Connection& connection, Hello& message) {
 
 void Worker::handle(Connection& connection, Start& message) {
   Attempt* known = attempts_.find(message.id);
-  if (known == nullptr) {
+  const bool is_awaiting = known != nullptr && known->phase == Phase::awaiting_inputs;
+  if (is_awaiting && known->asker == connection.number()) return;
+  // The inputs of an earlier connection of the client do not come any more.
+  if (is_awaiting) attempts_.forget(*known);
+  if (known == nullptr || is_awaiting) {
     attempts_.start(std::move(message), connection.number());
     return;
   }
-  if (known->phase == Phase::awaiting_inputs) return;
   connection.send(known->started);
   if (known->phase == Phase::ended) connection.send(ended_message(*known));
 }

@@ -52,7 +52,11 @@ Worker::Worker() : attempts_(loop_, folder_, events()), boot_(random_text()) {}
 
 AttemptEvents Worker::events() {
   return {.started = [this](Attempt& attempt) { broadcast(attempt.started); },
-          .ended = [this](Attempt& attempt) { broadcast(ended_message(attempt)); },
+          .ended =
+              [this](Attempt& attempt) {
+                broadcast(ended_message(attempt));
+                std::erase_if(callers_, [&](const Caller& one) { return one.attempt == attempt.number; });
+              },
           .refused =
               [this](std::uint64_t number, const Refused& message) {
                 if (Connection* connection = find_connection(number)) connection->send(message);
@@ -82,6 +86,7 @@ int Worker::run(const std::string& folder, std::int64_t idle_max, std::string no
   while (!is_terminated_ && !attempts_.is_overrun() && steady_time() - busy_at_ < idle_max) turn();
   const bool is_overrun = attempts_.is_overrun();
   attempts_.kill_all();
+  folder_.repair();
   if (attempts_.are_known() && !write_results(attempts_, folder_, boot_))
     complain(problem_text("results", errno));
   if (!is_overrun) return 0;
