@@ -44,17 +44,41 @@ Result apply_as_it_is_now(const RunChange& change, Record& record, const RunEntr
 }
 
 // Ingests the logs of attempts that ended while the run had no owner, so that equal trials can reuse them.
-void save_ended_logs(Session& session, Record& record, const Loaded& loaded) {
+// Returns the attempts whose logs are stored.
+std::vector<Observation> save_ended_logs(Session& session, Record& record, const Loaded& loaded) {
   try {
     std::vector<Observation> attempts =
         session.engine().list({.run = loaded.run.id}, ListDetail::basic, session.stop());
     std::erase_if(attempts, [](const Observation& seen) { return seen.phase != Phase::ended; });
-    note_unsaved_logs(session, save_logs(session, record, state_folder(loaded.caller), loaded.run.id,
-                                         attempts, Containers::stay));
+    const Uncollected unsaved =
+        save_logs(session, record, state_folder(loaded.caller), loaded.run.id, attempts, Containers::stay);
+    note_unsaved_logs(session, unsaved);
+    std::erase_if(attempts, [&](const Observation& seen) { return unsaved.contains(seen.key); });
+    return attempts;
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::cancelled) throw;
     session.progress().note(
         fmt::format("logs and metrics of ended trials are not stored yet: {}", error.what()));
+    return {};
+  }
+}
+
+// The process that drove the run may have died between the end of the run and the removal of the containers
+// that trials share. After the calls of this function, the engine removes them at the end of the session.
+void end_shared_containers(const RunChange& change, Record& record, const RunEntry& entry,
+                           const Loaded& loaded) {
+  try {
+    const std::shared_ptr<Session> session = change.open_session(on_its_engine(change.invocation, entry));
+    expect_its_engine(*session, entry);
+    (void)session->engine().check(loaded.run,
+                                  session->stop());  // this process is the run's owner from now on
+    std::vector<Key> stored;
+    for (const Observation& seen : save_ended_logs(*session, record, loaded))
+      if (seen.is_unacknowledged) stored.push_back(seen.key);
+    session->engine().acknowledge(stored);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::cancelled) throw;
+    change.progress.note(fmt::format("containers of the run may remain: {}", error.what()));
   }
 }
 
@@ -127,7 +151,10 @@ Result resume_run(const RunChange& change, const Resumption& resumption) {
   if (entry.ended_at) {
     const std::vector<RestoredTrial> restored = record.restored_trials(entry.id);
     change.progress.note(fmt::format("run {} has ended: {}", entry.id.text(), counts_of(restored)));
-    const bool is_failed = any_unsuccessful(load(record, entry.id).run.experiment, restored);
+    const Loaded loaded = load(record, entry.id);
+    if (!std::ranges::all_of(loaded.run.experiment.trials, &Trial::has_own_container))
+      end_shared_containers(change, record, entry, loaded);
+    const bool is_failed = any_unsuccessful(loaded.run.experiment, restored);
     return is_failed ? Result::failed : Result::succeeded;
   }
   const RunOptions options = adjusted_options(entry, resumption.adjust);
@@ -137,7 +164,7 @@ Result resume_run(const RunChange& change, const Resumption& resumption) {
   change.owner.begin(*session, loaded, options);
   record_parallel(record, entry.id, options.parallel);
   reconcile_run(*session, record, entry.id, Outlook::resumable);
-  save_ended_logs(*session, record, loaded);
+  (void)save_ended_logs(*session, record, loaded);
   const ResumePoint resume_point = resume_point_of(record, entry, loaded);
   change.progress.note(fmt::format("resuming run {}: {}", entry.id.text(), counts_of(resume_point.trials)));
   auto ready = prepare_run(*session, loaded, options, Earlier::refuse);

@@ -31,7 +31,8 @@ std::vector<Error> Fleet::discover(const std::vector<Observation>& containers, c
     for (const Observation& container : containers) {
       std::size_t& last = last_number_[container.key.run];
       last = std::max(last, number_of_worker(container.key.run, container.key.trial).value_or(0));
-      if (container.phase == Phase::created) continue;  // it has no attempts yet
+      // Another process may be starting the container.
+      if (container.phase == Phase::created && !adopted_.contains(container.key.run)) continue;
       const auto [at, is_new] = workers_.try_emplace(container.key);
       if (!is_new) continue;
       at->second = std::make_shared<Worker>();
@@ -51,6 +52,7 @@ std::vector<Error> Fleet::discover(const std::vector<Observation>& containers, c
   in_parallel(fresh.size(), k_connects_in_parallel, [&](std::size_t i) {
     const auto& [worker, container] = fresh[i];
     try {
+      if (container->phase == Phase::created) return end_attempts(*worker, "its worker was not started");
       if (container->phase == Phase::running) return connect_or_end(worker, stop);
       (void)take_end(worker, stop);
     } catch (const Error& error) {

@@ -169,6 +169,7 @@ BAD = {
     "keeps-the-output": ("setsid sleep 6000 & echo on; exit 3", 3, "on\n"),
     "replaces-files": (REPLACE, 3, None),
     "connects": (CONNECT + "; exit 3", 3, None),
+    "connects-as-orphan": (f"(setsid sh -c '{CONNECT} >$COMBU_SCRATCH/out; : >$COMBU_SCRATCH/done' &); until test -e $COMBU_SCRATCH/done; do sleep 0.05; done; cat $COMBU_SCRATCH/out; exit 3", 3, None),
     "removes-folders": ("rm -rf /combu/attempts/w/agent; exit 3", 3, None),
     "own-sigkill": ("kill -9 $$", 137, ""),
 }
@@ -201,9 +202,30 @@ def test_an_attempt_that_disturbs_its_worker_alters_no_other(combu, engine, lab,
     assert (said(combu, "before"), said(combu, "during"), said(combu, "after")) == ("first\n", "begin during\nend during\n", "last\n")
     if log is not None:
         assert said(combu, "bad") == log
-    if name == "connects":
+    if name.startswith("connects"):
         assert "joined 1\n" in said(combu, "bad")
     assert lab.ends("during") == (lab.folder / "after.host").read_text().split(), "the worker remains"
+
+
+def test_an_attempt_that_poses_as_the_agent_is_not_believed(combu, engine, lab, at_work):
+    """The attempt runs an agent of its own, and puts the socket of that agent in the place of the true one again and again."""
+    pose = (
+        "/combu/agent/agent worker /combu/attempts/w/false 60 & until test -e /combu/attempts/w/false/socket; do sleep 0.01; done; "
+        "i=0; while test $i -lt 500; do ln -f /combu/attempts/w/false/socket /combu/attempts/w/agent/socket; : >/lab/posing; i=$((i + 1)); done; exit 3"
+    )
+    fields = shared(lab)
+    combu.write([hold_trial(lab, "during", 6, worker=fields["worker"]), warm("bad", pose, **fields)])
+    run = at_work(combu.start("run", "--wait"))
+    wait_for_states(combu, during="running")
+    wait_until(lambda: (lab.folder / "posing").exists(), "the false socket")
+    (worker,) = workers(engine)
+    cut_streams(engine, worker)  # combu connects again, and meets the false socket
+    wait_for_states(combu, bad="failed")
+    let_go(lab, "during")
+    _, err = run.communicate(timeout=60)
+    assert run.returncode == 1, err
+    assert {name: it[1:] for name, it in lab.states().items()} == {"during": (1, 6), "bad": (1, 3)}
+    assert said(combu, "during") == "begin during\nend during\n"
 
 
 def test_processes_left_behind_are_killed(combu, engine, lab, at_work):
@@ -400,5 +422,4 @@ def test_combu_is_killed_at_random_moments(combu, engine, lab, seed):
     assert deaths > 0
     assert lab.states() == {name: ("failed" if code else "succeeded", 1, code) for name, code in codes.items()}
     assert {name: len(lab.ends(name)) for name in codes} == dict.fromkeys(codes, 1)
-    if "resuming run" in err:  # else combu was killed between the run's end and the workers' end; they end when they are idle
-        assert engine.names() == set()
+    assert engine.names() == set()
