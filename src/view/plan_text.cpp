@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <set>
 #include <unordered_map>
 
@@ -69,37 +70,50 @@ std::string wave_text(const std::vector<std::string_view>& names, std::size_t co
   return text;
 }
 
-// Returns a line with the number of containers, if trials share containers.
-std::string containers_text(const Experiment& experiment) {
+// How many containers the trials need.
+struct Containers {
+  std::size_t own = 0;         // number of trials with a container of their own
+  std::size_t in_workers = 0;  // number of trials in workers
+  // Maximum number of workers at once; nullopt: it depends on the host's CPUs or slots.
+  std::optional<std::size_t> workers_max = 0;
+};
+
+Containers containers_of(const Experiment& experiment) {
   struct Shape {
     std::size_t trials = 0;
     Worker worker;
   };
   std::map<std::string, Shape> shapes;
-  std::size_t own = 0;
+  Containers containers;
   for (const Trial& trial : experiment.trials) {
     if (trial.has_own_container()) {
-      ++own;
+      ++containers.own;
       continue;
     }
+    ++containers.in_workers;
     Shape& shape = shapes[worker_shape(trial)];
     ++shape.trials;
     shape.worker = *trial.worker;
   }
-  if (shapes.empty()) return "";
-  std::size_t trials = 0;
-  std::size_t workers = 0;
-  bool is_known = true;
   for (const auto& [key, shape] : shapes) {
-    trials += shape.trials;
-    workers += std::min(shape.worker.count,
-                        (shape.trials + shape.worker.concurrency - 1) / shape.worker.concurrency);
-    is_known = is_known && shape.worker.count > 0;
+    if (shape.worker.count == 0) {
+      containers.workers_max.reset();
+      break;
+    }
+    *containers.workers_max += std::min(
+        shape.worker.count, (shape.trials + shape.worker.concurrency - 1) / shape.worker.concurrency);
   }
-  const std::string shared = is_known
-                                 ? fmt::format("at most {} at once", number_of(workers, "worker"))
+  return containers;
+}
+
+// Returns a line with the number of containers, if trials share containers.
+std::string containers_text(const Experiment& experiment) {
+  const auto [own, in_workers, workers_max] = containers_of(experiment);
+  if (in_workers == 0) return "";
+  const std::string shared = workers_max
+                                 ? fmt::format("at most {} at once", number_of(*workers_max, "worker"))
                                  : std::string("as many workers at once as the host has CPUs or slots for");
-  return fmt::format("{} in workers: {}{}\n", number_of(trials, "trial"), shared,
+  return fmt::format("{} in workers: {}{}\n", number_of(in_workers, "trial"), shared,
                      own == 0 ? "" : fmt::format("; {} in containers of their own", number_of(own, "trial")));
 }
 
@@ -142,9 +156,18 @@ void print_plan_json(std::ostream& out, const Experiment& experiment, const Plan
     if (!edges.empty()) needs[experiment.trials[i].name] = std::move(edges);
   }
 
+  const Containers containers = containers_of(experiment);
+  const ordered_json workers_max =
+      containers.workers_max ? ordered_json(*containers.workers_max) : ordered_json();
   const ordered_json head{
-      {"experiment", experiment.name},      {"file", experiment.file}, {"trials", experiment.trials.size()},
-      {"edges", edge_count(plan)},          {"images", images},        {"networks", networks_of(experiment)},
+      {"experiment", experiment.name},
+      {"file", experiment.file},
+      {"trials", experiment.trials.size()},
+      {"edges", edge_count(plan)},
+      {"images", images},
+      {"networks", networks_of(experiment)},
+      {"containers",
+       {{"own", containers.own}, {"in_workers", containers.in_workers}, {"workers_max", workers_max}}},
       {"waves", waves_of(experiment, plan)}};
   std::string text = json_text(head);
   text.pop_back();  // removes the closing brace, so that "needs" can follow

@@ -103,6 +103,7 @@ TEST(PrintPlanJson, HasTheWholePlan) {
     "experiment": "lab", "file": "/lab/experiment.jsonnet", "trials": 3, "edges": 2,
     "images": [{"image": "lab/solver", "trials": 2}, {"image": "lab/loader", "trials": 1}],
     "networks": ["simulation"],
+    "containers": {"own": 3, "in_workers": 0, "workers_max": 0},
     "waves": [["loader"], ["solver-1", "solver-2"]],
     "needs": {"solver-1": [{"trial": "loader", "condition": "healthy"}],
               "solver-2": [{"trial": "loader", "condition": "healthy"}]}})"));

@@ -260,6 +260,22 @@ TEST_F(FleetTest, TheSlotsOfABusyWorkerAreTaken) {
   EXPECT_EQ(std::get<TakenByOther>(result).holder.key.trial, "combu-worker-run1-1");
 }
 
+TEST_F(FleetTest, EachGpuHasAWorker) {
+  for (const char* gpu : {"gpu-a", "gpu-b", "gpu-a"}) {
+    const std::size_t i = run_.experiment.trials.size();
+    add("t" + std::to_string(i), "exit 0");
+    run_.experiment.trials[i].gpus = GpuRequest{.count = 1};
+    run_.experiment.trials[i].slots.gpus = {gpu};
+    start(i);
+    await_end(i);
+  }
+  ASSERT_THAT(world_.executions(), SizeIs(3));
+  EXPECT_EQ(world_.executions()[0].worker, world_.executions()[2].worker);
+  std::set<std::vector<std::string>> held;
+  for (const Observation& seen : simulated_->list({}, ListDetail::basic, {})) held.insert(seen.slots.gpus);
+  EXPECT_THAT(held, testing::UnorderedElementsAre(ElementsAre("gpu-a"), ElementsAre("gpu-b")));
+}
+
 TEST_F(FleetTest, TheNextAttemptRemovesTheLastOne) {
   add("a", "exit 3");
   start(0);
