@@ -22,7 +22,7 @@ constexpr Seconds k_look_for_program_again{0.1};
 constexpr int k_program_looks_max = 50;
 // Maximum number of times that combu tries to fill the volume. Another process may have removed the container
 // that fills the volume.
-constexpr int k_tries_max = 5;
+constexpr int k_fill_tries_max = 5;
 
 // Returns the first 12 hexadecimal digits of the program's SHA-256.
 std::string digits_of(const ProvidedProgram& program) {
@@ -88,7 +88,7 @@ void fill_volume(Connections& engine, const std::string& id, const Trial& trial,
                  const std::stop_token& stop) {
   const ProvidedProgram& program = *trial.container.provided;
   const std::string filler = "combu-agent-fill-" + digits_of(program);
-  for (int tries = 0; tries < k_tries_max; ++tries) {
+  for (int tries = 0; tries < k_fill_tries_max; ++tries) {
     const HttpResponse created = create_container(engine, filler, trial.platform, filler_json(trial), stop);
     if (created.status == 409) {
       if (await_program(engine, id, program, stop)) return;
@@ -101,7 +101,7 @@ void fill_volume(Connections& engine, const std::string& id, const Trial& trial,
   }
   throw Error(
       ErrorKind::unavailable, trial.name,
-      fmt::format("the volume of combu's agent could not be filled in {} tries; try again", k_tries_max));
+      fmt::format("the volume of combu's agent could not be filled in {} tries; try again", k_fill_tries_max));
 }
 
 }  // namespace
