@@ -58,12 +58,12 @@ void RawConnection::write(std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t count = ::send(socket_.number(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     const int code = errno;
-    if (closed_) throw Error(ErrorKind::unavailable, address_, "the connection was closed");
     if (count >= 0) {
       bytes.remove_prefix(static_cast<std::size_t>(count));
-    } else if (code != EINTR) {
-      throw broken(address_, code);
+      continue;
     }
+    if (closed_) throw Error(ErrorKind::unavailable, address_, "the connection was closed");
+    if (code != EINTR) throw broken(address_, code);
   }
 }
 

@@ -383,7 +383,7 @@ Released WorkersEngine::release(const Selector& selector, const ReleaseCallbacks
       kept_workers.insert(found->worker->key);
     }
   }
-  ReleaseCallbacks below{.found = [&](const std::vector<Observation>&) { return kept; },
+  ReleaseCallbacks below{.found = [&](const std::vector<Observation>&) { return std::set<Key>(kept); },
                          .removed = callbacks.removed};
   Released released;
   if (selector.trials.empty()) {

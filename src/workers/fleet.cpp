@@ -276,7 +276,7 @@ agent::Start Fleet::start_message(const Trial& trial, const Key& key) {
   agent::Start message{.id = id_of(key), .argv = argv_of(trial, image.value_or(ImageProgram{}))};
   if (message.argv.empty())
     throw Error(ErrorKind::refused, trial.name, "neither `cmd` nor the image names a program; write `cmd`");
-  for (const auto& [name, value] : process.env) message.env.push_back(name + "=" + value);
+  for (const auto& [name, value] : process.env) message.env.push_back(fmt::format("{}={}", name, value));
   if (trial.params_file)
     message.files.push_back({.name = "params.json", .content = trial.params.empty() ? "{}" : trial.params});
   message.timeout_ms = milliseconds_of(trial.timeout);
@@ -440,8 +440,7 @@ void Fleet::acknowledge(const std::vector<Key>& keys) {
     }
     try {
       if (client) client->send(agent::Forget{.ids = std::move(ids)});
-    } catch (
-        const Error&) {  // NOLINT(bugprone-empty-catch): after the next connection, the keeper sends it again
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the keeper sends it again
     }
   }
 }

@@ -1,6 +1,7 @@
 #pragma once
 // Merges the changes of the engine with those of attempts in workers, for each call of watch().
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -21,7 +22,7 @@ namespace combu::workers {
   if (!selector.file.empty() && selector.file != seen.file) return false;
   if (selector.run && *selector.run != seen.key.run) return false;
   return selector.trials.empty() ||
-         std::find(selector.trials.begin(), selector.trials.end(), seen.key.trial) != selector.trials.end();
+         std::ranges::find(selector.trials, seen.key.trial) != selector.trials.end();
 }
 
 // The changes that one call of watch() has not passed on yet. Thread-safe.

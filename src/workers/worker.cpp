@@ -93,7 +93,7 @@ int signal_number(std::string_view name) {
 }
 
 std::string reason_of(const agent::Refused& refused, const std::vector<std::string>& argv) {
-  const std::string why =
+  std::string why =
       refused.code != 0 ? std::generic_category().message(refused.code) : shortened(refused.text);
   switch (refused.stage) {
     case agent::Refused::scratch:
