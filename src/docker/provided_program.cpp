@@ -99,9 +99,9 @@ void fill_volume(Connections& engine, const std::string& id, const Trial& trial,
       return;
     }
   }
-  throw Error(
-      ErrorKind::unavailable, trial.name,
-      fmt::format("the volume of combu's agent could not be filled in {} tries; try again", k_fill_tries_max));
+  throw Error(ErrorKind::unavailable, trial.name,
+              fmt::format("the volume of combu's agent could not be filled in {} tries; try again",
+                          k_fill_tries_max));
 }
 
 }  // namespace
