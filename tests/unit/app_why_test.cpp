@@ -392,7 +392,7 @@ TEST_F(WhyTest, WhyAsksTheOwnerAndReportsAMissingOwner) {
   Process process(*this, file_text(trial_text("one", "sleep 1000") + trial_text("two"), "parallel: 1,"),
                   waiting_run("r1"));
   ASSERT_TRUE(process.printed.wait_for("one running"));
-  EXPECT_EQ(why_with("two", "place"), "two waits: 1 attempt is alive, which is the limit (parallel)\n");
+  EXPECT_EQ(why_with("two", "limit"), "two waits: 1 attempt is alive, which is the limit (parallel)\n");
   const auto settings = owner_settings(RunId("r1"), caller());
   ASSERT_TRUE(settings);
   EXPECT_EQ(settings->parallel_max, 1U);
