@@ -7,7 +7,6 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace combu::agent;
   combu::fuzz::read_frames<Hello, Start, Put, Stop, Forget, ReadLog, Collect, Cancel, More, GetUsage, Call,
-                           Ping>(
-      {reinterpret_cast<const char*>(data), size});
+                           Ping>({reinterpret_cast<const char*>(data), size});
   return 0;
 }
