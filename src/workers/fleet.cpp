@@ -58,10 +58,8 @@ Fleet::~Fleet() {
     stop.request_stop();
   });
   in_parallel(idle.size(), k_ends_in_parallel, [&](std::size_t i) {
-    try {
-      (void)engine_.release({.run = idle[i]->key.run, .trials = {idle[i]->key.trial}}, {}, stop.get_token());
-    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the agent ends the worker after its idle time
-    }
+    // If this fails, the agent ends the worker after its idle time.
+    (void)try_remove_container(*idle[i], stop.get_token());
   });
 }
 
@@ -221,7 +219,8 @@ std::variant<Fleet::Found, TakenByOther> Fleet::reserve(const Run& run, const Tr
     try {
       connect(created, stop);
     } catch (const Error&) {
-      (void)engine_.release({.run = run.id, .trials = {created->key.trial}}, {}, {});
+      (void)try_remove_container(*created,
+                                 {});  // not `stop`: the container must not stay after a cancellation
       throw;
     }
   } catch (...) {
