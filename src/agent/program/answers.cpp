@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "helper.hpp"
+#include "helper_process.hpp"
 #include "shared_buffer.hpp"
 #include "tar_write.hpp"
 

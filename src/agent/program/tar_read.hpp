@@ -1,5 +1,5 @@
 #pragma once
-#include "helper.hpp"
+#include "helper_process.hpp"
 
 namespace combu::agent {
 

@@ -1,7 +1,7 @@
 #pragma once
 #include <string>
 
-#include "helper.hpp"
+#include "helper_process.hpp"
 
 namespace combu::agent {
 

@@ -1,4 +1,4 @@
-#include "helper.hpp"
+#include "helper_process.hpp"
 
 #include <sys/prctl.h>
 #include <unistd.h>
