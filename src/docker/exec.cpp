@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -27,9 +28,10 @@ constexpr std::size_t k_refusal_max = 4096;
 constexpr std::size_t k_errors_size = 500;
 // Size of the read buffer in bytes; equals the capacity of a unix socket.
 constexpr std::size_t k_buffer = std::size_t{256} << 10U;
-// An engine may end the stream a moment before it knows the exit code.
-constexpr Seconds k_exit_code_pause{0.02};
-constexpr int k_exit_code_tries = 5;
+// An engine may send a program's first output before it knows the process, and end the stream before it
+// knows the exit code.
+constexpr Seconds k_inspect_pause{0.02};
+constexpr int k_inspect_tries = 25;
 
 // Returns the last bytes of `text` as one line.
 std::string end_of(std::string_view text) {
@@ -142,11 +144,8 @@ class ExecStream : public ByteStream {
   // write the words of a refusal.
   void judge_refusal() {
     refusal_is_whole_ = false;
-    std::optional<ExecFacts> facts;
-    try {
-      facts = inspect_exec(engine_, id_, closing_.get_token());
-    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): without an answer, the text counts as a refusal
-    }
+    const std::optional<ExecFacts> facts =
+        wait_for_facts([](const ExecFacts& known) { return known.has_begun || known.exit_code; });
     if (facts && facts->has_begun) return release_held();
     const std::string text = end_of(std::exchange(held_, {}));
     {
@@ -168,17 +167,25 @@ class ExecStream : public ByteStream {
   }
 
   std::string exit_text() {
+    const std::optional<ExecFacts> facts =
+        wait_for_facts([](const ExecFacts& known) { return known.exit_code.has_value(); });
+    if (!facts || !facts->exit_code) return "";
+    return fmt::format("the program has ended with exit code {}", *facts->exit_code);
+  }
+
+  // Inspects the execution until `suffice` returns true, at most half a second. Returns the last answer;
+  // nullopt if the engine does not answer or does not know the execution.
+  std::optional<ExecFacts> wait_for_facts(const std::function<bool(const ExecFacts&)>& suffice) {
+    std::optional<ExecFacts> facts;
     try {
-      for (int tries = 0; tries < k_exit_code_tries; ++tries) {
-        const std::optional<ExecFacts> facts = inspect_exec(engine_, id_, closing_.get_token());
-        if (!facts) return "";
-        if (facts->exit_code)
-          return fmt::format("the program has ended with exit code {}", *facts->exit_code);
-        real_clock().wait(k_exit_code_pause, closing_.get_token());
+      for (int tries = 0; tries < k_inspect_tries; ++tries) {
+        if (tries > 0) real_clock().wait(k_inspect_pause, closing_.get_token());
+        facts = inspect_exec(engine_, id_, closing_.get_token());
+        if (!facts || suffice(*facts)) return facts;
       }
-    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the exit code remains unknown
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the last answer counts
     }
-    return "";
+    return facts;
   }
 
   Connections& engine_;

@@ -279,7 +279,8 @@ TEST_P(DockerOnly, TheLogOfATerminalIsReadWithoutFrames) {
 
 class ProvidedPrograms : public DockerOnly {
  protected:
-  // Returns a program that differs for each call, so that no other test has filled its volume.
+  // Returns a script that differs for each call, so that no other test has filled its volume. Only root can
+  // execute a script, because its interpreter reads it.
   static std::shared_ptr<const ProvidedProgram> script() {
     return provided("#!/bin/sh\n# " + RunId::random().text() + "\n\"$@\"\n", "program");
   }
@@ -289,6 +290,17 @@ class ProvidedPrograms : public DockerOnly {
     program.content = std::move(content);
     program.folder = "/combu-work";
     return std::make_shared<const ProvidedProgram>(std::move(program));
+  }
+  // Returns the test image's static busybox, which a user who cannot read it can execute. Its bytes differ
+  // for each call, as those of script() do.
+  std::string busybox() {
+    const std::string name = "busybox-" + RunId::random().text();
+    const Run run = ready(name, {subject().runs_until_stopped("busybox-a")});
+    start_all(run);
+    // The answer is a tar archive with one file.
+    const std::string tar = plainly().ask("GET", "/containers/busybox-a/archive?path=/bin/busybox").body;
+    (void)engine().release(all_of(run), {}, {});
+    return tar.substr(512, std::stoul(tar.substr(124, 11), nullptr, 8)) + name;
   }
   static std::string volume_of(const ProvidedProgram& program) {
     return "combu-agent-" + sha256_of(program.content).substr(0, 12);
@@ -316,17 +328,19 @@ INSTANTIATE_TEST_SUITE_P(Docker, ProvidedPrograms,
 
 TEST_P(ProvidedPrograms, AnyUserOfAReadOnlyContainerRunsTheProgramAndWritesToItsFolder) {
   Trial trial = subject().runs_until_stopped("provided-a");
-  trial.container.provided = script();
+  trial.container.provided = provided(busybox(), "busybox");
   trial.container.docker = R"({"HostConfig": {"ReadonlyRootfs": true, "CapDrop": ["ALL"]}})";
   trial.process.user = "65534:65534";
   trial.container.volumes = {Volume{.source = "/tmp", .target = "/host", .read_only = true, .path = ""}};
   const std::size_t volumes = count_volumes();
   const Run run = ready("provided", {trial});
   start_all(run);
-  EXPECT_EQ(shell_output(run, "provided-a",
-                         "/combu-bin/program echo works; echo kept > /combu-work/w/a && cat /combu-work/w/a; "
-                         "ls /combu-bin /combu-work; touch /x || test -d /host && echo over"),
-            "works\nkept\n/combu-bin:\nprogram\n\n/combu-work:\nw\ntouch: /x: Read-only file system\nover\n");
+  EXPECT_EQ(shell_output(
+                run, "provided-a",
+                "/combu-bin/busybox echo works; echo kept > /combu-work/w/a && cat /combu-work/w/a; "
+                "ls /combu-bin /combu-work; touch /x || test -d /host && echo over; cat /combu-bin/busybox"),
+            "works\nkept\n/combu-bin:\nbusybox\n\n/combu-work:\nw\ntouch: /x: Read-only file system\nover\n"
+            "cat: can't open '/combu-bin/busybox': Permission denied\n");
   EXPECT_TRUE(has_volume(*trial.container.provided));
   EXPECT_EQ(engine().release(all_of(run), {}, {}).attempts, 1U);
   EXPECT_FALSE(has_volume(*trial.container.provided));
@@ -395,11 +409,7 @@ TEST_P(ProvidedPrograms, AContainerThatADeadProcessLeftIsRemoved) {
 
 TEST_P(ProvidedPrograms, AnEmptyImageRunsTheProgram) {
   Trial trial = subject().exits_with("scratch-a", 0);
-  // Takes a shell that needs no other file from the test image, as the only file of a tar archive.
-  start_all(ready("scratch-source", {subject().runs_until_stopped("scratch-source-a")}));
-  const std::string tar = plainly().ask("GET", "/containers/scratch-source-a/archive?path=/bin/busybox").body;
-  const std::size_t size = std::stoul(tar.substr(124, 11), nullptr, 8);
-  trial.container.provided = provided(tar.substr(512, size), "sh");
+  trial.container.provided = provided(busybox(), "sh");
   HttpRequest import;
   import.method = "POST";
   import.target = "/images/create?fromSrc=-&repo=combu-test-scratch";
