@@ -4,6 +4,7 @@
 
 #include "combu/docker.hpp"
 
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -369,17 +370,19 @@ TEST_P(ProvidedPrograms, TwoStartsAtOnceFillTheVolumeOnce) {
     trials.back().container.provided = program;
   }
   const Run run = ready("once", trials);
-  const auto seconds = [] {
-    return std::to_string(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now()));
+  // Returns the time in seconds. With whole seconds, the engine would leave out the last events.
+  const auto now = [] {
+    return fmt::format(
+        "{:.6f}", std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count());
   };
-  const std::string before = seconds();
+  const std::string before = now();
   in_parallel(trials.size(), trials.size(),
               [&](std::size_t i) { (void)engine().start(run, trials[i], 1, {}); });
   for (const Trial& trial : trials)
     EXPECT_EQ(shell_output(run, trial.name, "/combu-bin/program echo works"), "works\n");
   const std::string events =
       plainly()
-          .ask("GET", "/events?since=" + before + "&until=" + seconds() +
+          .ask("GET", "/events?since=" + before + "&until=" + now() +
                           "&filters=" + percent_encode(R"({"type":["container"],"event":["create"]})"))
           .body;
   const auto count = [&](const std::string& word) {
