@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <functional>
 #include <random>
 #include <set>
 
@@ -104,7 +105,7 @@ TEST(WorkersStorm, EveryInvariantHoldsUnderEveryFault) {
 }
 
 // Some trials with workers of two shapes, and one without.
-combu::Run resumed_workers_run(const std::string& id) {
+combu::Run small_workers_run(const std::string& id) {
   combu::Run run{.id = RunId(id), .experiment = {.name = "resumed", .file = "/resumed"}};
   for (int i = 0; i < 9; ++i) {
     Trial one = trial("t" + std::to_string(i),
@@ -113,6 +114,17 @@ combu::Run resumed_workers_run(const std::string& id) {
     if (i % 4 != 3) one.worker = combu::Worker{.on = true, .count = 2, .concurrency = i % 2 == 0 ? 2U : 1U};
     if (i > 5)
       one.depends.push_back({.trial = "t" + std::to_string(i - 5), .condition = Condition::finished});
+    run.experiment.trials.push_back(std::move(one));
+  }
+  return run;
+}
+
+// A hundred trials that two workers run at once.
+combu::Run wide_workers_run(const std::string& id) {
+  combu::Run run{.id = RunId(id), .experiment = {.name = "resumed", .file = "/resumed"}};
+  for (int i = 0; i < 100; ++i) {
+    Trial one = trial("t" + std::to_string(i), "echo line; sleep 100" + std::string(i == 4 ? "; exit 3" : ""));
+    one.worker = combu::Worker{.on = true, .count = 2, .concurrency = 50};
     run.experiment.trials.push_back(std::move(one));
   }
   return run;
@@ -140,21 +152,26 @@ std::size_t drive_workers_until(Engine& engine, Record& record, const combu::Run
   return mortal.operations();
 }
 
-TEST(WorkersResume, ARunContinuesAfterAnyOfItsOperations) {
+// Plays the run once for each of many of its operations, by a process that dies at that operation and another
+// process that resumes the run. `step(n)`: the number of operations to the next death after operation n.
+// Returns the largest number of attempts that were in flight at a death.
+std::size_t expect_each_runs_once(combu::Run (*run_of)(const std::string& id),
+                                  const std::function<std::size_t(std::size_t)>& step) {
   const Folder folder("combu-workers-resume");
   Record record(folder.path());
   std::size_t operations = SIZE_MAX;
-  std::size_t in_flight = 0;
-  for (std::size_t dies_at = 1; dies_at < operations; dies_at += 1 + dies_at / 20) {
+  std::size_t in_flight_max = 0;
+  for (std::size_t dies_at = 1; dies_at < operations; dies_at += step(dies_at)) {
     SCOPED_TRACE(testing::Message() << "dies at operation " << dies_at);
-    const combu::Run run = resumed_workers_run("dies" + std::to_string(dies_at));
+    const combu::Run run = run_of("dies" + std::to_string(dies_at));
     record.begin(entry_of(run), run.experiment);
     World world({.start_takes = Seconds(0.01)});
     const auto simulated = open_simulated(world, k_workers_speed);
     const std::size_t reached = drive_workers_until(*simulated, record, run, dies_at);
     if (reached < dies_at) operations = dies_at;
-    in_flight += static_cast<std::size_t>(
+    const auto in_flight = static_cast<std::size_t>(
         std::ranges::count_if(world.executions(), [](const World::Execution& one) { return !one.ended_at; }));
+    in_flight_max = std::max(in_flight_max, in_flight);
     (void)drive_workers_until(*simulated, record, run, SIZE_MAX);
     std::map<std::string, int> count;
     for (const World::Execution& one : world.executions()) ++count[one.id];
@@ -166,7 +183,16 @@ TEST(WorkersResume, ARunContinuesAfterAnyOfItsOperations) {
     }
     if (testing::Test::HasFailure()) break;
   }
-  EXPECT_GT(in_flight, 5U);
+  return in_flight_max;
+}
+
+TEST(WorkersResume, ARunContinuesAfterAnyOfItsOperations) {
+  EXPECT_GT(expect_each_runs_once(small_workers_run, [](std::size_t n) { return 1 + n / 20; }), 3U);
+}
+
+TEST(WorkersResume, ARunWithAHundredAttemptsInFlightContinues) {
+  // A slow machine may have started fewer than all when the first ones end.
+  EXPECT_GE(expect_each_runs_once(wide_workers_run, [](std::size_t n) { return 1 + n / 3; }), 50U);
 }
 
 }  // namespace
