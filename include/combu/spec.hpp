@@ -187,7 +187,7 @@ struct Cache {
 
 // The warm containers ("workers") in which the attempts of a trial run, instead of a container for each
 // attempt.
-struct Worker {
+struct WorkerSettings {
   bool on = false;
   std::size_t count = 0;        // maximum number of workers; 0: as many as the slots allow
   std::size_t concurrency = 1;  // maximum number of attempts at once in one worker
@@ -195,7 +195,7 @@ struct Worker {
   std::size_t trials_max = 0;
   Seconds age_max{0};
   Seconds idle{600};  // a worker ends after this time without attempts
-  bool operator==(const Worker&) const = default;
+  bool operator==(const WorkerSettings&) const = default;
 };
 // The names of the containers of workers begin with this text, and the names of trials do not.
 inline constexpr std::string_view k_worker_name_prefix = "combu-worker-";
@@ -290,7 +290,7 @@ struct Trial {
   Rare<Metrics> metrics;
   Bytes log_size_max{64LL << 20U};  // maximum number of bytes that combu stores of an attempt's log
   Cache cache;
-  Rare<Worker> worker;  // unset: each attempt has a container of its own
+  Rare<WorkerSettings> worker;  // unset: each attempt has a container of its own
   Pull pull = Pull::missing;
   std::string platform;  // for example "linux/arm64"; empty: the engine's default
   std::string params;    // JSON text of an object, or empty

@@ -19,7 +19,7 @@ std::string worker_shape(const Trial& trial) {
     fmt::format_to(std::back_inserter(shape), "{}", value);
     shape += '\0';
   };
-  const Worker& worker = *trial.worker;
+  const WorkerSettings& worker = *trial.worker;
   add(worker.count);
   add(worker.concurrency);
   add(worker.trials_max);
@@ -102,9 +102,9 @@ void check_docker_section(const Trial& trial, const Place& place, Report& report
 
 }  // namespace
 
-Worker read_worker(const Json& value, const Place& place, Report& report) {
-  Worker worker{.on = true};
-  if (value.is_boolean()) return value.get<bool>() ? worker : Worker();
+WorkerSettings read_worker(const Json& value, const Place& place, Report& report) {
+  WorkerSettings worker{.on = true};
+  if (value.is_boolean()) return value.get<bool>() ? worker : WorkerSettings();
   if (!value.is_object()) {
     report.add(place, fmt::format("must be true or {{count, concurrency, trials_max, age_max, idle}}, not {}",
                                   shown(value)));
@@ -130,7 +130,7 @@ void check_worker(const Trial& trial, const Place& place, Report& report) {
                                "trial with `worker` has a scratch folder, where a relative path begins",
                                shortened(path)));
   };
-  const Worker& worker = *trial.worker;
+  const WorkerSettings& worker = *trial.worker;
   if (!worker.on) {
     for (std::size_t i = 0; i < trial.outputs.size(); ++i)
       if (trial.outputs[i].in_scratch)

@@ -13,7 +13,7 @@
 namespace combu::spec {
 
 // Accepts true, false, or {count, concurrency, trials_max, age_max, idle}.
-[[nodiscard]] Worker read_worker(const Json& value, const Place& place, Report& report);
+[[nodiscard]] WorkerSettings read_worker(const Json& value, const Place& place, Report& report);
 
 // Reports fields of a trial that are not possible with `worker`, or only possible with it. `place`: the
 // trial.

@@ -81,7 +81,7 @@ struct Containers {
 Containers containers_of(const Experiment& experiment) {
   struct Shape {
     std::size_t trials = 0;
-    Worker worker;
+    WorkerSettings worker;
   };
   std::map<std::string, Shape> shapes;
   Containers containers;

@@ -105,7 +105,7 @@ std::vector<std::string> argv_of(const Trial& trial, const ImageProgram& image) 
 }
 
 std::size_t count_max(const Trial& trial, const Slots& capacity) {
-  const Worker& worker = *trial.worker;
+  const WorkerSettings& worker = *trial.worker;
   std::size_t count = std::numeric_limits<std::size_t>::max();
   if (worker.count > 0) count = worker.count;
   const auto fit = [&](std::int64_t there, std::int64_t needed) {

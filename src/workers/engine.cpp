@@ -20,7 +20,7 @@ namespace {
 class WorkersEngine final : public Engine {
  public:
   WorkersEngine(Engine& engine, AgentPrograms programs)
-      : engine_(engine), fleet_(engine, std::move(programs)) {}
+      : engine_(engine), images_(std::move(programs)), fleet_(engine, images_) {}
 
   Facts facts(std::stop_token stop) override { return engine_.facts(stop); }
   std::vector<Gpu> gpus(std::stop_token stop) override { return engine_.gpus(stop); }
@@ -56,12 +56,13 @@ class WorkersEngine final : public Engine {
   };
   Listing list_containers(const Selector& selector, ListDetail detail, const std::stop_token& stop);
   [[nodiscard]] bool stands_for_attempts(const Selector& selector, const Observation& container);
-  std::optional<Fleet::Found> find(const Key& key, const std::stop_token& stop);
+  std::optional<Place> find(const Key& key, const std::stop_token& stop);
   void ensure_programs(const Run& run, const Trial& trial, const std::stop_token& stop);
-  void read_log(const Fleet::Found& found, const LogOptions& options, const OnLogPiece& on_piece,
+  void read_log(const Place& found, const LogOptions& options, const OnLogPiece& on_piece,
                 const std::stop_token& stop);
 
   Engine& engine_;
+  Images images_;
   Fleet fleet_;
   std::mutex searched_mutex_;
   std::set<RunId> searched_;  // runs of other processes whose workers find() has listed
@@ -133,9 +134,9 @@ std::vector<Error> WorkersEngine::prepare(const Run& run,
     if (!trial.has_own_container()) images.emplace(trial.image, trial.platform);
   const auto take = [&](const Preparation& preparation) {
     if (preparation.kind == Preparation::Kind::found) {
-      fleet_.set_program(preparation.name, preparation.platform, preparation.program);
+      images_.set_program(preparation.name, preparation.platform, preparation.program);
       if (images.contains({preparation.name, preparation.platform}) &&
-          !fleet_.has_agent_for(preparation.program.platform)) {
+          !images_.has_agent_for(preparation.program.platform)) {
         const std::scoped_lock lock(mutex);
         lacking.emplace_back(ErrorKind::refused, preparation.name,
                              fmt::format("the image is for {}, for which this combu has no agent; remove "
@@ -152,7 +153,7 @@ std::vector<Error> WorkersEngine::prepare(const Run& run,
 
 // A process that resumes a run may start attempts without prepare().
 void WorkersEngine::ensure_programs(const Run& run, const Trial& trial, const std::stop_token& stop) {
-  if (fleet_.program_of(trial)) return;
+  if (images_.program_of(trial)) return;
   Run one = run;
   one.experiment.trials = {trial};
   one.experiment.trials.front().depends.clear();
@@ -179,13 +180,13 @@ StartResult WorkersEngine::start(const Run& run, const Trial& trial, int attempt
   while (true) {
     auto place = fleet_.reserve(run, trial, attempt, stop);
     if (auto* taken = std::get_if<TakenByOther>(&place)) return *taken;
-    if (auto seen = fleet_.start(std::get<Fleet::Found>(place), trial, stop))
+    if (auto seen = std::get<Place>(place).start(trial, images_.program_of(trial), stop))
       return Running{*std::move(seen)};
   }
 }
 
 // Returns the attempt, if it is in a worker. Lists the workers of the run if this process does not know them.
-std::optional<Fleet::Found> WorkersEngine::find(const Key& key, const std::stop_token& stop) {
+std::optional<Place> WorkersEngine::find(const Key& key, const std::stop_token& stop) {
   if (auto found = fleet_.find(key)) return found;
   if (fleet_.is_adopted(key.run)) return std::nullopt;
   {
@@ -200,7 +201,7 @@ std::optional<Fleet::Found> WorkersEngine::find(const Key& key, const std::stop_
 
 void WorkersEngine::stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) {
   throw_if_cancelled(key, stop);
-  if (const auto found = find(key, stop)) return fleet_.stop(*found, grace, stop);
+  if (const auto found = find(key, stop)) return found->end(grace, stop);
   engine_.stop(key, grace, stop);
 }
 
@@ -298,8 +299,8 @@ void WorkersEngine::watch(const Selector& selector, const std::function<void(con
 std::optional<Usage> WorkersEngine::usage(const std::string& id, std::stop_token stop) {
   const auto found = fleet_.find_by_id(id);
   if (!found) return engine_.usage(id, stop);
-  if (!fleet_.is_alive(*found)) return std::nullopt;
-  const auto client = fleet_.client_of(found->worker, stop);
+  if (!found->is_alive()) return std::nullopt;
+  const auto client = found->worker->await_client(stop);
   return client ? client->usage(id_of(found->attempt->key), stop) : std::nullopt;
 }
 
@@ -334,17 +335,17 @@ void WorkersEngine::logs(const Key& key, const LogOptions& options, const OnLogP
   read_log(*found, read, on_piece, stop);
 }
 
-void WorkersEngine::read_log(const Fleet::Found& found, const LogOptions& options, const OnLogPiece& on_piece,
+void WorkersEngine::read_log(const Place& found, const LogOptions& options, const OnLogPiece& on_piece,
                              const std::stop_token& stop) {
   const std::int64_t since = options.since ? nanoseconds_of(*options.since) : 0;
   const auto take = [&](const agent::LogChunk& chunk) {
     if (chunk.at >= since) split_chunk(chunk, on_piece);
   };
-  if (const auto log = fleet_.whole_log(found)) {
+  if (const auto log = found.whole_log()) {
     for (const agent::LogChunk& chunk : *log) take(chunk);
     return;
   }
-  const auto client = fleet_.client_of(found.worker, stop);
+  const auto client = found.worker->await_client(stop);
   if (!client)
     throw Error(ErrorKind::not_found, found.attempt->key.trial, "the attempt's log was lost with its worker");
   client->read_log(id_of(found.attempt->key), since, options.follow, take, stop);
@@ -355,7 +356,7 @@ bool WorkersEngine::copy_out(const Key& key, const std::string& path,
   throw_if_cancelled(key, stop);
   const auto found = find(key, stop);
   if (!found) return engine_.copy_out(key, path, on_bytes, stop);
-  if (const auto client = fleet_.client_of(found->worker, stop))
+  if (const auto client = found->worker->await_client(stop))
     return client->collect(id_of(key), path, on_bytes, stop);
   const std::string there = path.starts_with('/') ? path : found->attempt->scratch + "/" + path;
   return engine_.copy_out(found->worker->key, there, on_bytes, stop);

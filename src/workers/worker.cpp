@@ -3,50 +3,84 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <csignal>
-#include <cstring>
-#include <system_error>
+#include <utility>
+
+#include "workers/results_file.hpp"
 
 namespace combu::workers {
-
 namespace {
 
 constexpr int k_signal_base = 128;  // an exit code above is 128 plus the number of the signal, as in Docker
+constexpr std::chrono::seconds k_answer_max{10};
+// If an agent does not answer for this time although its container runs, the worker counts as lost.
+constexpr std::chrono::seconds k_reconnect_max{30};
+constexpr Seconds k_reconnect_pause_max{2};
+constexpr std::chrono::seconds k_remove_pause{1};
+// A worker that holds slots ends after this time without attempts, because other attempts may need the slots.
+constexpr std::chrono::milliseconds k_claim_idle{500};
 
 }  // namespace
+
+// ---- Attempts
 
 std::size_t Worker::alive() {
   std::erase_if(places, [](const auto& attempt) { return !attempt->is_alive(); });
   return places.size();
 }
 
-std::string id_of(const Key& key) {
-  return fmt::format("{}/{}", key.trial, key.attempt);
+bool Worker::has_place() {
+  return is_own && (state == State::connected || state == State::creating) && !is_retiring &&
+         alive() < note.concurrency && (limits.trials_max == 0 || begun < limits.trials_max);
 }
 
-std::optional<Key> key_of(const RunId& run, std::string_view id) {
-  const std::size_t slash = id.rfind('/');
-  if (slash == std::string_view::npos || slash == 0) return std::nullopt;
-  const auto attempt = parse_number<int>(id.substr(slash + 1));
-  if (!attempt || *attempt < 1) return std::nullopt;
-  return Key{.run = run, .trial = std::string(id.substr(0, slash)), .attempt = *attempt};
+bool Worker::has_to_end(Steady::time_point now) {
+  if (!is_own) return false;
+  if (state == State::over) return attempts.empty() && now >= remove_at;
+  if (state != State::connected) return false;
+  if ((limits.trials_max > 0 && begun >= limits.trials_max) ||
+      (limits.age_max > Seconds(0) && now - created_at >= limits.age_max))
+    is_retiring = true;
+  if (!attempts.empty()) return false;
+  const bool gives_up_claim = !slots.empty() && now - idle_since >= k_claim_idle;
+  return is_retiring || gives_up_claim || now - idle_since >= limits.idle;
 }
 
-Instant instant_of(std::int64_t nanoseconds) {
-  return Instant(std::chrono::duration_cast<Instant::duration>(std::chrono::nanoseconds(nanoseconds)));
+std::shared_ptr<Attempt> Worker::add_attempt(const Key& attempt, const Slots& attempt_slots) {
+  const auto added = std::make_shared<Attempt>();
+  added->key = attempt;
+  added->slots = attempt_slots;
+  const std::string name = id_of(attempt);
+  attempts.insert_or_assign(name, added);
+  places.push_back(added);
+  forgotten.erase(name);
+  forgotten_before.erase(name);
+  ++begun;
+  return added;
 }
 
-std::int64_t nanoseconds_of(Instant instant) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(instant.time_since_epoch()).count();
+std::shared_ptr<Attempt> Worker::forget(const std::string& attempt) {
+  auto found = attempts.extract(attempt);
+  if (found.empty()) return nullptr;
+  forgotten.insert(attempt);
+  idle_since = Steady::now();
+  return std::move(found.mapped());
 }
 
-Observation observation_of(const Worker& worker, const Attempt& attempt) {
+void Worker::drop(Attempt& attempt) const {
+  Observation seen = observation_of(attempt);
+  seen.phase = Phase::gone;
+  if (attempt.is_alive()) attempt.state = Attempt::State::refused;
+  attempt.changed.notify_all();
+  registry.publish(seen);
+}
+
+Observation Worker::observation_of(const Attempt& attempt) const {
   Observation seen;
   seen.key = attempt.key;
-  seen.experiment = worker.experiment;
-  seen.file = worker.file;
-  seen.id = fmt::format("{}/{}", worker.id, id_of(attempt.key));
-  seen.image = worker.image;
+  seen.experiment = experiment;
+  seen.file = file;
+  seen.id = fmt::format("{}/{}", id, id_of(attempt.key));
+  seen.image = image;
   seen.slots = attempt.slots;
   seen.created_at = attempt.began_at;
   if (attempt.state == Attempt::State::running || attempt.state == Attempt::State::ended) {
@@ -77,47 +111,310 @@ Observation observation_of(const Worker& worker, const Attempt& attempt) {
   return seen;
 }
 
-int signal_number(std::string_view name) {
-  if (const auto number = parse_number<int>(name)) return *number > 0 && *number < NSIG ? *number : SIGTERM;
-  if (name.starts_with("SIG")) name.remove_prefix(3);
-  const auto offset = [&] {
-    return parse_number<int>(name.substr(std::min(name.size(), std::size_t{6}))).value_or(0);
+// ---- The connection
+
+void Worker::connect(const std::stop_token& stop) {
+  std::shared_ptr<AgentClient> old;
+  {
+    const std::scoped_lock lock(registry.mutex);
+    old = std::exchange(client, nullptr);
+    state = State::creating;
+    is_listed = false;
+    for (const auto& [name, attempt] : attempts) attempt->is_listed = false;
+  }
+  old.reset();
+  std::shared_ptr<AgentClient> opened;
+  try {
+    opened = std::make_shared<AgentClient>(
+        registry.engine.exec(key, {std::string(k_program), "join", std::string(k_folder)}, stop), key.trial,
+        events());
+    opened->begin();
+  } catch (...) {
+    const std::scoped_lock lock(registry.mutex);
+    state = State::broken;
+    throw;
+  }
+  std::string why;
+  {
+    std::unique_lock lock(registry.mutex);
+    const auto is_settled = [&] { return is_listed || state == State::broken; };
+    const bool is_in_time = registry.changed.wait_for(lock, stop, k_answer_max, is_settled);
+    if (is_listed && state == State::creating) {
+      client = std::move(opened);
+      state = State::connected;
+      for (const auto& [name, attempt] : attempts) attempt->changed.notify_all();
+      lock.unlock();
+      registry.changed.notify_all();
+      return;
+    }
+    state = State::broken;
+    why = is_in_time ? broken_why : "the agent of the worker does not answer";
+  }
+  opened.reset();  // joins its thread, without the lock
+  throw Error(stop.stop_requested() ? ErrorKind::cancelled : ErrorKind::unavailable, key.trial, why);
+}
+
+void Worker::connect_or_end(const std::stop_token& stop) {
+  try {
+    connect(stop);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::cancelled) throw;
+    if (take_end(stop)) return;
+    throw Error(ErrorKind::unavailable, key.trial,
+                fmt::format("the agent of the worker cannot be reached: {}", error.message()));
+  }
+}
+
+void Worker::reconnect_soon() {
+  const auto now = Steady::now();
+  reconnection = Reconnection{.at = now, .give_up_at = now + k_reconnect_max};
+}
+
+void Worker::reconnect(const std::stop_token& stop) {
+  const bool is_settled = try_reconnect(stop);
+  const std::scoped_lock lock(registry.mutex);
+  // During the try, reconnect_soon() may have asked for another one.
+  if (!reconnection || reconnection->at != Reconnection::k_under_way) return;
+  if (is_settled) return reconnection.reset();
+  reconnection->pause = std::min(reconnection->pause * 2, k_reconnect_pause_max);
+  reconnection->at = Steady::now() + std::chrono::duration_cast<Steady::duration>(reconnection->pause);
+}
+
+// Returns true if no further try is necessary.
+bool Worker::try_reconnect(const std::stop_token& stop) {
+  bool may_remove = false;
+  try {
+    {
+      const std::scoped_lock lock(registry.mutex);
+      if (state == State::over) return true;
+    }
+    if (take_end(stop)) return true;
+    {
+      const std::scoped_lock lock(registry.mutex);
+      may_remove = is_own && reconnection && Steady::now() >= reconnection->give_up_at;
+      if (state != State::broken) return true;  // connected, or another thread connects
+    }
+    connect(stop);
+    return true;
+  } catch (const Error& error) {
+    if (stop.stop_requested() || !may_remove || !try_remove_container(stop)) return false;
+    end_attempts(fmt::format("the agent of its worker does not answer: {}", error.message()));
+    return true;
+  }
+}
+
+std::shared_ptr<AgentClient> Worker::await_client(const std::stop_token& stop) {
+  std::unique_lock lock(registry.mutex);
+  const auto is_settled = [&] { return state == State::connected || state == State::over; };
+  if (!registry.changed.wait(lock, stop, is_settled))
+    throw Error(ErrorKind::cancelled, key.trial, "cancelled");
+  return state == State::connected ? client : nullptr;
+}
+
+void Worker::ping() {
+  std::shared_ptr<AgentClient> pinged;
+  {
+    const std::scoped_lock lock(registry.mutex);
+    pinged = client;
+  }
+  if (!pinged) return;
+  try {
+    if (!pinged->is_answering()) return pinged->close();
+  } catch (const Error&) {  // on_broken() handles it
+    return;
+  }
+  const std::scoped_lock lock(registry.mutex);
+  forgotten_before = std::exchange(forgotten, {});
+}
+
+void Worker::send_forget(std::vector<std::string> ids) {
+  std::shared_ptr<AgentClient> open;
+  {
+    const std::scoped_lock lock(registry.mutex);
+    open = client;
+  }
+  try {
+    if (open) open->send(agent::Forget{.ids = std::move(ids)});
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): sent again after the next connection
+  }
+}
+
+// ---- Events of the agent
+
+AgentEvents Worker::events() {
+  const auto locked = [weak = weak_from_this()](const auto& body) {
+    const WorkerPtr it = weak.lock();
+    if (!it) return;
+    const std::scoped_lock lock(it->registry.mutex);
+    body(*it);
   };
-  if (name.starts_with("RTMIN")) return SIGRTMIN + offset();
-  if (name.starts_with("RTMAX")) return SIGRTMAX - offset();
-  for (int number = 1; number < SIGRTMIN; ++number) {
-    const char* known = ::sigabbrev_np(number);
-    if (known != nullptr && name == known) return number;
-  }
-  return SIGTERM;
+  return {
+      .on_welcome = [=](agent::Welcome&& welcome) { locked([&](Worker& it) { it.take_welcome(welcome); }); },
+      .on_started = [=](agent::Started&& started) { locked([&](Worker& it) { it.take_started(started); }); },
+      .on_refused = [=](agent::Refused&& refused) { locked([&](Worker& it) { it.take_refused(refused); }); },
+      .on_ended = [=](agent::Ended&& ended) { locked([&](Worker& it) { it.take_ended(std::move(ended)); }); },
+      .on_listed = [=] { locked([&](Worker& it) { it.take_listed(); }); },
+      .on_broken =
+          [=](const std::string& why) {
+            locked([&](Worker& it) {
+              if (it.state == State::over) return;
+              if (it.state == State::connected) it.reconnect_soon();
+              it.state = State::broken;
+              it.broken_why = why;
+              it.registry.changed.notify_all();
+            });
+          }};
 }
 
-std::string reason_of(const agent::Refused& refused, const std::vector<std::string>& argv) {
-  std::string why =
-      refused.code != 0 ? std::generic_category().message(refused.code) : shortened(refused.text);
-  switch (refused.stage) {
-    case agent::Refused::scratch:
-      return fmt::format("the scratch folder cannot be created: {}", why);
-    case agent::Refused::process:
-      return fmt::format("no process can be created: {}", why);
-    case agent::Refused::program:
-      return fmt::format("the program \"{}\" cannot be executed: {}; correct `cmd` or the image",
-                         argv.empty() ? "" : shortened(argv.front()), why);
-    case agent::Refused::inputs:
-      return fmt::format("the inputs cannot be unpacked: {}", why);
-    default:
-      return why;
+void Worker::take_welcome(const agent::Welcome& welcome) {
+  if (!boot.empty() && boot != welcome.boot)
+    for (const auto& [name, attempt] : attempts)
+      if (attempt->is_alive() && attempt->state != Attempt::State::reserved)
+        lose(*attempt, "its worker was restarted");
+  boot = welcome.boot;
+  if (!welcome.note.empty()) note = parse_note(welcome.note);
+}
+
+// Returns the attempt, which another process may have started. Returns nullptr if it is forgotten.
+Attempt* Worker::attempt_of(const std::string& attempt) {
+  const auto found = attempts.find(attempt);
+  if (found != attempts.end()) return found->second.get();
+  if (has_forgotten(attempt)) {
+    stale.push_back(attempt);
+    return nullptr;
+  }
+  const auto its_key = key_of(key.run, attempt);
+  if (!its_key) return nullptr;
+  return add_attempt(*its_key, divided(slots, note.concurrency)).get();
+}
+
+void Worker::take_started(const agent::Started& started) {
+  Attempt* attempt = attempt_of(started.id);
+  if (attempt == nullptr) return;
+  attempt->is_listed = true;
+  attempt->began_at = instant_of(started.at);
+  attempt->spawn = std::chrono::nanoseconds(started.spawn_ns);
+  attempt->scratch = started.scratch;
+  if (attempt->state == Attempt::State::running || attempt->state == Attempt::State::ended) return;
+  attempt->state = Attempt::State::running;
+  attempt->changed.notify_all();
+  registry.publish(observation_of(*attempt));
+}
+
+void Worker::take_refused(const agent::Refused& refused) {
+  const auto found = attempts.find(refused.id);
+  if (found == attempts.end()) return;
+  found->second->refused = refused;
+  found->second->state = Attempt::State::refused;
+  found->second->changed.notify_all();
+}
+
+void Worker::take_ended(agent::Ended&& ended) {
+  Attempt* attempt = attempt_of(ended.id);
+  if (attempt == nullptr) return;
+  attempt->is_listed = true;
+  if (attempt->state == Attempt::State::ended) return;
+  attempt->ended = std::move(ended);
+  attempt->state = Attempt::State::ended;
+  attempt->changed.notify_all();
+  registry.publish(observation_of(*attempt));
+}
+
+void Worker::take_listed() {
+  for (const auto& [name, attempt] : attempts) {
+    if (attempt->is_listed) continue;
+    if (attempt->state == Attempt::State::running) lose(*attempt, "its worker does not know it any more");
+    if (attempt->state == Attempt::State::sent) {
+      attempt->state = Attempt::State::reserved;
+      attempt->changed.notify_all();
+    }
+  }
+  is_listed = true;
+  registry.changed.notify_all();
+}
+
+void Worker::lose(Attempt& attempt, const std::string& why) {
+  attempt.lost = why;
+  attempt.lost_at = real_clock().now();
+  attempt.state = Attempt::State::ended;
+  attempt.changed.notify_all();
+  registry.publish(observation_of(attempt));
+}
+
+// ---- The end
+
+bool Worker::take_end(const std::stop_token& stop) {
+  const std::vector<Observation> listed =
+      registry.engine.list({.run = key.run, .trials = {key.trial}}, ListDetail::full, stop);
+  if (listed.empty()) {
+    end_attempts("its worker was removed");
+    return true;
+  }
+  const Observation& container = listed.front();
+  if (container.phase == Phase::running || container.phase == Phase::created) return false;
+  // After another end, the file may be the work of an attempt.
+  if (container.exit_code == 0) read_results(stop);
+  end_attempts(fmt::format("its worker ended{}{}", container.oom ? ", out of memory" : "",
+                           container.exit_code ? fmt::format(" (exit code {})", *container.exit_code) : ""));
+  return true;
+}
+
+void Worker::end_attempts(const std::string& why) {
+  {
+    const std::scoped_lock lock(registry.mutex);
+    state = State::over;  // from now on, the keeper may remove the container
+    for (const auto& [name, attempt] : attempts) {
+      if (attempt->state == Attempt::State::reserved) {
+        attempt->state = Attempt::State::refused;
+        attempt->changed.notify_all();
+      } else if (attempt->is_alive()) {
+        lose(*attempt, why);
+      }
+    }
+  }
+  registry.changed.notify_all();
+}
+
+// Reads the results that the agent has left. Throws if the engine cannot be reached.
+void Worker::read_results(const std::stop_token& stop) {
+  std::vector<Result> results;
+  try {
+    results = results_of(registry.engine, key, fmt::format("{}/results", k_folder), stop);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::cancelled || error.kind() == ErrorKind::unavailable) throw;
+  }
+  for (Result& result : results) {
+    const std::scoped_lock lock(registry.mutex);
+    take_started(result.started);
+    const std::string name = result.ended.id;
+    take_ended(std::move(result.ended));
+    const auto found = attempts.find(name);
+    if (found != attempts.end()) found->second->log = std::move(result.log);
   }
 }
 
-void split_chunk(const agent::LogChunk& chunk, const OnLogPiece& on_piece) {
-  std::string_view left = chunk.bytes;
-  while (!left.empty()) {
-    const std::size_t size = std::min(left.find('\n'), left.size() - 1) + 1;
-    on_piece({.stream = chunk.stream == 2 ? LogStream::err : LogStream::out,
-              .text = left.substr(0, size),
-              .at = instant_of(chunk.at)});
-    left.remove_prefix(size);
+bool Worker::try_remove(const std::stop_token& stop) {
+  std::shared_ptr<AgentClient> closed;
+  {
+    const std::scoped_lock lock(registry.mutex);
+    closed = std::exchange(client, nullptr);
+  }
+  closed.reset();
+  const bool is_removed = try_remove_container(stop);
+  {
+    const std::scoped_lock lock(registry.mutex);
+    remove_at = Steady::now() + k_remove_pause;
+    if (is_removed) registry.workers.erase(key);
+  }
+  registry.changed.notify_all();
+  return is_removed;
+}
+
+bool Worker::try_remove_container(const std::stop_token& stop) {
+  try {
+    return registry.engine.release({.run = key.run, .trials = {key.trial}}, {}, stop).left.empty();
+  } catch (const Error&) {
+    return false;
   }
 }
 

@@ -1,56 +1,28 @@
 #pragma once
-// The state of workers and of the attempts in them, as this process knows it.
+// A worker, as this process knows it: its container, the connection to its agent, and its attempts.
 
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
+#include <stop_token>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "combu/agent.hpp"
 #include "combu/engine.hpp"
 #include "workers/agent_client.hpp"
+#include "workers/attempt.hpp"
 #include "workers/container.hpp"
+#include "workers/registry.hpp"
 
 namespace combu::workers {
 
 using Steady = std::chrono::steady_clock;
 
-// An attempt in a worker. The mutex of the engine guards all members.
-struct Attempt {
-  enum class State {
-    reserved,  // has a place in the worker; its start is not sent, or must be sent again
-    sent,      // the start is sent; the agent has not answered
-    running,
-    ended,  // the agent has reported the end, or the attempt was lost
-    refused,
-  };
-  Key key;
-  Slots slots;
-  State state = State::reserved;
-  bool is_listed = false;  // the agent has named the attempt since the last connection
-  Instant began_at{};
-  Seconds spawn{0};
-  std::optional<agent::Refused> refused;
-  std::optional<agent::Ended> ended;
-  std::string lost;  // as Observation::lost
-  Instant lost_at{};
-  std::string scratch;  // path of the scratch folder in the container; empty if unknown
-  // For the result of a worker that has ended: the whole log.
-  std::vector<agent::LogChunk> log;
-  std::condition_variable_any changed;  // notified when `state` changes
-
-  [[nodiscard]] bool is_alive() const {
-    return state == State::reserved || state == State::sent || state == State::running;
-  }
-};
-
-// A worker. The mutex of the engine guards all members.
+// The mutex of the registry guards all members.
 struct Worker : std::enable_shared_from_this<Worker> {
   enum class State {
     creating,
@@ -58,6 +30,18 @@ struct Worker : std::enable_shared_from_this<Worker> {
     broken,  // the connection has ended; it will be opened again
     over,    // the container has ended, or is being removed
   };
+  // The tries to connect again. `at`: the moment of the next try; k_under_way during a try.
+  struct Reconnection {
+    static constexpr Steady::time_point k_under_way = Steady::time_point::max();
+    Steady::time_point at;
+    Steady::time_point give_up_at;
+    Seconds pause{0.05};
+  };
+
+  // The registry must outlive the worker's connection.
+  explicit Worker(Registry& all) : registry(all) {}
+
+  Registry& registry;
   Key key;  // of the container
   std::string experiment;
   std::string file;
@@ -65,8 +49,8 @@ struct Worker : std::enable_shared_from_this<Worker> {
   std::string id;  // Observation::id of the container
   Slots slots;     // of the container
   Note note;
-  combu::Worker limits;  // trials_max, age_max and idle
-  bool is_own = false;   // this process starts attempts in the worker
+  combu::WorkerSettings limits;  // trials_max, age_max and idle
+  bool is_own = false;           // this process starts attempts in the worker
   State state = State::creating;
   bool is_listed = false;    // the agent has listed its attempts since the last connection
   bool is_retiring = false;  // gets no further attempts, and ends after its last attempt
@@ -76,6 +60,7 @@ struct Worker : std::enable_shared_from_this<Worker> {
   Steady::time_point remove_at{};  // the container could not be removed; the moment of the next try
   std::string boot;                // agent::Welcome::boot
   std::string broken_why;          // why the last connection has ended
+  std::optional<Reconnection> reconnection;
   std::vector<std::string> input_digests;
   std::shared_ptr<AgentClient> client;
   std::map<std::string, std::shared_ptr<Attempt>> attempts;  // by id_of()
@@ -86,35 +71,64 @@ struct Worker : std::enable_shared_from_this<Worker> {
   // Forget, which may be lost. `forgotten_before`: those from before the last ping that the agent answered.
   std::set<std::string> forgotten;
   std::set<std::string> forgotten_before;
+  std::vector<std::string> stale;  // forgotten ids that the agent has named again
+
+  // ---- The caller holds the mutex of the registry
 
   // Returns the number of attempts that are alive, and removes the others from `places`.
   [[nodiscard]] std::size_t alive();
-  [[nodiscard]] bool has_forgotten(const std::string& id) const {
-    return forgotten.contains(id) || forgotten_before.contains(id);
+  [[nodiscard]] bool has_place();
+  // True if no attempt needs the worker, and it has reached one of its limits.
+  [[nodiscard]] bool has_to_end(Steady::time_point now);
+  std::shared_ptr<Attempt> add_attempt(const Key& attempt, const Slots& attempt_slots);
+  // Removes the attempt, which the agent must forget. Returns nullptr if the worker does not have it.
+  std::shared_ptr<Attempt> forget(const std::string& attempt);
+  // Reports that the attempt was removed.
+  void drop(Attempt& attempt) const;
+  void reconnect_soon();
+  [[nodiscard]] Observation observation_of(const Attempt& attempt) const;
+
+  // ---- The caller does not hold the mutex of the registry
+
+  // Connects to the agent. Throws Error(unavailable) or Error(cancelled).
+  void connect(const std::stop_token& stop);
+  // Connects to a worker that has been listed as running. It may have ended since.
+  void connect_or_end(const std::stop_token& stop);
+  // Makes one try of `reconnection`. If the agent does not answer for a time, removes the container: only
+  // then its attempts count as lost.
+  void reconnect(const std::stop_token& stop);
+  // Returns a connection, or nullptr if the worker has ended. Waits while the connection is broken.
+  [[nodiscard]] std::shared_ptr<AgentClient> await_client(const std::stop_token& stop);
+  // Breaks the connection if the agent does not answer.
+  void ping();
+  // Sends Forget. If the connection breaks, the agent names the attempts after the next connection, and the
+  // keeper sends Forget again.
+  void send_forget(std::vector<std::string> ids);
+  // Counts the attempts that have not ended as lost.
+  void end_attempts(const std::string& why);
+  // Handles the end of the container. Returns false if the container runs.
+  bool take_end(const std::stop_token& stop);
+  // Ends the container. `state` must be `over`. Returns false if the container could not be removed: then the
+  // keeper tries again.
+  bool try_remove(const std::stop_token& stop);
+  bool try_remove_container(const std::stop_token& stop);
+
+ private:
+  AgentEvents events();
+  [[nodiscard]] bool try_reconnect(const std::stop_token& stop);
+  void read_results(const std::stop_token& stop);
+
+  // The caller holds the mutex of the registry.
+  [[nodiscard]] bool has_forgotten(const std::string& attempt) const {
+    return forgotten.contains(attempt) || forgotten_before.contains(attempt);
   }
-  [[nodiscard]] bool has_place() {
-    return is_own && (state == State::connected || state == State::creating) && !is_retiring &&
-           alive() < note.concurrency && (limits.trials_max == 0 || begun < limits.trials_max);
-  }
+  void take_welcome(const agent::Welcome& welcome);
+  void take_started(const agent::Started& started);
+  void take_refused(const agent::Refused& refused);
+  void take_ended(agent::Ended&& ended);
+  void take_listed();
+  Attempt* attempt_of(const std::string& attempt);
+  void lose(Attempt& attempt, const std::string& why);
 };
-
-// The id by which the agent knows an attempt.
-[[nodiscard]] std::string id_of(const Key& key);
-[[nodiscard]] std::optional<Key> key_of(const RunId& run, std::string_view id);
-
-[[nodiscard]] Observation observation_of(const Worker& worker, const Attempt& attempt);
-
-// Returns a text for users: why the agent could not start an attempt.
-[[nodiscard]] std::string reason_of(const agent::Refused& refused, const std::vector<std::string>& argv);
-
-// Passes the lines of a chunk to `on_piece`: each line with its line end, and the rest of the chunk.
-void split_chunk(const agent::LogChunk& chunk, const OnLogPiece& on_piece);
-
-// Returns the number of a signal, such as "SIGINT", "INT", "2", "SIGRTMIN+3" or "SIGRTMAX-2"; SIGTERM for an
-// unknown name.
-[[nodiscard]] int signal_number(std::string_view name);
-
-[[nodiscard]] Instant instant_of(std::int64_t nanoseconds);
-[[nodiscard]] std::int64_t nanoseconds_of(Instant instant);
 
 }  // namespace combu::workers

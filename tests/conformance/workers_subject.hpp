@@ -44,7 +44,7 @@ class WorkersSubject : public Subject {
 
  private:
   static Trial in_worker(Trial trial) {
-    trial.worker = Worker{.on = true};
+    trial.worker = WorkerSettings{.on = true};
     return trial;
   }
 

@@ -30,8 +30,9 @@ combu::Run random_workers_run(std::mt19937_64& random, std::size_t trials) {
     Trial one = trial("t" + std::to_string(i),
                       "echo line; sleep " + std::to_string(below(4)) + (below(10) == 0 ? "; exit 3" : ""));
     const std::size_t shape = below(4);
-    if (shape > 0) one.worker = combu::Worker{.on = true, .concurrency = shape};
-    if (shape == 2) one.worker = combu::Worker{.on = true, .count = 3, .concurrency = 2, .trials_max = 7};
+    if (shape > 0) one.worker = combu::WorkerSettings{.on = true, .concurrency = shape};
+    if (shape == 2)
+      one.worker = combu::WorkerSettings{.on = true, .count = 3, .concurrency = 2, .trials_max = 7};
     if (shape == 3) one.slots.memory.count = std::int64_t{1} << 30U;
     if (shape != 2) one.slots.cpus.nano = 1'000'000'000;
     one.retries.max = static_cast<int>(below(4));
@@ -111,7 +112,8 @@ combu::Run small_workers_run(const std::string& id) {
     Trial one = trial("t" + std::to_string(i),
                       "echo line; sleep " + std::to_string(i % 3) + (i == 4 ? "; exit 3" : ""));
     one.slots.cpus.nano = 1'000'000'000;
-    if (i % 4 != 3) one.worker = combu::Worker{.on = true, .count = 2, .concurrency = i % 2 == 0 ? 2U : 1U};
+    if (i % 4 != 3)
+      one.worker = combu::WorkerSettings{.on = true, .count = 2, .concurrency = i % 2 == 0 ? 2U : 1U};
     if (i > 5)
       one.depends.push_back({.trial = "t" + std::to_string(i - 5), .condition = Condition::finished});
     run.experiment.trials.push_back(std::move(one));
@@ -123,8 +125,9 @@ combu::Run small_workers_run(const std::string& id) {
 combu::Run wide_workers_run(const std::string& id) {
   combu::Run run{.id = RunId(id), .experiment = {.name = "resumed", .file = "/resumed"}};
   for (int i = 0; i < 100; ++i) {
-    Trial one = trial("t" + std::to_string(i), "echo line; sleep 100" + std::string(i == 4 ? "; exit 3" : ""));
-    one.worker = combu::Worker{.on = true, .count = 2, .concurrency = 50};
+    Trial one =
+        trial("t" + std::to_string(i), "echo line; sleep 100" + std::string(i == 4 ? "; exit 3" : ""));
+    one.worker = combu::WorkerSettings{.on = true, .count = 2, .concurrency = 50};
     run.experiment.trials.push_back(std::move(one));
   }
   return run;

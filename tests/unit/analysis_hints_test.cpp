@@ -69,7 +69,7 @@ TEST(Hints, TrialsThatCannotHaveWorkersGetNoHint) {
 
 TEST(Hints, LongTrialsGainNothingFromWorkers) {
   Experiment experiment = experiment_of(2);
-  for (Trial& trial : experiment.trials) trial.worker = Worker{.on = true};
+  for (Trial& trial : experiment.trials) trial.worker = WorkerSettings{.on = true};
   EXPECT_THAT(hints_of(experiment, attempts_of(experiment, Seconds(60))), IsEmpty());
   EXPECT_THAT(hints_of(experiment, attempts_of(experiment, Seconds(90))),
               ElementsAre("the trials with `worker` ran for 1m30s in the median; `worker` gains nothing for "

@@ -47,7 +47,7 @@ TEST(Worker, IsOffUnlessTheFileSetsIt) {
   const Experiment experiment =
       read(R"({"name": "on"}, {"name": "off", "worker": false}, {"name": "null", "worker": null})")
           .experiment;
-  EXPECT_EQ(*experiment.trials.at(0).worker, Worker{.on = true});
+  EXPECT_EQ(*experiment.trials.at(0).worker, WorkerSettings{.on = true});
   EXPECT_FALSE(experiment.trials[0].has_own_container());
   EXPECT_FALSE(experiment.trials[1].worker);
   EXPECT_TRUE(experiment.trials[1].has_own_container());
@@ -59,12 +59,12 @@ TEST(Worker, AnObjectSetsTheLimits) {
       read(
           R"({"name": "aa", "worker": {"count": 2, "concurrency": 3, "trials_max": 4, "age_max": "5m", "idle": 6}})")
           .experiment;
-  EXPECT_EQ(*experiment.trials.at(0).worker, (Worker{.on = true,
-                                                     .count = 2,
-                                                     .concurrency = 3,
-                                                     .trials_max = 4,
-                                                     .age_max = Seconds(300),
-                                                     .idle = Seconds(6)}));
+  EXPECT_EQ(*experiment.trials.at(0).worker, (WorkerSettings{.on = true,
+                                                             .count = 2,
+                                                             .concurrency = 3,
+                                                             .trials_max = 4,
+                                                             .age_max = Seconds(300),
+                                                             .idle = Seconds(6)}));
 }
 
 TEST(WorkerShape, TheProgramItsEnvironmentAndLabelsDoNotMatter) {

@@ -67,11 +67,11 @@ TEST(PrintPlan, ShowsHowManyWorkersThereAre) {
     return line;
   };
   for (Trial& trial : experiment.trials)
-    if (trial.name != "loader") trial.worker = Worker{.on = true, .count = 3, .concurrency = 2};
+    if (trial.name != "loader") trial.worker = WorkerSettings{.on = true, .count = 3, .concurrency = 2};
   EXPECT_EQ(second_line(),
             "100 trials in workers: at most 3 workers at once; 1 trial in containers of their own");
   for (Trial& trial : experiment.trials)
-    if (trial.worker) trial.worker = Worker{.on = true};
+    if (trial.worker) trial.worker = WorkerSettings{.on = true};
   EXPECT_EQ(second_line(),
             "100 trials in workers: as many workers at once as the host has CPUs or slots for; 1 trial in "
             "containers of their own");

@@ -87,7 +87,7 @@ class FleetTest : public testing::Test {
  protected:
   static constexpr double k_speed = 50;
 
-  void add(const std::string& name, const std::string& command, Worker worker = {}) {
+  void add(const std::string& name, const std::string& command, WorkerSettings worker = {}) {
     Trial one = test::trial(name, command);
     worker.on = true;
     one.worker = worker;

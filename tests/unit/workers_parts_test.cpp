@@ -22,7 +22,7 @@ using testing::IsEmpty;
 
 Trial in_worker(const std::string& name, std::size_t concurrency = 1) {
   Trial trial = test::trial(name);
-  trial.worker = combu::Worker{.on = true, .concurrency = concurrency};
+  trial.worker = combu::WorkerSettings{.on = true, .concurrency = concurrency};
   return trial;
 }
 
@@ -61,7 +61,7 @@ TEST(WorkerContainers, RunTheAgentWithTheSlotsOfAllPlaces) {
   trial.slots = {Cpus{2'000'000'000}, Bytes{100}};
   trial.process.user = "1000:1000";
   trial.inputs = {{.from = "/shared", .to = "/data"}, {.from = "/own", .to = "x", .in_scratch = true}};
-  trial.worker = combu::Worker{.on = true, .concurrency = 3, .idle = Seconds(0.2)};
+  trial.worker = combu::WorkerSettings{.on = true, .concurrency = 3, .idle = Seconds(0.2)};
   const Trial container = container_of(trial, "combu-worker-r-1", nullptr);
   EXPECT_EQ(container.name, "combu-worker-r-1");
   ASSERT_TRUE(container.process.entrypoint);
@@ -104,10 +104,10 @@ TEST(WorkerLimits, CountTheWorkersThatTheSlotsAllow) {
   trial.slots.memory.count = 501;
   EXPECT_EQ(count_max(trial, capacity), 0U);
   trial.slots = {};
-  trial.worker = combu::Worker{.on = true, .count = 3};
+  trial.worker = combu::WorkerSettings{.on = true, .count = 3};
   EXPECT_EQ(count_max(trial, capacity), 3U);
   trial.gpus = GpuRequest{.count = 1};
-  trial.worker = combu::Worker{.on = true};
+  trial.worker = combu::WorkerSettings{.on = true};
   EXPECT_EQ(count_max(trial, capacity), std::numeric_limits<std::size_t>::max()) << "the GPUs limit them";
 }
 

@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "join.hpp"
+#include "server.hpp"
 #include "system.hpp"
-#include "worker.hpp"
 
 namespace {
 
@@ -51,6 +51,6 @@ int main(int argument_count, char** arguments) {
   mallopt(M_MMAP_THRESHOLD, 32 << 10);
   mallopt(M_TRIM_THRESHOLD, 64 << 10);
   // NOLINTEND(concurrency-mt-unsafe)
-  return Worker().run(arguments[2], static_cast<std::int64_t>(idle_seconds) * k_second,
+  return Server().run(arguments[2], static_cast<std::int64_t>(idle_seconds) * k_second,
                       argument_count == 5 ? arguments[4] : "");
 }

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "answers.hpp"
-#include "worker.hpp"
+#include "server.hpp"
 
 namespace combu::agent {
 namespace {
@@ -16,7 +16,7 @@ constexpr std::size_t k_answers_at_once_max = 256;  // of one connection
 }  // namespace
 
 // Handles the frames that have arrived.
-void Worker::serve(Connection& connection) {
+void Server::serve(Connection& connection) {
   if (connection.paused_by != 0) {
     const Attempt* attempt = attempts_.find_number(connection.paused_by);
     if (attempt != nullptr && attempt->inputs != nullptr && attempt->inputs->queue.size() > k_inputs_max / 2)
@@ -37,14 +37,14 @@ void Worker::serve(Connection& connection) {
   }
 }
 
-void Worker::refuse(Connection& connection, const char* text) {
+void Server::refuse(Connection& connection, const char* text) {
   connection.send(Fault{.text = text});
   connection.flush();
   connection.close();
 }
 
 template <class Message>
-void Worker::decode_and_handle(Connection& connection, const Frame& frame) {
+void Server::decode_and_handle(Connection& connection, const Frame& frame) {
   Message message;
   if (decode(frame.payload, message))
     handle(connection, message);
@@ -52,7 +52,7 @@ void Worker::decode_and_handle(Connection& connection, const Frame& frame) {
     refuse(connection, "the agent has received a malformed message");
 }
 
-void Worker::handle(Connection& connection, const Frame& frame) {
+void Server::handle(Connection& connection, const Frame& frame) {
   if (!connection.is_greeted && frame.type != FrameType::hello) {
     refuse(connection, "the first message must be Hello");
     return;
@@ -87,7 +87,7 @@ void Worker::handle(Connection& connection, const Frame& frame) {
   }
 }
 
-void Worker::handle(Connection& connection, Hello& message) {
+void Server::handle(Connection& connection, Hello& message) {
   if (message.magic != k_magic) {
     refuse(connection, "the client does not speak the protocol of combu's agent");
     return;
@@ -106,7 +106,7 @@ void Worker::handle(Connection& connection, Hello& message) {
   connection.listed = 0;
 }
 
-void Worker::handle(Connection& connection, Start& message) {
+void Server::handle(Connection& connection, Start& message) {
   Attempt* known = attempts_.find(message.id);
   const bool is_awaiting = known != nullptr && known->phase == Phase::awaiting_inputs;
   if (is_awaiting && known->asker == connection.number()) return;
@@ -120,7 +120,7 @@ void Worker::handle(Connection& connection, Start& message) {
   if (known->phase == Phase::ended) connection.send(ended_message(*known));
 }
 
-void Worker::handle(Connection& connection, Put& message) {
+void Server::handle(Connection& connection, Put& message) {
   Attempt* attempt = attempts_.find(message.id);
   if (attempt == nullptr || attempt->asker != connection.number()) return;
   attempts_.put(*attempt, message);
@@ -129,7 +129,7 @@ void Worker::handle(Connection& connection, Put& message) {
   connection.pause(true);
 }
 
-void Worker::handle(Connection& /*connection*/, Stop& message) {
+void Server::handle(Connection& /*connection*/, Stop& message) {
   Attempt* attempt = attempts_.find(message.id);
   if (attempt == nullptr) return;
   const std::uint64_t grace =
@@ -137,14 +137,14 @@ void Worker::handle(Connection& /*connection*/, Stop& message) {
   attempts_.stop(*attempt, grace, Ended::stopped);
 }
 
-void Worker::handle(Connection& /*connection*/, Forget& message) {
+void Server::handle(Connection& /*connection*/, Forget& message) {
   for (const std::string& id : message.ids)
     if (Attempt* attempt = attempts_.find(id)) attempts_.forget(*attempt);
 }
 
 // Returns the attempt of a request. If there is none, or the connection has too many requests, answers the
 // request and returns nullptr.
-const Attempt* Worker::attempt_for(Connection& connection, std::uint32_t request, const std::string& id) {
+const Attempt* Server::attempt_for(Connection& connection, std::uint32_t request, const std::string& id) {
   const Attempt* attempt = attempts_.find(id);
   if (attempt != nullptr && connection.answers.size() < k_answers_at_once_max) return attempt;
   connection.send(Done{.request = request,
@@ -153,29 +153,29 @@ const Attempt* Worker::attempt_for(Connection& connection, std::uint32_t request
   return nullptr;
 }
 
-void Worker::handle(Connection& connection, ReadLog& message) {
+void Server::handle(Connection& connection, ReadLog& message) {
   if (const Attempt* attempt = attempt_for(connection, message.request, message.id))
     connection.answers.push_back(make_log_answer(attempts_, attempt->number, message));
 }
 
-void Worker::handle(Connection& connection, Collect& message) {
+void Server::handle(Connection& connection, Collect& message) {
   if (const Attempt* attempt = attempt_for(connection, message.request, message.id))
     connection.answers.push_back(make_archive_answer(loop_, attempts_, folder_, attempt->scratch, message));
 }
 
-void Worker::handle(Connection& connection, More& message) {
+void Server::handle(Connection& connection, More& message) {
   for (const std::unique_ptr<Answer>& answer : connection.answers)
     if (answer->request() == message.request) answer->grant(message.bytes);
 }
 
-void Worker::handle(Connection& connection, Cancel& message) {
+void Server::handle(Connection& connection, Cancel& message) {
   const std::size_t count = std::erase_if(connection.answers, [&](const std::unique_ptr<Answer>& answer) {
     return answer->request() == message.request;
   });
   if (count > 0) connection.send(Done{.request = message.request, .status = Done::cancelled, .text = {}});
 }
 
-void Worker::handle(Connection& connection, GetUsage& message) {
+void Server::handle(Connection& connection, GetUsage& message) {
   const Attempt* attempt = attempt_for(connection, message.request, message.id);
   if (attempt == nullptr) return;
   UsageAnswer answer = attempts_.usage(*attempt);
@@ -183,7 +183,7 @@ void Worker::handle(Connection& connection, GetUsage& message) {
   connection.send(answer);
 }
 
-void Worker::handle(Connection& connection, Call& message) {
+void Server::handle(Connection& connection, Call& message) {
   Attempt* attempt = attempts_.find(message.id);
   Returned::Status status = attempt == nullptr ? Returned::unknown_attempt : Returned::not_running;
   if (attempt != nullptr && attempt->resident != nullptr)
@@ -197,7 +197,7 @@ void Worker::handle(Connection& connection, Call& message) {
     connection.send(Returned{.id = message.id, .call = message.call, .status = status, .bytes = {}});
 }
 
-void Worker::take_value(Attempt& attempt, std::uint64_t number, Returned::Status status, std::string bytes) {
+void Server::take_value(Attempt& attempt, std::uint64_t number, Returned::Status status, std::string bytes) {
   const auto caller = std::ranges::find_if(
       callers_, [&](const Caller& one) { return one.attempt == attempt.number && one.number == number; });
   if (caller == callers_.end()) return;
@@ -207,7 +207,7 @@ void Worker::take_value(Attempt& attempt, std::uint64_t number, Returned::Status
   callers_.erase(caller);
 }
 
-void Worker::handle(Connection& connection, Ping& message) {
+void Server::handle(Connection& connection, Ping& message) {
   connection.send(Pong{.number = message.number});
 }
 

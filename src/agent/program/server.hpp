@@ -1,5 +1,5 @@
 #pragma once
-// The agent as a worker: it runs attempts for the clients that are connected to it.
+// The agent in a worker: it runs attempts for the clients that are connected to it.
 
 #include <cstdint>
 #include <list>
@@ -16,9 +16,9 @@
 
 namespace combu::agent {
 
-class Worker {
+class Server {
  public:
-  Worker();
+  Server();
   // Serves clients until SIGTERM comes, or until no client has been connected and no attempt has run for
   // `idle_max` nanoseconds. Returns the exit code of the program.
   int run(const std::string& folder, std::int64_t idle_max, std::string note);
@@ -39,7 +39,7 @@ class Worker {
     std::uint64_t call;
   };
 
-  // worker.cpp
+  // server.cpp
   bool watch_listener();
   void accept();
   void admit(Visitor& visitor);

@@ -1,4 +1,4 @@
-#include "worker.hpp"
+#include "server.hpp"
 
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -48,9 +48,9 @@ void complain(std::string_view text) {
 
 }  // namespace
 
-Worker::Worker() : attempts_(loop_, folder_, events()), boot_(random_text()) {}
+Server::Server() : attempts_(loop_, folder_, events()), boot_(random_text()) {}
 
-AttemptEvents Worker::events() {
+AttemptEvents Server::events() {
   return {.started = [this](Attempt& attempt) { broadcast(attempt.started); },
           .ended =
               [this](Attempt& attempt) {
@@ -65,7 +65,7 @@ AttemptEvents Worker::events() {
                              std::string bytes) { take_value(attempt, number, status, std::move(bytes)); }};
 }
 
-int Worker::run(const std::string& folder, std::int64_t idle_max, std::string note) {
+int Server::run(const std::string& folder, std::int64_t idle_max, std::string note) {
   note_ = std::move(note);
   // An attempt of the same user must not read or change the memory of this process.
   prctl(PR_SET_DUMPABLE, 0);
@@ -94,7 +94,7 @@ int Worker::run(const std::string& folder, std::int64_t idle_max, std::string no
   return k_exit_overrun;
 }
 
-void Worker::turn() {
+void Server::turn() {
   const std::int64_t before = steady_time();
   loop_.turn(has_more_ ? 0 : timeout_ms(before));
   if (std::exchange(has_child_ended_, false)) attempts_.reap();
@@ -112,13 +112,13 @@ void Worker::turn() {
   if (!connections_.empty() || attempts_.are_active()) busy_at_ = now;
 }
 
-int Worker::timeout_ms(std::int64_t now) const {
+int Server::timeout_ms(std::int64_t now) const {
   std::int64_t next = next_tick_;
   if (next_act_ != 0) next = std::min(next, next_act_);
   return static_cast<int>(std::clamp<std::int64_t>((next - now) / k_millisecond + 1, 0, INT_MAX));
 }
 
-void Worker::tick(std::int64_t now) {
+void Server::tick(std::int64_t now) {
   next_tick_ = now + k_tick;
   folder_.repair();
   if (folder_.take_new_listener()) watch_listener();
@@ -131,12 +131,12 @@ void Worker::tick(std::int64_t now) {
 
 // ---- Connections
 
-bool Worker::watch_listener() {
+bool Server::watch_listener() {
   listen_watch_.stop();
   return listen_watch_.start(loop_, folder_.listener(), EPOLLIN, [this](std::uint32_t) { accept(); });
 }
 
-void Worker::accept() {
+void Server::accept() {
   Descriptor socket(accept4(folder_.listener(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   ucred peer{};
   socklen_t size = sizeof(peer);
@@ -155,7 +155,7 @@ void Worker::accept() {
 }
 
 // Takes the descriptors of a visitor, and makes a connection of them.
-void Worker::admit(Visitor& visitor) {
+void Server::admit(Visitor& visitor) {
   constexpr std::size_t k_count = 2;
   char byte = 0;
   iovec part{.iov_base = &byte, .iov_len = 1};
@@ -186,13 +186,13 @@ void Worker::admit(Visitor& visitor) {
   if (is_started) connections_.push_back(std::move(connection));
 }
 
-Connection* Worker::find_connection(std::uint64_t number) {
+Connection* Server::find_connection(std::uint64_t number) {
   for (const auto& connection : connections_)
     if (connection->number() == number) return connection.get();
   return nullptr;
 }
 
-void Worker::remove_closed() {
+void Server::remove_closed() {
   for (const auto& connection : connections_) {
     if (!connection->is_closed()) continue;
     connection->answers.clear();
@@ -204,7 +204,7 @@ void Worker::remove_closed() {
 }
 
 // Sends the next parts of the connection's answers. Returns true if more can be sent at once.
-bool Worker::pump(Connection& connection) {
+bool Server::pump(Connection& connection) {
   if (connection.paused_by != 0) serve(connection);
   while (connection.is_listing && connection.queued() < k_answers_max) {
     Attempt* attempt = attempts_.next_after(connection.listed);
@@ -235,7 +235,7 @@ bool Worker::pump(Connection& connection) {
 
 // ---- Signals
 
-void Worker::take_signals() {
+void Server::take_signals() {
   signalfd_siginfo signal{};
   while (read(signals_.get(), &signal, sizeof(signal)) == sizeof(signal)) {
     if (signal.ssi_signo == SIGCHLD) has_child_ended_ = true;
@@ -245,7 +245,7 @@ void Worker::take_signals() {
 }
 
 // A signal from an attempt does not count. The kernel and processes outside the container have the number 0.
-bool Worker::is_signal_valid(std::int32_t sender) const {
+bool Server::is_signal_valid(std::int32_t sender) const {
   return sender == 0 || !may_be_descendant(sender);
 }
 

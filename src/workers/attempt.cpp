@@ -1,0 +1,77 @@
+#include "workers/attempt.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <system_error>
+
+namespace combu::workers {
+
+std::string id_of(const Key& key) {
+  return fmt::format("{}/{}", key.trial, key.attempt);
+}
+
+std::optional<Key> key_of(const RunId& run, std::string_view id) {
+  const std::size_t slash = id.rfind('/');
+  if (slash == std::string_view::npos || slash == 0) return std::nullopt;
+  const auto attempt = parse_number<int>(id.substr(slash + 1));
+  if (!attempt || *attempt < 1) return std::nullopt;
+  return Key{.run = run, .trial = std::string(id.substr(0, slash)), .attempt = *attempt};
+}
+
+Instant instant_of(std::int64_t nanoseconds) {
+  return Instant(std::chrono::duration_cast<Instant::duration>(std::chrono::nanoseconds(nanoseconds)));
+}
+
+std::int64_t nanoseconds_of(Instant instant) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(instant.time_since_epoch()).count();
+}
+
+int signal_number(std::string_view name) {
+  if (const auto number = parse_number<int>(name)) return *number > 0 && *number < NSIG ? *number : SIGTERM;
+  if (name.starts_with("SIG")) name.remove_prefix(3);
+  const auto offset = [&] {
+    return parse_number<int>(name.substr(std::min(name.size(), std::size_t{6}))).value_or(0);
+  };
+  if (name.starts_with("RTMIN")) return SIGRTMIN + offset();
+  if (name.starts_with("RTMAX")) return SIGRTMAX - offset();
+  for (int number = 1; number < SIGRTMIN; ++number) {
+    const char* known = ::sigabbrev_np(number);
+    if (known != nullptr && name == known) return number;
+  }
+  return SIGTERM;
+}
+
+std::string reason_of(const agent::Refused& refused, const std::vector<std::string>& argv) {
+  std::string why =
+      refused.code != 0 ? std::generic_category().message(refused.code) : shortened(refused.text);
+  switch (refused.stage) {
+    case agent::Refused::scratch:
+      return fmt::format("the scratch folder cannot be created: {}", why);
+    case agent::Refused::process:
+      return fmt::format("no process can be created: {}", why);
+    case agent::Refused::program:
+      return fmt::format("the program \"{}\" cannot be executed: {}; correct `cmd` or the image",
+                         argv.empty() ? "" : shortened(argv.front()), why);
+    case agent::Refused::inputs:
+      return fmt::format("the inputs cannot be unpacked: {}", why);
+    default:
+      return why;
+  }
+}
+
+void split_chunk(const agent::LogChunk& chunk, const OnLogPiece& on_piece) {
+  std::string_view left = chunk.bytes;
+  while (!left.empty()) {
+    const std::size_t size = std::min(left.find('\n'), left.size() - 1) + 1;
+    on_piece({.stream = chunk.stream == 2 ? LogStream::err : LogStream::out,
+              .text = left.substr(0, size),
+              .at = instant_of(chunk.at)});
+    left.remove_prefix(size);
+  }
+}
+
+}  // namespace combu::workers

@@ -1,0 +1,62 @@
+#pragma once
+// An attempt in a worker, as this process knows it, and what its agent's messages mean for users.
+
+#include <condition_variable>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "combu/agent.hpp"
+#include "combu/engine.hpp"
+
+namespace combu::workers {
+
+// The mutex of the Registry guards all members.
+struct Attempt {
+  enum class State {
+    reserved,  // has a place in the worker; its start is not sent, or must be sent again
+    sent,      // the start is sent; the agent has not answered
+    running,
+    ended,  // the agent has reported the end, or the attempt was lost
+    refused,
+  };
+  Key key;
+  Slots slots;
+  State state = State::reserved;
+  bool is_listed = false;  // the agent has named the attempt since the last connection
+  Instant began_at{};
+  Seconds spawn{0};
+  std::optional<agent::Refused> refused;
+  std::optional<agent::Ended> ended;
+  std::string lost;  // as Observation::lost
+  Instant lost_at{};
+  std::string scratch;  // path of the scratch folder in the container; empty if unknown
+  // For the result of a worker that has ended: the whole log.
+  std::vector<agent::LogChunk> log;
+  std::condition_variable_any changed;  // notified when `state` changes
+
+  [[nodiscard]] bool is_alive() const {
+    return state == State::reserved || state == State::sent || state == State::running;
+  }
+};
+
+// The id by which the agent knows an attempt.
+[[nodiscard]] std::string id_of(const Key& key);
+[[nodiscard]] std::optional<Key> key_of(const RunId& run, std::string_view id);
+
+// Returns a text for users: why the agent could not start an attempt.
+[[nodiscard]] std::string reason_of(const agent::Refused& refused, const std::vector<std::string>& argv);
+
+// Passes the lines of a chunk to `on_piece`: each line with its line end, and the rest of the chunk.
+void split_chunk(const agent::LogChunk& chunk, const OnLogPiece& on_piece);
+
+// Returns the number of a signal, such as "SIGINT", "INT", "2", "SIGRTMIN+3" or "SIGRTMAX-2"; SIGTERM for an
+// unknown name.
+[[nodiscard]] int signal_number(std::string_view name);
+
+[[nodiscard]] Instant instant_of(std::int64_t nanoseconds);
+[[nodiscard]] std::int64_t nanoseconds_of(Instant instant);
+
+}  // namespace combu::workers

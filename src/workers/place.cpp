@@ -1,0 +1,190 @@
+#include "workers/place.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
+#include <utility>
+
+#include "combu/inputs.hpp"
+#include "workers/worker.hpp"
+
+namespace combu::workers {
+namespace {
+
+constexpr std::size_t k_start_max = agent::k_payload_max - 1024;
+constexpr Seconds k_default_grace{10};  // the default of a Docker Engine
+// While other attempts of the worker use up all processes or all space, or their files are not removed yet,
+// combu repeats a start for this time.
+constexpr std::chrono::seconds k_short_of_resources_max{30};
+constexpr std::chrono::milliseconds k_short_of_resources_pause{200};
+
+std::uint64_t milliseconds_of(Seconds duration) {
+  return static_cast<std::uint64_t>(std::chrono::ceil<std::chrono::milliseconds>(duration).count());
+}
+
+// True if the agent could not start the attempt because the container has no more processes, memory or space.
+bool is_short_of_resources(const agent::Refused& refused) {
+  return (refused.stage == agent::Refused::process || refused.stage == agent::Refused::scratch) &&
+         (refused.code == EAGAIN || refused.code == ENOMEM || refused.code == ENOSPC);
+}
+
+agent::Start start_message(const Trial& trial, const Key& key, const std::optional<ImageProgram>& image) {
+  const Process& process = trial.process;
+  agent::Start message{.id = id_of(key), .argv = argv_of(trial, image.value_or(ImageProgram{}))};
+  if (message.argv.empty())
+    throw Error(ErrorKind::refused, trial.name, "neither `cmd` nor the image names a program; write `cmd`");
+  for (const auto& [name, value] : process.env) message.env.push_back(fmt::format("{}={}", name, value));
+  if (trial.params_file)
+    message.files.push_back({.name = "params.json", .content = trial.params.empty() ? "{}" : trial.params});
+  message.timeout_ms = milliseconds_of(trial.timeout);
+  message.grace_ms = milliseconds_of(process.stop_grace.value_or(k_default_grace));
+  message.stop_signal = static_cast<std::uint8_t>(
+      signal_number(process.stop_signal.empty() && image ? image->stop_signal : process.stop_signal));
+  message.log_max = static_cast<std::uint64_t>(trial.log_size_max.count);
+  message.awaits_inputs = std::ranges::any_of(trial.inputs, &Input::in_scratch) ? 1 : 0;
+  std::string frame;
+  agent::append(frame, message);
+  if (frame.size() > k_start_max)
+    throw Error(ErrorKind::refused, trial.name,
+                "`cmd`, `env` and `params` together are larger than 1 MiB; pass large values as `inputs`");
+  return message;
+}
+
+// Sends the start, and then the inputs in the scratch folder. `digests` receives the digests of the inputs.
+// If the connection ends, returns: the start is sent again after the next connection.
+void send_start(AgentClient& client, const agent::Start& message, const Trial& trial,
+                std::vector<std::string>& digests, const std::stop_token& stop) {
+  try {
+    client.send(message);
+    if (message.awaits_inputs == 0) return;
+    std::vector<Input> inputs;
+    std::ranges::copy_if(trial.inputs, std::back_inserter(inputs), &Input::in_scratch);
+    const auto put = [&](std::string_view bytes) {
+      for (std::size_t at = 0; at < bytes.size(); at += agent::k_part_max)
+        client.send(agent::Put{.id = message.id, .bytes = std::string(bytes.substr(at, agent::k_part_max))});
+      return !stop.stop_requested();
+    };
+    digests = pack_inputs(inputs, input_owner(trial), put).value_or(std::vector<std::string>());
+    client.send(agent::Put{.id = message.id, .bytes = {}, .is_last = 1});
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::unavailable) throw;
+  }
+}
+
+}  // namespace
+
+bool Place::is_alive() const {
+  const std::scoped_lock lock(worker->registry.mutex);
+  return attempt->is_alive();
+}
+
+// Removes the attempt from the worker, unless it runs or has ended.
+void Place::give_up() const {
+  const std::string id = id_of(attempt->key);
+  bool is_sent = false;
+  {
+    const std::scoped_lock lock(worker->registry.mutex);
+    if (attempt->state == Attempt::State::running || attempt->state == Attempt::State::ended) return;
+    is_sent = attempt->state == Attempt::State::sent;  // the attempt waits for its inputs
+    attempt->state = Attempt::State::refused;
+    worker->attempts.erase(id);
+    worker->idle_since = Steady::now();
+  }
+  // If the connection breaks, the agent drops the attempt.
+  if (is_sent) worker->send_forget({id});
+}
+
+std::optional<Observation> Place::start(const Trial& trial, const std::optional<ImageProgram>& image,
+                                        const std::stop_token& stop) const {
+  using State = Attempt::State;
+  const auto asked = Steady::now();
+  const std::string id = id_of(attempt->key);
+  std::vector<std::string> digests;
+  try {
+    const agent::Start message = start_message(trial, attempt->key, image);
+    std::unique_lock lock(worker->registry.mutex);
+    while (attempt->state != State::running && attempt->state != State::ended) {
+      if (attempt->state == State::refused && !attempt->refused) {
+        worker->attempts.erase(id);
+        return std::nullopt;
+      }
+      if (attempt->state == State::refused && is_short_of_resources(*attempt->refused) &&
+          worker->attempts.size() > 1 && Steady::now() - asked < k_short_of_resources_max) {
+        attempt->refused.reset();
+        attempt->state = State::reserved;
+        std::erase(worker->places, attempt);
+        worker->places.push_back(attempt);
+        worker->registry.changed.wait_for(lock, stop, k_short_of_resources_pause, [] { return false; });
+        continue;
+      }
+      if (attempt->state == State::refused)
+        throw Error(ErrorKind::refused, trial.name, reason_of(*attempt->refused, message.argv));
+      const bool may_send = attempt->state == State::reserved && worker->state == Worker::State::connected;
+      if (may_send) {
+        attempt->state = State::sent;
+        const std::shared_ptr<AgentClient> client = worker->client;
+        lock.unlock();
+        send_start(*client, message, trial, digests, stop);
+        lock.lock();
+        continue;
+      }
+      const auto has_changed = [&] {
+        return attempt->state != State::sent &&
+               (attempt->state != State::reserved || worker->state == Worker::State::connected);
+      };
+      if (!attempt->changed.wait(lock, stop, has_changed)) {
+        // If the start is sent, the attempt may run, and the caller stops it.
+        if (attempt->state == State::reserved) {
+          attempt->state = State::refused;
+          worker->attempts.erase(id);
+        }
+        throw Error(ErrorKind::cancelled, trial.name, "cancelled");
+      }
+    }
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::cancelled) give_up();
+    throw;
+  }
+  const std::scoped_lock lock(worker->registry.mutex);
+  Observation seen = worker->observation_of(*attempt);
+  std::size_t next = 0;
+  std::size_t next_own = 0;
+  for (const Input& input : trial.inputs) {
+    const std::vector<std::string>& from = input.in_scratch ? digests : worker->input_digests;
+    std::size_t& at = input.in_scratch ? next : next_own;
+    if (at < from.size()) seen.inputs.push_back(from[at++]);
+  }
+  seen.created_in = std::max(Seconds(0), Seconds(Steady::now() - asked) - attempt->spawn);
+  return seen;
+}
+
+void Place::end(std::optional<Seconds> grace, const std::stop_token& stop) const {
+  while (true) {
+    const std::shared_ptr<AgentClient> client = worker->await_client(stop);
+    if (!client) return;
+    try {
+      client->send(agent::Stop{.id = id_of(attempt->key),
+                               .grace_ms = grace ? static_cast<std::int64_t>(grace->count() * 1000) : -1});
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::unavailable) throw;
+      real_clock().wait(Seconds(0.1), stop);
+      continue;
+    }
+    std::unique_lock lock(worker->registry.mutex);
+    const auto is_settled = [&] { return !attempt->is_alive() || worker->client != client; };
+    if (!attempt->changed.wait(lock, stop, is_settled))
+      throw Error(ErrorKind::cancelled, attempt->key.trial, "cancelled");
+    if (!attempt->is_alive()) return;
+  }
+}
+
+std::optional<std::vector<agent::LogChunk>> Place::whole_log() const {
+  const std::scoped_lock lock(worker->registry.mutex);
+  if (!attempt->log.empty()) return attempt->log;
+  if (attempt->ended && (attempt->ended->flags & agent::Ended::log_is_whole) != 0) return attempt->ended->log;
+  return std::nullopt;
+}
+
+}  // namespace combu::workers

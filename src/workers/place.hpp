@@ -1,0 +1,37 @@
+#pragma once
+// An attempt and its worker.
+
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <vector>
+
+#include "combu/agent.hpp"
+#include "combu/engine.hpp"
+#include "workers/attempt.hpp"
+#include "workers/registry.hpp"
+
+namespace combu::workers {
+
+// Thread-safe. No function may be called with the mutex of the registry locked.
+struct Place {
+  WorkerPtr worker;
+  std::shared_ptr<Attempt> attempt;
+
+  // False if the attempt has ended.
+  [[nodiscard]] bool is_alive() const;
+  // Starts the attempt, which has a place in the worker. `image`: the program of the trial's image. Blocks
+  // until the attempt runs or has ended. Returns nullopt if the worker could not be created, so that the
+  // caller must find another place. Throws the errors of Engine::start().
+  [[nodiscard]] std::optional<Observation> start(const Trial& trial, const std::optional<ImageProgram>& image,
+                                                 const std::stop_token& stop) const;
+  // Like Engine::stop().
+  void end(std::optional<Seconds> grace, const std::stop_token& stop) const;
+  // Returns the attempt's log if this process has all of it.
+  [[nodiscard]] std::optional<std::vector<agent::LogChunk>> whole_log() const;
+
+ private:
+  void give_up() const;
+};
+
+}  // namespace combu::workers
