@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "raw_archive.hpp"
 #include "unit/agent_fixture.hpp"
 
 namespace combu::agent {
@@ -191,6 +192,13 @@ TEST_F(AgentFilesTest, InputsAreUnpackedBeforeTheStart) {
   }
 }
 
+TEST_F(AgentFilesTest, ATimeThatDoesNotFitIsZero) {
+  const std::string archive = test::raw_entry("pax", 'x', "30 mtime=-9223372036854775808\n") +
+                              test::raw_entry("file", '0', "text") + std::string(1024, '\0');
+  start_with_inputs("a", "stat -c %Y $COMBU_SCRATCH/file", archive);
+  EXPECT_EQ(text_of_log(client().await_of<Ended>("a").log), "0\n");
+}
+
 TEST_F(AgentFilesTest, InputsOutsideOfTheFolderAreRefused) {
   ASSERT_EQ(
       shell("cd " + root_ +
@@ -229,7 +237,7 @@ TEST_F(AgentFilesTest, ForgottenAttemptsLeaveNoFiles) {
   run("cd $COMBU_SCRATCH && mkdir -p a/b/c d && echo > a/b/c/file && chmod 0 a/b && mkdir -p deep && cd deep "
       "&& "
       "mkdir -p $(printf 'd/%.0s' $(seq 900))");
-  run("true");
+  run("mkdir -p $COMBU_SCRATCH/combu-removed-1/a/b $COMBU_SCRATCH/combu-removed-2/a/b");
   client().send(script("running", "setsid sleep 60 & echo > $COMBU_SCRATCH/x; sleep 60"));
   client().await_of<Started>("running");
   client().send(Forget{.ids = {"run1", "run2", "running", "none"}});

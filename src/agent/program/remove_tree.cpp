@@ -38,9 +38,14 @@ void empty_folder(int folder, int root, std::vector<std::string>& moved) {
       continue;
     }
     // Moving a folder changes its entry "..", which needs permission to write.
-    const std::string new_name = "combu-removed-" + to_text(++count);
     fchmodat(folder, name.c_str(), S_IRWXU, 0);
-    if (renameat(folder, name.c_str(), root, new_name.c_str()) == 0) moved.push_back(new_name);
+    std::string new_name;
+    bool is_moved = false;
+    do {
+      new_name = "combu-removed-" + to_text(++count);
+      is_moved = renameat(folder, name.c_str(), root, new_name.c_str()) == 0;
+    } while (!is_moved && (errno == ENOTEMPTY || errno == EEXIST));  // `root` has a folder with this name
+    if (is_moved) moved.push_back(new_name);
   }
   closedir(listing);
 }

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <limits>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -68,14 +69,14 @@ bool has_valid_checksum(const TarHeader& header) {
   return sum == number_of(header.checksum);
 }
 
-// Reads a time such as "-1.25".
+// Reads a time such as "-1.25". Returns 0 if the text is not a time, or the time does not fit.
 timespec time_of(std::string_view text) {
   const bool is_negative = text.starts_with('-');
   if (is_negative) text.remove_prefix(1);
   const std::size_t point = text.find('.');
   std::uint64_t seconds = 0;
   std::int64_t nanoseconds = 0;
-  if (!read_number(text.substr(0, point), seconds)) return {};
+  if (!read_number(text.substr(0, point), seconds) || seconds > std::numeric_limits<time_t>::max()) return {};
   if (point != std::string_view::npos) {
     std::int64_t unit = k_second / 10;
     for (const char digit : text.substr(point + 1)) {
