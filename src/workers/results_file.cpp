@@ -16,18 +16,23 @@ std::vector<Result> read_results(std::string_view bytes) {
   reader.feed(bytes);
   agent::Frame frame;
   Result next;
+  bool has_start = false;
   while (reader.next(frame) == agent::FrameReader::Result::frame) {
     bool is_valid = true;
     if (frame.type == agent::FrameType::started) {
       next = {};
       is_valid = agent::decode(frame.payload, next.started);
+      has_start = true;
     } else if (frame.type == agent::FrameType::log) {
       agent::Log log;
       is_valid = agent::decode(frame.payload, log);
       std::ranges::move(log.chunks, std::back_inserter(next.log));
     } else if (frame.type == agent::FrameType::ended) {
       is_valid = agent::decode(frame.payload, next.ended);
-      if (is_valid && next.ended.id == next.started.id) results.push_back(std::exchange(next, {}));
+      if (is_valid && has_start && next.ended.id == next.started.id) {
+        results.push_back(std::exchange(next, {}));
+        has_start = false;
+      }
     }
     if (!is_valid) break;
   }
@@ -54,8 +59,12 @@ std::vector<Result> results_of(Engine& engine, const Key& worker, const std::str
   constexpr std::size_t k_piece = std::size_t{64} << 10U;
   std::string piece(k_piece, '\0');
   la_ssize_t count = 0;
-  while ((count = archive_read_data(from.get(), piece.data(), piece.size())) > 0)
+  while ((count = archive_read_data(from.get(), piece.data(), piece.size())) > 0) {
     bytes.append(piece, 0, static_cast<std::size_t>(count));
+    // Only a file with holes is larger than its archive. The agent makes no such file.
+    if (bytes.size() > tar.size())
+      throw Error(ErrorKind::corrupt, worker.trial, "the file of results has holes");
+  }
   return read_results(bytes);
 }
 

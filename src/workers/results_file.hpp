@@ -17,7 +17,8 @@ struct Result {
 };
 
 // Reads the results from the file `path` of the container `worker`. Returns an empty list if there is no such
-// file. Ignores a result that the agent has not written completely. Throws Error like Engine::copy_out().
+// file. Ignores a result that the agent has not written completely. Throws Error like Engine::copy_out(), and
+// Error(corrupt) if the file has holes or the archive is larger than 1 GiB.
 [[nodiscard]] std::vector<Result> results_of(Engine& engine, const Key& worker, const std::string& path,
                                              const std::stop_token& stop);
 

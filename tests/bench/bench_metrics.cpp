@@ -20,7 +20,7 @@ namespace {
 // An engine on which every attempt has the same log.
 class OneLog final : public test::PassingEngine {
  public:
-  explicit OneLog(std::size_t lines) : PassingEngine(*this) {
+  explicit OneLog(std::size_t lines) : PassingEngine(static_cast<Engine&>(*this)) {
     for (std::size_t i = 0; i < lines; ++i)
       lines_.push_back(fmt::format(R"({{"step": {}, "loss": {:.6f}, "accuracy": {:.6f}}}
 )",

@@ -4,12 +4,18 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <functional>
 #include <limits>
+#include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "combu/workers.hpp"
+#include "error_of.hpp"
 #include "experiments.hpp"
+#include "passing_engine.hpp"
+#include "raw_archive.hpp"
 #include "workers/container.hpp"
 #include "workers/results_file.hpp"
 #include "workers/worker.hpp"
@@ -203,9 +209,34 @@ TEST(WorkerResults, EndAtTheFirstCorruptByte) {
 TEST(WorkerResults, NeedTheStartOfTheSameAttempt) {
   std::string bytes;
   agent::append(bytes, agent::Ended{.id = "a/1"});
+  agent::append(bytes, agent::Ended{.id = ""});
   agent::append(bytes, agent::Started{.id = "b/1"});
   agent::append(bytes, agent::Ended{.id = "c/1"});
   EXPECT_THAT(read_results(bytes), IsEmpty());
+}
+
+// An engine whose containers have one file.
+class OneFile : public test::PassingEngine {
+ public:
+  explicit OneFile(std::string archive)
+      : PassingEngine(static_cast<Engine&>(*this)), archive_(std::move(archive)) {}
+  bool copy_out(const Key& /*key*/, const std::string& /*path*/,
+                const std::function<void(std::string_view)>& on_bytes, std::stop_token /*stop*/) override {
+    on_bytes(archive_);
+    return true;
+  }
+
+ private:
+  std::string archive_;
+};
+
+TEST(WorkerResults, AreNotReadFromAFileWithHoles) {
+  const Key worker{.run = RunId("r"), .trial = "w", .attempt = 1};
+  OneFile whole(test::raw_entry("results", '0', results_file()) + std::string(1024, '\0'));
+  EXPECT_EQ(results_of(whole, worker, "/results", {}).size(), 2U);
+  OneFile sparse(test::sparse_archive("results", 100'000'000));
+  const Error error = test::error_in([&] { (void)results_of(sparse, worker, "/results", {}); });
+  EXPECT_EQ(error.kind(), ErrorKind::corrupt);
 }
 
 }  // namespace
