@@ -3,7 +3,6 @@
 // the size of the pieces in which the other bytes are read.
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,14 +10,13 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <set>
-#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 
 #include "combu/base.hpp"
+#include "guarded_folder.hpp"
 #include "outputs/folder.hpp"
 #include "outputs/manifest.hpp"
 #include "outputs/removal.hpp"
@@ -28,43 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using combu::Descriptor;
-
-// A folder ROOT. unpack() may write ROOT/results/t. It must not change ROOT/canary and ROOT/beside.
-class Place {
- public:
-  Place() {
-    // A folder in memory if possible, because each input writes files.
-    std::string root = fs::exists("/dev/shm") ? "/dev/shm/combu-fuzz-XXXXXX" : "/tmp/combu-fuzz-XXXXXX";
-    if (mkdtemp(root.data()) == nullptr) std::abort();
-    root_ = root;
-    fs::create_directories(root_ / "beside");
-    fs::create_directories(results());
-    std::ofstream(root_ / "canary") << "alive";
-  }
-  ~Place() { fs::remove_all(root_); }
-  Place(const Place&) = delete;
-  Place& operator=(const Place&) = delete;
-
-  [[nodiscard]] fs::path results() const { return root_ / "results"; }
-  // Returns the names in a folder, without following symbolic links.
-  static std::set<std::string> names_in(const fs::path& folder) {
-    std::set<std::string> names;
-    for (const auto& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename());
-    return names;
-  }
-  void expect_untouched() const {
-    std::ostringstream canary;
-    canary << std::ifstream(root_ / "canary").rdbuf();
-    struct stat seen {};
-    if (canary.str() != "alive" || names_in(root_) != std::set<std::string>{"beside", "canary", "results"} ||
-        lstat((root_ / "canary").c_str(), &seen) != 0 || seen.st_nlink != 1 ||
-        !fs::is_empty(root_ / "beside"))
-      std::abort();
-  }
-
- private:
-  fs::path root_;
-};
+using combu::fuzz::GuardedFolder;
 
 // Returns the content of a file below `root`. Aborts if a part of the path is a symbolic link.
 std::string content_of(const fs::path& root, const std::string& path) {
@@ -86,7 +48,7 @@ std::string content_of(const fs::path& root, const std::string& path) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const Place place;
+  static const GuardedFolder guarded;
   if (size == 0) return 0;
   const std::size_t piece = std::size_t{data[0]} * 16 + 1;
   std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
@@ -99,7 +61,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::string manifest;
   bool is_whole = false;
   try {
-    const auto writer = combu::outputs::open_passing(place.results(), "t");
+    const auto writer = combu::outputs::open_passing(guarded.results(), "t");
     combu::outputs::unpack(read,
                            {.place = "out/here", .size_max = combu::Bytes{1 << 20U}, .subject = "/out/here"},
                            *writer, collection, manifest);
@@ -107,16 +69,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     is_whole = true;
   } catch (const combu::Error&) {
   }
-  place.expect_untouched();
-  if (Place::names_in(place.results()) != (is_whole ? std::set<std::string>{"t"} : std::set<std::string>{}))
+  guarded.expect_untouched();
+  if (GuardedFolder::names_in(guarded.results()) !=
+      (is_whole ? std::set<std::string>{"t"} : std::set<std::string>{}))
     std::abort();
   if (!is_whole) return 0;
   const auto sums = combu::outputs::sums_in_manifest(manifest);
   if (sums.size() != collection.files) std::abort();
   for (const auto& [path, sum] : sums)
-    if (combu::sha256_of(content_of(place.results() / "t", path)) != sum) std::abort();
-  const Descriptor results(::open(place.results().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (combu::sha256_of(content_of(guarded.results() / "t", path)) != sum) std::abort();
+  const Descriptor results(::open(guarded.results().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   combu::outputs::expect_removed(results.number(), "t", "");
-  place.expect_untouched();
+  guarded.expect_untouched();
   return 0;
 }
