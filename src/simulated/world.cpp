@@ -290,11 +290,11 @@ void World::run_agent(const Container& container, const Trial& trial, Instant no
                            .random = [this] { return random_(); },
                            .schedule =
                                [this, name](Instant at, AgentDue what, std::uint64_t attempt) {
-                                 const Container& container = containers_.at(name);
+                                 const Container& owner = containers_.at(name);
                                  dues_.push({.at = at,
                                              .order = ++counter_,
                                              .name = name,
-                                             .id = container.seen.id,
+                                             .id = owner.seen.id,
                                              .what = Due::What::agent,
                                              .agent = what,
                                              .attempt = attempt});
