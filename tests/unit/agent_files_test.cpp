@@ -136,6 +136,15 @@ TEST_F(AgentFilesTest, AFolderIsCollected) {
   EXPECT_EQ(text_of(unpacked("run1", folder() + "/1/out/ü") + "/ü"), "binary");
 }
 
+// POSIX defines only the names in pax headers as UTF-8. On arm64, char is unsigned.
+TEST_F(AgentFilesTest, NamesThatAreNotAsciiAreInPaxHeaders) {
+  run("cd $COMBU_SCRATCH && mkdir ö && echo > ö/file && ln -s ü ö/link");
+  std::string bytes;
+  EXPECT_EQ(collect({.request = 1, .id = "run1", .path = "ö"}, bytes).status, Done::ok);
+  EXPECT_NE(bytes.find(" path=ö/file\n"), std::string::npos);
+  EXPECT_NE(bytes.find(" linkpath=ü\n"), std::string::npos);
+}
+
 TEST_F(AgentFilesTest, AFileOfMoreThanEightGibibytesHasItsSize) {
   run("cd $COMBU_SCRATCH && truncate -s 9G large && touch -d @1 large");
   client().send(Collect{.request = 1, .id = "run1", .path = "large"});

@@ -133,7 +133,7 @@ std::string time_text(const timespec& time) {
 }
 
 bool is_ascii(std::string_view text) {
-  return std::ranges::all_of(text, [](char byte) { return byte >= 0; });
+  return std::ranges::all_of(text, [](unsigned char byte) { return byte < 0x80; });
 }
 
 bool TarWriter::put_header(const std::string& name, const struct stat& status, char type, std::uint64_t size,
