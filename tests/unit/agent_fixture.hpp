@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -32,6 +33,13 @@ inline constexpr std::string_view k_platform = "linux/arm64";
 #else
 inline constexpr std::string_view k_platform = "linux/amd64";
 #endif
+
+// Returns the platform of the program that the tests run. With COMBU_TEST_AGENT_PLATFORM, that of another
+// processor, which this machine must be able to run (docs/release.md).
+inline std::string_view tested_platform() {
+  const char* platform = std::getenv("COMBU_TEST_AGENT_PLATFORM");
+  return platform == nullptr ? k_platform : platform;
+}
 
 // Waits until the condition holds.
 inline void await_state(const std::function<bool()>& holds) {
@@ -216,7 +224,7 @@ class AgentTest : public testing::Test {
   AgentTest() {
     if (::mkdtemp(root_.data()) == nullptr) throw std::runtime_error("no folder");
     ::signal(SIGPIPE, SIG_IGN);
-    std::ofstream(program(), std::ios::binary) << program_for(k_platform);
+    std::ofstream(program(), std::ios::binary) << program_for(tested_platform());
     fs::permissions(program(), fs::perms::owner_all);
   }
   ~AgentTest() override {
