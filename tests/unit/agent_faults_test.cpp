@@ -45,8 +45,10 @@ TEST_F(AgentFaultsTest, AProcessOfARunningAttemptIsNotKilledByTheEndOfAnother) {
                                 " &)'; echo ready; until test -e " + gate + "; do sleep 0.01; done"));
   client().send(ReadLog{.request = 1, .id = "a", .since = 0, .is_follow = 1});
   client().await_answer<Log>(1);
+  const auto runs_on = [&] { return processes_with(mark) == 3; };  // both programs, and the attempt's shell
+  await_state(runs_on);
   run("setsid sleep 60 & true");
-  EXPECT_EQ(processes_with(mark), 3);  // two that run on, and the shell of the attempt
+  EXPECT_TRUE(runs_on());
   std::ofstream(gate).flush();
   client().await_of<Ended>("a");
   await_state([&] { return processes_with(mark) == 0; });
