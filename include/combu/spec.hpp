@@ -249,8 +249,8 @@ struct Process {
 // A program of combu's own that the engine puts into a container. The experiment file has no such field.
 struct ProvidedProgram {
   std::string path;  // absolute path in the container; the program is alone in its folder
-  std::string
-      content;  // the bytes of the program, a binary: every user may execute it, only root may read it
+  // The bytes of the program. It must be a binary: every user may execute it, but only root may read it.
+  std::string content;
   // Absolute path of a folder on the host's disk. The folder contains only the empty folder `w`, which every
   // user may write to.
   std::string folder;
