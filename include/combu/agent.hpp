@@ -271,10 +271,11 @@ struct Welcome {
   std::string boot;           // random; differs for each process of the agent
   std::int64_t now = 0;       // the agent's clock, in nanoseconds since 1970
   std::uint8_t has_cgroups = 0;
-  std::string note;  // the argument NOTE with which the agent was started
+  std::string note;         // the argument NOTE with which the agent was started
+  std::uint64_t begun = 0;  // number of Start messages so far, without repeated ones
   template <class Fields>
   void visit(Fields& fields) {
-    fields(version, boot, now, has_cgroups, note);
+    fields(version, boot, now, has_cgroups, note, begun);
   }
 };
 

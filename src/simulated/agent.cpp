@@ -223,7 +223,8 @@ void SimulatedAgent::handle(AgentConnection& from, agent::Hello& message, Instan
   send(from, agent::Welcome{.version = std::min(message.version, agent::k_version),
                             .boot = boot_,
                             .now = nanoseconds_of(now),
-                            .note = note_});
+                            .note = note_,
+                            .begun = last_attempt_});
   for (const auto& [id, attempt] : attempts_) {
     if (attempt.state == Attempt::State::awaits_inputs) continue;
     send(from, attempt.started);
@@ -470,17 +471,15 @@ void SimulatedAgent::finish(Instant now) {
   agent::append(
       results,
       agent::Welcome{.version = agent::k_version, .boot = boot_, .now = nanoseconds_of(now), .note = note_});
-  bool has_any = false;
   for (const auto& [id, attempt] : attempts_) {
     if (attempt.state != Attempt::State::ended) continue;
-    has_any = true;
     agent::append(results, attempt.started);
     if ((attempt.ended.flags & Ended::log_is_whole) == 0)
       for (const agent::LogChunk& chunk : attempt.log) agent::append(results, agent::Log{.chunks = {chunk}});
     agent::append(results, attempt.ended);
   }
   agent::append(results, agent::Listed{});
-  if (has_any) around_.files.insert_or_assign(folder_ + "/results", std::move(results));
+  around_.files.insert_or_assign(folder_ + "/results", std::move(results));
   die(now);
 }
 

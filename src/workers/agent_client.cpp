@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <chrono>
 #include <utility>
 #include <vector>
@@ -11,12 +10,6 @@ namespace combu::workers {
 
 using agent::FrameReader;
 using agent::FrameType;
-
-namespace {
-
-constexpr std::chrono::seconds k_write_max{1};  // the duration of a write, unless the agent does not read
-
-}  // namespace
 
 // A request under way. The destructor forgets the answers that arrive later.
 class AgentClient::Request {
@@ -87,14 +80,6 @@ AgentClient::~AgentClient() {
 void AgentClient::write(std::string_view bytes) {
   const std::scoped_lock lock(write_mutex_);
   stream_->write(bytes);
-}
-
-// Does not write if another thread's write does not end.
-bool AgentClient::try_write(std::string_view bytes) {
-  // The thread sanitizer does not know the function that locks a mutex until a moment of the steady clock.
-  const std::unique_lock lock(write_mutex_, std::chrono::system_clock::now() + k_write_max);
-  if (lock.owns_lock()) stream_->write(bytes);
-  return lock.owns_lock();
 }
 
 void AgentClient::throw_broken() const {
@@ -265,17 +250,20 @@ std::optional<Usage> AgentClient::usage(const std::string& id, const std::stop_t
                .cpu = std::chrono::nanoseconds(answers.usage->cpu_ns)};
 }
 
-bool AgentClient::is_answering() {
+void AgentClient::ping() {
   std::uint64_t number = 0;
   {
     const std::scoped_lock lock(mutex_);
-    if (ponged_ < expected_pong_) return false;
+    if (ponged_ < expected_pong_) return;
     number = expected_pong_ = ++pinged_;
+    pinged_at_ = std::chrono::steady_clock::now();
   }
-  std::string bytes;
-  agent::append(bytes, agent::Ping{.number = number});
-  (void)try_write(bytes);  // if it is not written, the next call returns false
-  return true;
+  send(agent::Ping{.number = number});
+}
+
+Seconds AgentClient::silence() {
+  const std::scoped_lock lock(mutex_);
+  return ponged_ < expected_pong_ ? std::chrono::steady_clock::now() - pinged_at_ : Seconds(0);
 }
 
 void AgentClient::sync(const std::stop_token& stop) {

@@ -1,6 +1,7 @@
 #pragma once
 // The client's side of one connection to an agent.
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -60,9 +61,12 @@ class AgentClient {
   [[nodiscard]] std::optional<Usage> usage(const std::string& id, const std::stop_token& stop);
   // Blocks until the events of all frames have been handled that the agent had sent before the call.
   void sync(const std::stop_token& stop);
-  // Sends a ping, unless the agent has not answered the last ping: then returns false. Blocks for at most a
-  // second.
-  [[nodiscard]] bool is_answering();
+  // Sends a ping, unless the agent has not answered the last one. May block as long as the agent does not
+  // read.
+  void ping();
+  // Returns for how long the agent has not answered a ping() that was sent or waits to be sent; 0: it has
+  // answered. Does not block.
+  [[nodiscard]] Seconds silence();
   // Makes the connection break, as if the other side had closed it.
   void close() { stream_->close(); }
 
@@ -77,7 +81,6 @@ class AgentClient {
   class Request;
 
   void write(std::string_view bytes);
-  bool try_write(std::string_view bytes);
   void read();
   void take(const agent::Frame& frame);
   template <class Message>
@@ -88,14 +91,15 @@ class AgentClient {
   std::unique_ptr<ByteStream> stream_;
   const std::string subject_;
   AgentEvents events_;
-  std::timed_mutex write_mutex_;
+  std::mutex write_mutex_;
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::map<std::uint32_t, Answers> requests_;
   std::uint32_t last_request_ = 0;
   std::uint64_t pinged_ = 0;
   std::uint64_t ponged_ = 0;
-  std::uint64_t expected_pong_ = 0;    // the last ping of is_answering()
+  std::uint64_t expected_pong_ = 0;  // the last ping of ping()
+  std::chrono::steady_clock::time_point pinged_at_;
   bool is_welcomed_ = false;           // used only by the connection's thread
   std::optional<std::string> broken_;  // why the connection has ended
   std::jthread thread_;

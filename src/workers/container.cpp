@@ -90,6 +90,7 @@ Trial container_of(const Trial& trial, std::string name, std::shared_ptr<const P
   worker.gpus = trial.gpus;
   for (const Input& input : trial.inputs)
     if (!input.in_scratch) worker.inputs.push_back(input);
+  worker.cache.on = true;  // start() then reports the image's digest, for the attempts of trials with `cache`
   worker.path = trial.path;
   return worker;
 }

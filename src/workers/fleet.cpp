@@ -12,6 +12,12 @@ constexpr std::size_t k_ends_in_parallel = 8;
 constexpr std::chrono::seconds k_end_max{10};
 constexpr std::chrono::seconds k_retiring_max{2};
 constexpr std::size_t k_connects_in_parallel = 8;
+constexpr std::chrono::seconds k_listing_max{20};
+
+// True if the trial has inputs that are staged into the container of its worker.
+bool has_container_inputs(const Trial& trial) {
+  return std::ranges::any_of(trial.inputs, [](const Input& input) { return !input.in_scratch; });
+}
 
 }  // namespace
 
@@ -95,6 +101,9 @@ WorkerPtr Fleet::find_place(const Run& run, const Trial& trial, const Note& note
   for (const auto& [key, worker] : all_.workers) {
     if (key.run != run.id || worker->note.shape != note.shape) continue;
     worker->limits = *trial.worker;  // another process may have created the worker
+    // What the container was made of is not known.
+    if (!worker->is_created_here && (trial.cache.on || has_container_inputs(trial)))
+      worker->is_retiring = true;
     if (!worker->has_place()) continue;
     if (!best || worker->alive() < best->alive()) best = worker;
   }
@@ -111,6 +120,7 @@ WorkerPtr Fleet::add_worker(const Run& run, const Trial& trial, const Note& note
   worker->note = note;
   worker->limits = *trial.worker;
   worker->is_own = true;
+  worker->is_created_here = true;
   all_.workers.emplace(worker->key, worker);
   return worker;
 }
@@ -148,9 +158,12 @@ std::variant<Place, TakenByOther> Fleet::reserve(const Run& run, const Trial& tr
   WorkerPtr created;
   {
     const std::scoped_lock lock(all_.mutex);
-    if (const WorkerPtr worker = find_place(run, trial, note))
+    if (const WorkerPtr worker = find_place(run, trial, note)) {
+      ++worker->begun;
       return Place{worker, worker->add_attempt(key, trial.slots)};
+    }
     created = add_worker(run, trial, note);
+    ++created->begun;
     created->add_attempt(key, trial.slots);
   }
   try {
@@ -178,7 +191,10 @@ std::variant<Place, TakenByOther> Fleet::reserve(const Run& run, const Trial& tr
     throw;
   }
   const std::scoped_lock lock(all_.mutex);
-  return Place{created, created->attempts.at(id_of(key))};
+  const auto added = created->attempts.find(id_of(key));
+  if (added == created->attempts.end())
+    throw Error(ErrorKind::unavailable, trial.name, "its worker was removed before the attempt began");
+  return Place{created, added->second};
 }
 
 // Makes the starts that have reserved a place in the worker look for another one.
@@ -202,6 +218,7 @@ StartResult Fleet::create(const WorkerPtr& worker, const Run& run, const Trial& 
     const std::scoped_lock lock(all_.mutex);
     worker->id = running->observation.id;
     worker->slots = container.slots;
+    worker->digest = running->observation.digest;
     worker->input_digests = running->observation.inputs;
   }
   return result;
@@ -237,7 +254,6 @@ bool Fleet::await_end_of(const Observation& holder, const std::stop_token& stop)
 }
 
 void Fleet::acknowledge(const std::vector<Key>& keys) {
-  std::map<WorkerPtr, std::vector<std::string>> by_worker;
   {
     const std::scoped_lock lock(all_.mutex);
     for (const Key& key : keys) {
@@ -247,12 +263,12 @@ void Fleet::acknowledge(const std::vector<Key>& keys) {
         const auto found = worker->attempts.find(id);
         if (found == worker->attempts.end() || found->second->is_alive()) continue;
         (void)worker->forget(id);
-        by_worker[worker].push_back(id);
+        worker->unsent.push_back(id);
         break;
       }
     }
   }
-  for (auto& [worker, ids] : by_worker) worker->send_forget(std::move(ids));
+  all_.changed.notify_all();
 }
 
 void Fleet::remove_attempts(const std::vector<Key>& keys, const std::stop_token& stop) {
@@ -278,47 +294,97 @@ void Fleet::remove_attempts(const std::vector<Key>& keys, const std::stop_token&
 // ---- Workers
 
 std::vector<Error> Fleet::discover(const std::vector<Observation>& containers, const std::stop_token& stop) {
-  std::vector<std::pair<WorkerPtr, const Observation*>> fresh;
-  {
-    const std::scoped_lock lock(all_.mutex);
-    for (const Observation& container : containers) {
-      std::size_t& last = last_number_[container.key.run];
-      last = std::max(last, number_of_worker(container.key.run, container.key.trial).value_or(0));
-      // Another process may be starting the container.
-      if (container.phase == Phase::created && !adopted_.contains(container.key.run)) continue;
-      const auto [at, is_new] = all_.workers.try_emplace(container.key);
-      if (!is_new) continue;
-      at->second = std::make_shared<Worker>(all_);
-      Worker& worker = *at->second;
-      worker.key = container.key;
-      worker.experiment = container.experiment;
-      worker.file = container.file;
-      worker.image = container.image;
-      worker.id = container.id;
-      worker.slots = container.slots;
-      worker.is_own = adopted_.contains(container.key.run);
-      fresh.emplace_back(at->second, &container);
+  const std::vector<Found> fresh = add_workers(containers);
+  std::vector<Error> errors;
+  std::mutex errors_mutex;
+  in_parallel(fresh.size(), k_connects_in_parallel, [&](std::size_t i) {
+    auto error = get_to_know(fresh[i], stop);
+    const std::scoped_lock lock(errors_mutex);
+    if (error) errors.push_back(*std::move(error));
+  });
+  std::unique_lock lock(all_.mutex);
+  for (const Observation& container : containers) {
+    const auto found = all_.workers.find(container.key);
+    if (found == all_.workers.end() || container.phase != Phase::running) continue;
+    const WorkerPtr worker = found->second;
+    // Another thread may be connecting to it.
+    const auto is_settled = [&] {
+      return worker->state != Worker::State::creating || worker->is_created_here;
+    };
+    if (!all_.changed.wait_for(lock, stop, k_listing_max, is_settled) && stop.stop_requested())
+      throw Error(ErrorKind::cancelled, worker->key.trial, "cancelled");
+    if (worker->is_known() || worker->is_created_here) continue;
+    errors.emplace_back(ErrorKind::unavailable, worker->key.trial,
+                        fmt::format("the agent of the worker cannot be reached: {}", worker->broken_why));
+    // The keeper connects again to a worker of this process, and removes it after a time. Another process
+    // tries again at its next listing.
+    if (!worker->is_own) {
+      worker->state = Worker::State::over;
+      all_.workers.erase(worker->key);
     }
   }
-  std::mutex errors_mutex;
-  std::vector<Error> errors;
-  in_parallel(fresh.size(), k_connects_in_parallel, [&](std::size_t i) {
-    const auto& [worker, container] = fresh[i];
-    try {
-      if (container->phase == Phase::created) return worker->end_attempts("its worker was not started");
-      if (container->phase == Phase::running) return worker->connect_or_end(stop);
-      (void)worker->take_end(stop);
-    } catch (const Error& error) {
-      {
-        const std::scoped_lock lock(all_.mutex);
+  lock.unlock();
+  all_.changed.notify_all();
+  return errors;
+}
+
+// Adds the workers that this process does not know yet, and returns them.
+std::vector<Fleet::Found> Fleet::add_workers(const std::vector<Observation>& containers) {
+  std::vector<Found> fresh;
+  const std::scoped_lock lock(all_.mutex);
+  for (const Observation& container : containers) {
+    std::size_t& last = last_number_[container.key.run];
+    last = std::max(last, number_of_worker(container.key.run, container.key.trial).value_or(0));
+    // Another process may be starting the container.
+    if (container.phase == Phase::created && !adopted_.contains(container.key.run)) continue;
+    const auto [at, is_new] = all_.workers.try_emplace(container.key);
+    if (!is_new) continue;
+    at->second = std::make_shared<Worker>(all_);
+    Worker& worker = *at->second;
+    worker.key = container.key;
+    worker.experiment = container.experiment;
+    worker.file = container.file;
+    worker.image = container.image;
+    worker.id = container.id;
+    worker.slots = container.slots;
+    worker.is_own = adopted_.contains(container.key.run);
+    if (container.created_at != Instant{})
+      worker.created_at -= std::chrono::duration_cast<Steady::duration>(
+          std::max(Seconds(0), Seconds(real_clock().now() - container.created_at)));
+    fresh.push_back({at->second, container.phase});
+  }
+  return fresh;
+}
+
+// Connects to the worker, or reads the results that it has left. Returns an error if that fails for a worker
+// that has ended.
+std::optional<Error> Fleet::get_to_know(const Found& found, const std::stop_token& stop) {
+  const WorkerPtr& worker = found.worker;
+  try {
+    if (found.phase == Phase::created) {
+      worker->end_attempts("its worker was not started");
+    } else if (found.phase == Phase::running) {
+      worker->connect_or_end(stop);
+    } else {
+      (void)worker->handle_end(stop);
+    }
+    return std::nullopt;
+  } catch (const Error& error) {
+    const bool may_connect = found.phase == Phase::running && error.kind() != ErrorKind::cancelled;
+    {
+      const std::scoped_lock lock(all_.mutex);
+      worker->broken_why = error.message();
+      if (may_connect) {
+        worker->reconnect_soon();
+      } else {
+        worker->state = Worker::State::over;
         all_.workers.erase(worker->key);
       }
-      if (error.kind() == ErrorKind::cancelled) throw;
-      const std::scoped_lock lock(errors_mutex);
-      errors.push_back(error);
     }
-  });
-  return errors;
+    all_.changed.notify_all();
+    if (error.kind() == ErrorKind::cancelled) throw;
+    return may_connect ? std::nullopt : std::optional(error);
+  }
 }
 
 void Fleet::sync(const std::optional<RunId>& run, const std::stop_token& stop) {

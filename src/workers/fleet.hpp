@@ -53,8 +53,8 @@ class Fleet {
   // ---- Workers
 
   // Connects to the workers that `containers` lists and that this process does not know yet, and reads the
-  // results of those that have ended. Returns an error for each worker that could not be reached, and which
-  // stays unknown.
+  // results of those that have ended. Returns an error for each running worker that could not be reached, so
+  // that its attempts are unknown, and for each ended worker whose results could not be read.
   [[nodiscard]] std::vector<Error> discover(const std::vector<Observation>& containers,
                                             const std::stop_token& stop);
   // Waits until the events are handled that the agents of the run's workers have sent before the call.
@@ -76,6 +76,14 @@ class Fleet {
   void unsubscribe(Subscription& subscription);
 
  private:
+  // A worker that this process did not know, and the state of its container.
+  struct Found {
+    WorkerPtr worker;
+    Phase phase;
+  };
+
+  std::vector<Found> add_workers(const std::vector<Observation>& containers);
+  std::optional<Error> get_to_know(const Found& found, const std::stop_token& stop);
   void remove_earlier(const Key& key, const std::stop_token& stop);
   WorkerPtr find_place(const Run& run, const Trial& trial, const Note& note);
   WorkerPtr add_worker(const Run& run, const Trial& trial, const Note& note);

@@ -1,5 +1,6 @@
 #pragma once
-// The threads that keep workers: they open broken connections again, and end idle workers.
+// The threads that keep workers: they open broken connections again, end idle workers, and send messages for
+// which no other thread waits.
 
 #include <chrono>
 #include <functional>
@@ -24,16 +25,18 @@ class Keeper {
   using Tasks = std::vector<std::function<void()>>;
 
   void open_connections(const std::stop_token& quit);
-  void end_and_ping(const std::stop_token& quit);
+  void end_workers(const std::stop_token& quit);
+  void send_messages(const std::stop_token& quit);
   [[nodiscard]] Steady::time_point next_reconnection() const;
   [[nodiscard]] Tasks to_connect(const std::stop_token& quit);
-  [[nodiscard]] Tasks to_end_and_ping(const std::stop_token& quit);
+  [[nodiscard]] Tasks to_end(const std::stop_token& quit);
+  [[nodiscard]] Tasks to_send(bool with_ping);
 
   Registry& registry_;
-  Steady::time_point pinged_at_ = Steady::now();  // used by one thread
-  std::jthread ends_;
-  // An agent that does not answer delays this thread only.
+  std::jthread ends_;  // never waits for an agent
+  // An agent that does not answer or does not read delays only these threads.
   std::jthread connections_;
+  std::jthread messages_;
 };
 
 }  // namespace combu::workers

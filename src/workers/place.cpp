@@ -73,6 +73,19 @@ void send_start(AgentClient& client, const agent::Start& message, const Trial& t
   }
 }
 
+// Returns the digests of the trial's inputs. `scratch`: of those in the scratch folder; `container`: of the
+// others. Returns an empty list if a digest is unknown, because another process has staged the input.
+std::vector<std::string> in_order_of(const std::vector<Input>& inputs,
+                                     const std::vector<std::string>& scratch,
+                                     const std::vector<std::string>& container) {
+  if (scratch.size() + container.size() != inputs.size()) return {};
+  std::vector<std::string> digests;
+  auto from_scratch = scratch.begin();
+  auto from_container = container.begin();
+  for (const Input& input : inputs) digests.push_back(input.in_scratch ? *from_scratch++ : *from_container++);
+  return digests;
+}
+
 }  // namespace
 
 bool Place::is_alive() const {
@@ -82,18 +95,18 @@ bool Place::is_alive() const {
 
 // Removes the attempt from the worker, unless it runs or has ended.
 void Place::give_up() const {
+  const std::scoped_lock lock(worker->registry.mutex);
+  if (attempt->state == Attempt::State::running || attempt->state == Attempt::State::ended) return;
+  // After the start was sent, the attempt waits for its inputs, and the agent must forget it.
   const std::string id = id_of(attempt->key);
-  bool is_sent = false;
-  {
-    const std::scoped_lock lock(worker->registry.mutex);
-    if (attempt->state == Attempt::State::running || attempt->state == Attempt::State::ended) return;
-    is_sent = attempt->state == Attempt::State::sent;  // the attempt waits for its inputs
-    attempt->state = Attempt::State::refused;
-    worker->attempts.erase(id);
-    worker->idle_since = Steady::now();
+  if (attempt->state == Attempt::State::sent) {
+    (void)worker->forget(id);
+    worker->unsent.push_back(id);
+    worker->registry.changed.notify_all();
   }
-  // If the connection breaks, the agent drops the attempt.
-  if (is_sent) worker->send_forget({id});
+  attempt->state = Attempt::State::refused;
+  worker->attempts.erase(id);
+  worker->idle_since = Steady::now();
 }
 
 std::optional<Observation> Place::start(const Trial& trial, const std::optional<ImageProgram>& image,
@@ -114,8 +127,8 @@ std::optional<Observation> Place::start(const Trial& trial, const std::optional<
           worker->attempts.size() > 1 && Steady::now() - asked < k_short_of_resources_max) {
         attempt->refused.reset();
         attempt->state = State::reserved;
-        std::erase(worker->places, attempt);
-        worker->places.push_back(attempt);
+        std::erase(worker->occupants, attempt);
+        worker->occupants.push_back(attempt);
         worker->registry.changed.wait_for(lock, stop, k_short_of_resources_pause, [] { return false; });
         continue;
       }
@@ -149,13 +162,8 @@ std::optional<Observation> Place::start(const Trial& trial, const std::optional<
   }
   const std::scoped_lock lock(worker->registry.mutex);
   Observation seen = worker->observation_of(*attempt);
-  std::size_t next = 0;
-  std::size_t next_own = 0;
-  for (const Input& input : trial.inputs) {
-    const std::vector<std::string>& from = input.in_scratch ? digests : worker->input_digests;
-    std::size_t& at = input.in_scratch ? next : next_own;
-    if (at < from.size()) seen.inputs.push_back(from[at++]);
-  }
+  if (trial.cache.on) seen.digest = worker->digest;
+  seen.inputs = in_order_of(trial.inputs, digests, worker->input_digests);
   seen.created_in = std::max(Seconds(0), Seconds(Steady::now() - asked) - attempt->spawn);
   return seen;
 }

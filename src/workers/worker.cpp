@@ -16,6 +16,9 @@ constexpr std::chrono::seconds k_answer_max{10};
 constexpr std::chrono::seconds k_reconnect_max{30};
 constexpr Seconds k_reconnect_pause_max{2};
 constexpr std::chrono::seconds k_remove_pause{1};
+constexpr Seconds k_silence_max{15};
+// When the container has ended, the end of the agent's stream arrives within this time.
+constexpr std::chrono::seconds k_stream_end_max{10};
 // A worker that holds slots ends after this time without attempts, because other attempts may need the slots.
 constexpr std::chrono::milliseconds k_claim_idle{500};
 
@@ -24,8 +27,8 @@ constexpr std::chrono::milliseconds k_claim_idle{500};
 // ---- Attempts
 
 std::size_t Worker::alive() {
-  std::erase_if(places, [](const auto& attempt) { return !attempt->is_alive(); });
-  return places.size();
+  std::erase_if(occupants, [](const auto& attempt) { return !attempt->is_alive(); });
+  return occupants.size();
 }
 
 bool Worker::has_place() {
@@ -51,10 +54,9 @@ std::shared_ptr<Attempt> Worker::add_attempt(const Key& attempt, const Slots& at
   added->slots = attempt_slots;
   const std::string name = id_of(attempt);
   attempts.insert_or_assign(name, added);
-  places.push_back(added);
+  occupants.push_back(added);
   forgotten.erase(name);
   forgotten_before.erase(name);
-  ++begun;
   return added;
 }
 
@@ -117,8 +119,10 @@ void Worker::connect(const std::stop_token& stop) {
   std::shared_ptr<AgentClient> old;
   {
     const std::scoped_lock lock(registry.mutex);
+    if (state == State::over) throw Error(ErrorKind::unavailable, key.trial, "the worker has ended");
     old = std::exchange(client, nullptr);
     state = State::creating;
+    broken_why.clear();
     is_listed = false;
     for (const auto& [name, attempt] : attempts) attempt->is_listed = false;
   }
@@ -129,15 +133,16 @@ void Worker::connect(const std::stop_token& stop) {
         registry.engine.exec(key, {std::string(k_program), "join", std::string(k_folder)}, stop), key.trial,
         events());
     opened->begin();
-  } catch (...) {
+  } catch (const Error& error) {
     const std::scoped_lock lock(registry.mutex);
-    state = State::broken;
+    broken_why = error.message();
+    if (state != State::over) state = State::broken;
     throw;
   }
   std::string why;
   {
     std::unique_lock lock(registry.mutex);
-    const auto is_settled = [&] { return is_listed || state == State::broken; };
+    const auto is_settled = [&] { return is_listed || state != State::creating; };
     const bool is_in_time = registry.changed.wait_for(lock, stop, k_answer_max, is_settled);
     if (is_listed && state == State::creating) {
       client = std::move(opened);
@@ -147,8 +152,12 @@ void Worker::connect(const std::stop_token& stop) {
       registry.changed.notify_all();
       return;
     }
-    state = State::broken;
-    why = is_in_time ? broken_why : "the agent of the worker does not answer";
+    if (state != State::over) state = State::broken;
+    if (!is_in_time) {
+      why = "the agent of the worker does not answer";
+    } else {
+      why = broken_why.empty() ? "the worker has ended" : broken_why;
+    }
   }
   opened.reset();  // joins its thread, without the lock
   throw Error(stop.stop_requested() ? ErrorKind::cancelled : ErrorKind::unavailable, key.trial, why);
@@ -159,9 +168,7 @@ void Worker::connect_or_end(const std::stop_token& stop) {
     connect(stop);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::cancelled) throw;
-    if (take_end(stop)) return;
-    throw Error(ErrorKind::unavailable, key.trial,
-                fmt::format("the agent of the worker cannot be reached: {}", error.message()));
+    if (!handle_end(stop)) throw;
   }
 }
 
@@ -188,7 +195,7 @@ bool Worker::try_reconnect(const std::stop_token& stop) {
       const std::scoped_lock lock(registry.mutex);
       if (state == State::over) return true;
     }
-    if (take_end(stop)) return true;
+    if (handle_end(stop)) return true;
     {
       const std::scoped_lock lock(registry.mutex);
       may_remove = is_own && reconnection && Steady::now() >= reconnection->give_up_at;
@@ -211,32 +218,33 @@ std::shared_ptr<AgentClient> Worker::await_client(const std::stop_token& stop) {
   return state == State::connected ? client : nullptr;
 }
 
-void Worker::ping() {
-  std::shared_ptr<AgentClient> pinged;
+void Worker::send_messages(bool with_ping) {
+  std::shared_ptr<AgentClient> open;
+  std::vector<std::string> ids;
   {
     const std::scoped_lock lock(registry.mutex);
-    pinged = client;
+    if (state != State::connected) return;
+    open = client;
+    // If the agent has answered the last ping, it has handled every Forget that was sent before.
+    if (with_ping && open->silence() == Seconds(0)) forgotten_before = std::exchange(forgotten, {});
+    ids = std::exchange(unsent, {});
+    // An attempt with the same id may have been added since.
+    std::erase_if(ids, [&](const std::string& one) { return !has_forgotten(one); });
   }
-  if (!pinged) return;
   try {
-    if (!pinged->is_answering()) return pinged->close();
-  } catch (const Error&) {  // on_broken() handles it
-    return;
+    if (!ids.empty()) open->send(agent::Forget{.ids = std::move(ids)});
+    if (with_ping) open->ping();
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): on_broken() handles it
   }
-  const std::scoped_lock lock(registry.mutex);
-  forgotten_before = std::exchange(forgotten, {});
 }
 
-void Worker::send_forget(std::vector<std::string> ids) {
+void Worker::close_if_silent() {
   std::shared_ptr<AgentClient> open;
   {
     const std::scoped_lock lock(registry.mutex);
     open = client;
   }
-  try {
-    if (open) open->send(agent::Forget{.ids = std::move(ids)});
-  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): sent again after the next connection
-  }
+  if (open && open->silence() > k_silence_max) open->close();
 }
 
 // ---- Events of the agent
@@ -249,29 +257,28 @@ AgentEvents Worker::events() {
     body(*it);
   };
   return {
-      .on_welcome = [=](agent::Welcome&& welcome) { locked([&](Worker& it) { it.take_welcome(welcome); }); },
-      .on_started = [=](agent::Started&& started) { locked([&](Worker& it) { it.take_started(started); }); },
-      .on_refused = [=](agent::Refused&& refused) { locked([&](Worker& it) { it.take_refused(refused); }); },
-      .on_ended = [=](agent::Ended&& ended) { locked([&](Worker& it) { it.take_ended(std::move(ended)); }); },
-      .on_listed = [=] { locked([&](Worker& it) { it.take_listed(); }); },
-      .on_broken =
-          [=](const std::string& why) {
-            locked([&](Worker& it) {
-              if (it.state == State::over) return;
-              if (it.state == State::connected) it.reconnect_soon();
-              it.state = State::broken;
-              it.broken_why = why;
-              it.registry.changed.notify_all();
-            });
-          }};
+      .on_welcome = [=](agent::Welcome&& welcome) { locked([&](Worker& it) { it.on_welcome(welcome); }); },
+      .on_started = [=](agent::Started&& started) { locked([&](Worker& it) { it.on_started(started); }); },
+      .on_refused = [=](agent::Refused&& refused) { locked([&](Worker& it) { it.on_refused(refused); }); },
+      .on_ended = [=](agent::Ended&& ended) { locked([&](Worker& it) { it.on_ended(std::move(ended)); }); },
+      .on_listed = [=] { locked([&](Worker& it) { it.on_listed(); }); },
+      .on_broken = [=](const std::string& why) { locked([&](Worker& it) { it.on_broken(why); }); }};
 }
 
-void Worker::take_welcome(const agent::Welcome& welcome) {
+void Worker::on_broken(const std::string& why) {
+  broken_why = why;
+  if (state == State::connected) reconnect_soon();
+  if (state != State::over) state = State::broken;
+  registry.changed.notify_all();
+}
+
+void Worker::on_welcome(const agent::Welcome& welcome) {
   if (!boot.empty() && boot != welcome.boot)
     for (const auto& [name, attempt] : attempts)
       if (attempt->is_alive() && attempt->state != Attempt::State::reserved)
         lose(*attempt, "its worker was restarted");
   boot = welcome.boot;
+  begun = std::max<std::size_t>(begun, welcome.begun);
   if (!welcome.note.empty()) note = parse_note(welcome.note);
 }
 
@@ -280,7 +287,8 @@ Attempt* Worker::attempt_of(const std::string& attempt) {
   const auto found = attempts.find(attempt);
   if (found != attempts.end()) return found->second.get();
   if (has_forgotten(attempt)) {
-    stale.push_back(attempt);
+    unsent.push_back(attempt);
+    registry.changed.notify_all();
     return nullptr;
   }
   const auto its_key = key_of(key.run, attempt);
@@ -288,7 +296,7 @@ Attempt* Worker::attempt_of(const std::string& attempt) {
   return add_attempt(*its_key, divided(slots, note.concurrency)).get();
 }
 
-void Worker::take_started(const agent::Started& started) {
+void Worker::on_started(const agent::Started& started) {
   Attempt* attempt = attempt_of(started.id);
   if (attempt == nullptr) return;
   attempt->is_listed = true;
@@ -301,7 +309,7 @@ void Worker::take_started(const agent::Started& started) {
   registry.publish(observation_of(*attempt));
 }
 
-void Worker::take_refused(const agent::Refused& refused) {
+void Worker::on_refused(const agent::Refused& refused) {
   const auto found = attempts.find(refused.id);
   if (found == attempts.end()) return;
   found->second->refused = refused;
@@ -309,7 +317,7 @@ void Worker::take_refused(const agent::Refused& refused) {
   found->second->changed.notify_all();
 }
 
-void Worker::take_ended(agent::Ended&& ended) {
+void Worker::on_ended(agent::Ended&& ended) {
   Attempt* attempt = attempt_of(ended.id);
   if (attempt == nullptr) return;
   attempt->is_listed = true;
@@ -320,7 +328,7 @@ void Worker::take_ended(agent::Ended&& ended) {
   registry.publish(observation_of(*attempt));
 }
 
-void Worker::take_listed() {
+void Worker::on_listed() {
   for (const auto& [name, attempt] : attempts) {
     if (attempt->is_listed) continue;
     if (attempt->state == Attempt::State::running) lose(*attempt, "its worker does not know it any more");
@@ -343,7 +351,7 @@ void Worker::lose(Attempt& attempt, const std::string& why) {
 
 // ---- The end
 
-bool Worker::take_end(const std::stop_token& stop) {
+bool Worker::handle_end(const std::stop_token& stop) {
   const std::vector<Observation> listed =
       registry.engine.list({.run = key.run, .trials = {key.trial}}, ListDetail::full, stop);
   if (listed.empty()) {
@@ -352,11 +360,18 @@ bool Worker::take_end(const std::stop_token& stop) {
   }
   const Observation& container = listed.front();
   if (container.phase == Phase::running || container.phase == Phase::created) return false;
+  await_stream_end(stop);
   // After another end, the file may be the work of an attempt.
   if (container.exit_code == 0) read_results(stop);
   end_attempts(fmt::format("its worker ended{}{}", container.oom ? ", out of memory" : "",
                            container.exit_code ? fmt::format(" (exit code {})", *container.exit_code) : ""));
   return true;
+}
+
+// Waits until the events are handled that the agent had sent before the container ended.
+void Worker::await_stream_end(const std::stop_token& stop) {
+  std::unique_lock lock(registry.mutex);
+  registry.changed.wait_for(lock, stop, k_stream_end_max, [&] { return state != State::connected; });
 }
 
 void Worker::end_attempts(const std::string& why) {
@@ -385,9 +400,13 @@ void Worker::read_results(const std::stop_token& stop) {
   }
   for (Result& result : results) {
     const std::scoped_lock lock(registry.mutex);
-    take_started(result.started);
     const std::string name = result.ended.id;
-    take_ended(std::move(result.ended));
+    const bool is_elsewhere = std::ranges::any_of(registry.workers, [&](const auto& one) {
+      return one.second.get() != this && one.first.run == key.run && one.second->attempts.contains(name);
+    });
+    if (is_elsewhere) continue;
+    on_started(result.started);
+    on_ended(std::move(result.ended));
     const auto found = attempts.find(name);
     if (found != attempts.end()) found->second->log = std::move(result.log);
   }

@@ -51,6 +51,8 @@ struct Worker : std::enable_shared_from_this<Worker> {
   Note note;
   combu::WorkerSettings limits;  // trials_max, age_max and idle
   bool is_own = false;           // this process starts attempts in the worker
+  // This process has created the container, so it knows `digest` and `input_digests`.
+  bool is_created_here = false;
   State state = State::creating;
   bool is_listed = false;    // the agent has listed its attempts since the last connection
   bool is_retiring = false;  // gets no further attempts, and ends after its last attempt
@@ -58,31 +60,37 @@ struct Worker : std::enable_shared_from_this<Worker> {
   Steady::time_point created_at = Steady::now();
   Steady::time_point idle_since = Steady::now();
   Steady::time_point remove_at{};  // the container could not be removed; the moment of the next try
+  Steady::time_point check_at{};   // the moment of the next close_if_silent()
   std::string boot;                // agent::Welcome::boot
   std::string broken_why;          // why the last connection has ended
   std::optional<Reconnection> reconnection;
-  std::vector<std::string> input_digests;
+  std::string digest;                      // Observation::digest of the container
+  std::vector<std::string> input_digests;  // Observation::inputs of the container
   std::shared_ptr<AgentClient> client;
   std::map<std::string, std::shared_ptr<Attempt>> attempts;  // by id_of()
   // All attempts that are alive, and some that are not. Many ended attempts may stay in `attempts` until
   // their outputs are collected.
-  std::vector<std::shared_ptr<Attempt>> places;
+  std::vector<std::shared_ptr<Attempt>> occupants;
   // Ids of attempts that are no longer in `attempts`. The agent may know them until it gets the message
   // Forget, which may be lost. `forgotten_before`: those from before the last ping that the agent answered.
   std::set<std::string> forgotten;
   std::set<std::string> forgotten_before;
-  std::vector<std::string> stale;  // forgotten ids that the agent has named again
+  std::vector<std::string> unsent;  // ids for which the keeper must send Forget
 
   // ---- The caller holds the mutex of the registry
 
-  // Returns the number of attempts that are alive, and removes the others from `places`.
+  // Returns the number of attempts that are alive, and removes the others from `occupants`.
   [[nodiscard]] std::size_t alive();
   [[nodiscard]] bool has_place();
   // True if no attempt needs the worker, and it has reached one of its limits.
   [[nodiscard]] bool has_to_end(Steady::time_point now);
   std::shared_ptr<Attempt> add_attempt(const Key& attempt, const Slots& attempt_slots);
-  // Removes the attempt, which the agent must forget. Returns nullptr if the worker does not have it.
+  // Removes the attempt, which the agent must forget: the caller sends Forget, or adds the id to `unsent`.
+  // Returns nullptr if the worker does not have it.
   std::shared_ptr<Attempt> forget(const std::string& attempt);
+  [[nodiscard]] bool has_unsent() const { return state == State::connected && !unsent.empty(); }
+  // True if the agent has listed its attempts to this process, or the worker has ended.
+  [[nodiscard]] bool is_known() const { return !boot.empty() || state == State::over; }
   // Reports that the attempt was removed.
   void drop(Attempt& attempt) const;
   void reconnect_soon();
@@ -90,7 +98,7 @@ struct Worker : std::enable_shared_from_this<Worker> {
 
   // ---- The caller does not hold the mutex of the registry
 
-  // Connects to the agent. Throws Error(unavailable) or Error(cancelled).
+  // Connects to the agent. Throws Error(unavailable), also if the worker ends meanwhile, or Error(cancelled).
   void connect(const std::stop_token& stop);
   // Connects to a worker that has been listed as running. It may have ended since.
   void connect_or_end(const std::stop_token& stop);
@@ -99,15 +107,16 @@ struct Worker : std::enable_shared_from_this<Worker> {
   void reconnect(const std::stop_token& stop);
   // Returns a connection, or nullptr if the worker has ended. Waits while the connection is broken.
   [[nodiscard]] std::shared_ptr<AgentClient> await_client(const std::stop_token& stop);
-  // Breaks the connection if the agent does not answer.
-  void ping();
-  // Sends Forget. If the connection breaks, the agent names the attempts after the next connection, and the
-  // keeper sends Forget again.
-  void send_forget(std::vector<std::string> ids);
+  // Sends Forget for the attempts in `unsent`, and a ping. May block as long as the agent does not read. If
+  // the connection breaks, the agent names the attempts after the next connection, and their ids get into
+  // `unsent` again.
+  void send_messages(bool with_ping);
+  // Breaks the connection if the agent has not answered a ping for a time. Does not block.
+  void close_if_silent();
   // Counts the attempts that have not ended as lost.
   void end_attempts(const std::string& why);
-  // Handles the end of the container. Returns false if the container runs.
-  bool take_end(const std::stop_token& stop);
+  // Handles the end of the container, if it has ended. Returns false if the container runs.
+  bool handle_end(const std::stop_token& stop);
   // Ends the container. `state` must be `over`. Returns false if the container could not be removed: then the
   // keeper tries again.
   bool try_remove(const std::stop_token& stop);
@@ -116,17 +125,19 @@ struct Worker : std::enable_shared_from_this<Worker> {
  private:
   AgentEvents events();
   [[nodiscard]] bool try_reconnect(const std::stop_token& stop);
+  void await_stream_end(const std::stop_token& stop);
   void read_results(const std::stop_token& stop);
 
   // The caller holds the mutex of the registry.
   [[nodiscard]] bool has_forgotten(const std::string& attempt) const {
     return forgotten.contains(attempt) || forgotten_before.contains(attempt);
   }
-  void take_welcome(const agent::Welcome& welcome);
-  void take_started(const agent::Started& started);
-  void take_refused(const agent::Refused& refused);
-  void take_ended(agent::Ended&& ended);
-  void take_listed();
+  void on_welcome(const agent::Welcome& welcome);
+  void on_started(const agent::Started& started);
+  void on_refused(const agent::Refused& refused);
+  void on_ended(agent::Ended&& ended);
+  void on_listed();
+  void on_broken(const std::string& why);
   Attempt* attempt_of(const std::string& attempt);
   void lose(Attempt& attempt, const std::string& why);
 };

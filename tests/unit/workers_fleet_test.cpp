@@ -1,5 +1,7 @@
 // Workers of the simulated engine: lost connections, replaced and idle workers.
 
+#include "workers_fleet.hpp"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,124 +19,14 @@
 #include <thread>
 #include <vector>
 
-#include "combu/simulated.hpp"
-#include "combu/workers.hpp"
 #include "error_of.hpp"
-#include "experiments.hpp"
-#include "passing_engine.hpp"
 
-namespace combu {
+namespace combu::test {
 namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
-
-// The connections to agents break when the test wants.
-class CuttingEngine : public test::PassingEngine {
- public:
-  using PassingEngine::PassingEngine;
-  std::unique_ptr<ByteStream> exec(const Key& key, const std::vector<std::string>& argv,
-                                   std::stop_token stop) override {
-    if (is_unreachable) throw Error(ErrorKind::unavailable, key.trial, "unreachable");
-    ++connections;
-    auto stream = std::make_unique<Stream>(*this, engine_.exec(key, argv, stop));
-    const std::scoped_lock lock(mutex_);
-    streams_.push_back(stream.get());
-    return stream;
-  }
-  void cut() {
-    const std::scoped_lock lock(mutex_);
-    for (Stream* stream : streams_) stream->close();
-  }
-
-  std::atomic<bool> is_unreachable{false};
-  std::atomic<int> connections{0};
-  std::atomic<int> writes_before_cut{-1};  // the write after these breaks its connection; -1: none
-
- private:
-  class Stream final : public ByteStream {
-   public:
-    Stream(CuttingEngine& engine, std::unique_ptr<ByteStream> stream)
-        : engine_(engine), stream_(std::move(stream)) {}
-    ~Stream() override {
-      const std::scoped_lock lock(engine_.mutex_);
-      std::erase(engine_.streams_, this);
-    }
-    Stream(const Stream&) = delete;
-    Stream& operator=(const Stream&) = delete;
-    std::size_t read(std::span<char> buffer) override { return stream_->read(buffer); }
-    void write(std::string_view bytes) override {
-      if (engine_.writes_before_cut >= 0 && engine_.writes_before_cut-- == 0) {
-        stream_->close();
-        throw Error(ErrorKind::unavailable, "test", "cut");
-      }
-      stream_->write(bytes);
-    }
-    void close() override { stream_->close(); }
-    std::string errors() override { return ""; }
-
-   private:
-    CuttingEngine& engine_;
-    std::unique_ptr<ByteStream> stream_;
-  };
-
-  std::mutex mutex_;
-  std::vector<Stream*> streams_;
-};
-
-class FleetTest : public testing::Test {
- protected:
-  static constexpr double k_speed = 50;
-
-  void add(const std::string& name, const std::string& command, WorkerSettings worker = {}) {
-    Trial one = test::trial(name, command);
-    worker.on = true;
-    one.worker = worker;
-    run_.experiment.trials.push_back(std::move(one));
-  }
-  Observation start(std::size_t trial, int attempt = 1) {
-    const StartResult result = engine_->start(run_, run_.experiment.trials.at(trial), attempt, {});
-    if (!std::holds_alternative<Running>(result)) throw Error(ErrorKind::conflict, "test", "slots are taken");
-    return std::get<Running>(result).observation;
-  }
-  std::vector<Observation> list() { return engine_->list({.run = run_.id}, ListDetail::consistent, {}); }
-  // Waits at most ten seconds.
-  static void until(const std::string& what, const std::function<bool()>& holds) {
-    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    while (!holds()) {
-      if (std::chrono::steady_clock::now() > limit) {
-        ADD_FAILURE() << "never: " << what;
-        return;
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-  }
-  void await_end(std::size_t trial, int attempt = 1) {
-    const std::string& name = run_.experiment.trials.at(trial).name;
-    until(name + " ends", [&] {
-      return std::ranges::any_of(list(), [&](const Observation& seen) {
-        return seen.key.trial == name && seen.key.attempt == attempt && seen.phase == Phase::ended;
-      });
-    });
-  }
-  Key key(std::size_t trial, int attempt = 1) {
-    return {.run = run_.id, .trial = run_.experiment.trials.at(trial).name, .attempt = attempt};
-  }
-  // The containers of workers that run.
-  std::set<std::string> workers() {
-    std::set<std::string> names;
-    for (const Observation& seen : simulated_->list({}, ListDetail::basic, {}))
-      if (is_worker_name(seen.key.trial) && seen.phase == Phase::running) names.insert(seen.key.trial);
-    return names;
-  }
-
-  combu::Run run_{.id = RunId("run1"), .experiment = {.name = "fleet", .file = "/fleet"}};
-  World world_{{.start_takes = Seconds(0.01)}};
-  std::unique_ptr<Engine> simulated_ = open_simulated(world_, k_speed);
-  CuttingEngine cutting_{*simulated_};
-  std::unique_ptr<Engine> engine_ = with_workers(cutting_, [](std::string_view) { return "agent"; });
-};
 
 TEST_F(FleetTest, AnEndDuringALostConnectionIsReportedOnce) {
   add("a", "echo kept; sleep 10; exit 7");
@@ -238,7 +130,7 @@ TEST_F(FleetTest, AnIdleWorkerReturnsItsSlotsWithinASecond) {
 TEST_F(FleetTest, AnotherTrialGetsTheSlotsOfAnIdleWorker) {
   add("a", "exit 0");
   add("b", "exit 0", {.concurrency = 2});
-  run_.experiment.trials.push_back(test::trial("c", "exit 0"));
+  run_.experiment.trials.push_back(trial("c", "exit 0"));
   run_.experiment.trials[0].slots.cpus.nano = 8'000'000'000;
   run_.experiment.trials[1].slots.cpus.nano = 4'000'000'000;
   run_.experiment.trials[2].slots.cpus.nano = 8'000'000'000;
@@ -326,4 +218,4 @@ TEST_F(FleetTest, AnotherProcessContinuesWithTheAttempts) {
 }
 
 }  // namespace
-}  // namespace combu
+}  // namespace combu::test

@@ -46,6 +46,8 @@ class Attempts {
   [[nodiscard]] Attempt* find_number(std::uint64_t number);
   // Returns the attempt after this number, in the order of their starts; null if there is none.
   [[nodiscard]] Attempt* next_after(std::uint64_t number);
+  // Returns the number of attempts that start() was called for.
+  [[nodiscard]] std::uint64_t begun() const { return last_number_; }
   [[nodiscard]] bool are_active() const { return !active_.empty(); }
   // True if each attempt has a control group of its own.
   [[nodiscard]] bool have_groups() const { return group_.is_divided(); }

@@ -100,7 +100,8 @@ void Server::handle(Connection& connection, Hello& message) {
                           .boot = boot_,
                           .now = real_time(),
                           .has_cgroups = attempts_.have_groups() ? std::uint8_t{1} : std::uint8_t{0},
-                          .note = note_});
+                          .note = note_,
+                          .begun = attempts_.begun()});
   connection.is_greeted = true;
   connection.is_listing = true;
   connection.listed = 0;

@@ -87,9 +87,11 @@ int Server::run(const std::string& folder, std::int64_t idle_max, std::string no
   const bool is_overrun = attempts_.is_overrun();
   attempts_.kill_all();
   folder_.repair();
-  if (attempts_.are_known() && !write_results(attempts_, folder_, boot_))
-    complain(problem_text("results", errno));
-  if (!is_overrun) return 0;
+  // The file is written even without results, because an attempt may have left such a file. If it cannot be
+  // written, the exit code tells the client not to read it.
+  const bool has_results = write_results(attempts_, folder_, boot_);
+  if (!has_results) complain(problem_text("results", errno));
+  if (!is_overrun) return has_results ? 0 : 1;
   complain("an attempt has processes that cannot be killed; the worker ends, so that the engine kills them");
   return k_exit_overrun;
 }

@@ -1,0 +1,187 @@
+// Workers of the simulated engine: slow and silent agents, forged results, and processes that continue a run.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "combu/agent.hpp"
+#include "error_of.hpp"
+#include "workers_fleet.hpp"
+
+namespace combu::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+class FleetFaultsTest : public FleetTest {
+ protected:
+  // Watches the run until the test ends.
+  void watch() {
+    watcher_ = std::jthread([this](const std::stop_token& stop) {
+      engine_->watch(
+          {.run = run_.id}, [&](const Change&) { is_watching_ = true; }, stop);
+    });
+    until("the watch begins", [&] { return is_watching_.load(); });
+  }
+  void end_worker() { simulated_->stop({.run = run_.id, .trial = "combu-worker-run1-1"}, Seconds(0), {}); }
+  // Returns the names of the attempts that the agents know.
+  std::set<std::string> known_to_agents() {
+    std::set<std::string> names;
+    const auto other = with_workers(cutting_, [](std::string_view) { return "agent"; });
+    for (const Observation& one : other->list({.run = run_.id}, ListDetail::consistent, {}))
+      names.insert(one.key.trial);
+    return names;
+  }
+
+ private:
+  std::atomic<bool> is_watching_{false};
+  std::jthread watcher_;
+};
+
+TEST_F(FleetFaultsTest, ForgetIsSentAfterASlowListing) {
+  for (const char* name : {"a", "b", "c"}) add(name, "exit 0", {.concurrency = 3});
+  for (std::size_t i = 0; i < 3; ++i) {
+    start(i);
+    await_end(i);
+  }
+  cutting_.is_unreachable = true;
+  cutting_.cut();
+  engine_->acknowledge({key(0)});
+  cutting_.is_slow = true;
+  cutting_.is_unreachable = false;
+  until("a second connection", [&] { return cutting_.connections >= 2; });
+  (void)list();  // waits until the agent has listed its attempts
+  cutting_.is_slow = false;
+  until("the agent forgets", [&] { return !known_to_agents().contains("a"); });
+}
+
+TEST_F(FleetFaultsTest, AcknowledgeDoesNotWaitForAnAgentThatDoesNotRead) {
+  for (const char* name : {"a", "b"}) add(name, "exit 0", {.concurrency = 2});
+  start(0);
+  await_end(0);
+  cutting_.is_unread = true;
+  auto starting = std::async(std::launch::async, [&] { start(1); });
+  engine_->acknowledge({key(0)});  // otherwise it would never return
+  cutting_.is_unread = false;
+  cutting_.is_unread.notify_all();
+  starting.get();
+  until("the agent forgets", [&] { return !known_to_agents().contains("a"); });
+}
+
+TEST_F(FleetFaultsTest, AResultThatTheAgentHasSentIsNotLostWithItsWorker) {
+  add("a", "sleep 10; exit 7");
+  watch();
+  start(0);
+  cutting_.is_silent = true;
+  until("the agent has sent the end", [&] { return world_.executions()[0].ended_at.has_value(); });
+  cutting_.is_worker_killed = true;
+  end_worker();
+  until("the worker is inspected", [&] { return cutting_.inspections > 0; });
+  cutting_.is_silent = false;
+  await_end(0);
+  const std::vector<Observation> seen = list();
+  ASSERT_THAT(seen, SizeIs(1));
+  EXPECT_EQ(seen[0].lost, "");
+  EXPECT_EQ(seen[0].exit_code, 7);
+}
+
+TEST_F(FleetFaultsTest, AWorkerThatEndsDuringItsConnectionFailsAtOnce) {
+  add("a", "exit 0");
+  watch();
+  cutting_.is_silent = true;
+  cutting_.after_exec = [&](const Key& worker) { simulated_->stop(worker, Seconds(0), {}); };
+  const auto before = std::chrono::steady_clock::now();
+  EXPECT_THROW(start(0), Error);
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(8));  // it would wait for 10
+}
+
+TEST_F(FleetFaultsTest, AFileOfResultsCannotReplaceAnAttemptOfAnotherWorker) {
+  add("a", "exit 0");
+  add("victim", "sleep 100000", {.concurrency = 2});  // another shape
+  watch();
+  start(0);
+  start(1);
+  await_end(0);
+  engine_->acknowledge({key(0)});
+  agent::append(cutting_.results, agent::Started{.id = "victim/1", .at = 1, .scratch = "/x"});
+  agent::append(cutting_.results,
+                agent::Ended{.id = "victim/1", .at = 2, .flags = agent::Ended::log_is_whole});
+  end_worker();
+  until("the worker is removed",
+        [&] { return simulated_->list({.trials = {"combu-worker-run1-1"}}, ListDetail::basic, {}).empty(); });
+  const std::vector<Observation> seen = list();
+  const auto victim = std::ranges::find(seen, key(1), &Observation::key);
+  ASSERT_NE(victim, seen.end());
+  EXPECT_EQ(victim->phase, Phase::running);
+}
+
+TEST_F(FleetFaultsTest, TheAgentReplacesTheFileOfResultsEvenWithoutResults) {
+  add("a", "exit 0");
+  start(0);
+  await_end(0);
+  engine_->acknowledge({key(0)});
+  until("the agent forgets", [&] { return known_to_agents().empty(); });
+  cutting_.keeps_containers = true;
+  end_worker();
+  std::string file;
+  EXPECT_TRUE(simulated_->copy_out({.run = run_.id, .trial = "combu-worker-run1-1"},
+                                   "/combu/attempts/w/agent/results",
+                                   [&](std::string_view bytes) { file += bytes; }, {}));
+  cutting_.keeps_containers = false;
+}
+
+TEST_F(FleetFaultsTest, AFrozenWorkerIsKeptUntilItAnswers) {
+  add("a", "sleep 100000");
+  start(0);
+  restart();
+  cutting_.is_unreachable = true;
+  (void)engine_->check(run_, {});  // this process is the owner
+  EXPECT_THAT(error_in([&] { (void)list(); }).message(), HasSubstr("cannot be reached: unreachable"));
+  EXPECT_THAT(error_in([&] { (void)list(); }).message(), HasSubstr("cannot be reached: unreachable"));
+  cutting_.is_unreachable = false;
+  until("the keeper connects again", [&] {
+    try {
+      return list().size() == 1;
+    } catch (const Error&) {
+      return false;
+    }
+  });
+}
+
+TEST_F(FleetFaultsTest, TrialsMaxCountsTheStartsOfEarlierProcesses) {
+  for (const char* name : {"a", "b", "c"}) add(name, "sleep 20", {.concurrency = 3, .trials_max = 2});
+  start(0);
+  start(1);
+  await_end(0);
+  engine_->acknowledge({key(0)});
+  until("the agent forgets", [&] { return !known_to_agents().contains("a"); });
+  restart();
+  ASSERT_THAT(list(), SizeIs(1));
+  start(2);
+  EXPECT_EQ(world_.executions().back().worker.trial, "combu-worker-run1-2");
+}
+
+TEST_F(FleetFaultsTest, AnAttemptWithInputsUsesNoWorkerOfAnEarlierProcess) {
+  for (const char* name : {"a", "b"}) {
+    add(name, "sleep 200", {.concurrency = 2});
+    run_.experiment.trials.back().inputs.push_back({.from = "/etc/hostname", .to = "/in"});
+  }
+  EXPECT_THAT(start(0).inputs, SizeIs(1));
+  restart();
+  ASSERT_THAT(list(), SizeIs(1));
+  EXPECT_THAT(start(0).inputs, IsEmpty()) << "this process did not stage them";
+  EXPECT_THAT(start(1).inputs, SizeIs(1));
+  EXPECT_EQ(world_.executions()[1].worker.trial, "combu-worker-run1-2");
+}
+
+TEST_F(FleetFaultsTest, AnAttemptWithCacheReportsTheDigestOfItsImage) {
+  add("a", "exit 0");
+  run_.experiment.trials.back().cache.on = true;
+  EXPECT_EQ(start(0).digest, "simulated:" + run_.experiment.trials[0].image);
+}
+
+}  // namespace
+}  // namespace combu::test
