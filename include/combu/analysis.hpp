@@ -217,7 +217,9 @@ struct PartTimes {
 using TimesByPart = std::array<std::optional<PartTimes>, k_attempt_part_count>;
 [[nodiscard]] TimesByPart times_by_part(std::span<const TimedAttempt> attempts);
 
-// Returns hints for the user, judged by the attempts of one run of this experiment: at least 200 short
+// The number of attempts by which hints_of() judges.
+inline constexpr std::size_t k_hint_attempts_min = 200;
+// Returns hints for the user, judged by the attempts of one run of this experiment: k_hint_attempts_min short
 // attempts in containers of their own would be faster with `worker`; attempts of more than a minute gain
 // nothing from it. Ignores services and trials with ports or a healthcheck, which cannot have `worker`.
 [[nodiscard]] std::vector<std::string> hints_of(const Experiment& experiment,

@@ -194,7 +194,7 @@ struct WorkerSettings {
   // Another worker replaces a worker after this number of attempts, or at this age; 0: no limit.
   std::size_t trials_max = 0;
   Seconds age_max{0};
-  Seconds idle{600};  // a worker ends after this time without attempts
+  Seconds idle{600};  // a worker without slots ends after this time without attempts
   bool operator==(const WorkerSettings&) const = default;
 };
 // The names of the containers of workers begin with this text, and the names of trials do not.

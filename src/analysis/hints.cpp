@@ -13,7 +13,6 @@
 namespace combu {
 namespace {
 
-constexpr std::size_t k_attempts_min = 200;
 constexpr Seconds k_short{5};
 constexpr Seconds k_long{60};
 
@@ -56,7 +55,7 @@ std::vector<std::string> hints_of(const Experiment& experiment, std::span<const 
     if (known != own_container.end()) (known->second ? in_own : in_workers).add(attempt);
   }
   std::vector<std::string> hints;
-  if (in_own.running.size() >= k_attempts_min) {
+  if (in_own.running.size() >= k_hint_attempts_min) {
     const Seconds run = median(in_own.running);
     const Seconds start = median(in_own.starting);
     if (run < k_short && start > Seconds(0)) {

@@ -19,6 +19,16 @@ void read_events(const Invocation& invocation, const HistoryOptions& options,
     throw Error(ErrorKind::not_found, options.trial, "is not a trial of run " + run.id.text());
 }
 
+std::vector<RunId> recent_runs(const Invocation& invocation, std::size_t count_max) {
+  Record record = open_record(invocation, Record::Use::reading);
+  const RunEntry newest = find_run(record, invocation, "");
+  std::vector<RunId> runs;
+  for (const RunEntry& run :
+       record.runs({.file = newest.file, .simulated = newest.engine.is_simulated}, count_max))
+    runs.push_back(run.id);
+  return runs;
+}
+
 RunTimes read_times(const Invocation& invocation, const HistoryOptions& options) {
   Record record = open_record(invocation, Record::Use::reading);
   RunEntry run = find_run(record, invocation, options.run);

@@ -22,6 +22,10 @@ struct HistoryOptions {
 void read_events(const Invocation& invocation, const HistoryOptions& options,
                  const std::function<bool(const EventEntry&)>& sink);
 
+// Returns at most `count_max` runs of the file, the newest first. Throws Error(not_found) if no run of the
+// file is on record.
+[[nodiscard]] std::vector<RunId> recent_runs(const Invocation& invocation, std::size_t count_max);
+
 struct RunTimes {
   RunEntry run;
   std::vector<TimedAttempt> attempts;

@@ -1,5 +1,9 @@
+#include <fmt/format.h>
+
 #include <memory>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "app/history.hpp"
 #include "app/load.hpp"
@@ -16,13 +20,20 @@ struct PlanOptions {
   bool json = false;
 };
 
-// Prints hints_of() the file's last run, if it is on record.
-void note_hints_of_last_run(const Invocation& invocation, const std::string& file,
-                            const Experiment& experiment, Progress& progress) {
+// Prints hints_of() the newest run of the file that gives hints. Looks at a few runs, until one has attempts
+// enough to judge by.
+void note_hints_of_earlier_runs(const Invocation& invocation, const std::string& file,
+                                const Experiment& experiment, Progress& progress) {
+  constexpr std::size_t k_runs_max = 5;
+  const Invocation of_file = with_file(invocation, file);
   try {
-    const RunTimes last = read_times(with_file(invocation, file), {});
-    for (const std::string& hint : hints_of(experiment, last.attempts))
-      progress.note("hint: last run: " + hint);
+    for (const RunId& id : recent_runs(of_file, k_runs_max)) {
+      const RunTimes run = read_times(of_file, {.run = id.text()});
+      const std::vector<std::string> hints = hints_of(experiment, run.attempts);
+      for (const std::string& hint : hints)
+        progress.note(fmt::format("hint: by run {}, {}", id.text(), hint));
+      if (!hints.empty() || run.attempts.size() >= k_hint_attempts_min) return;
+    }
   } catch (const Error&) {  // NOLINT(bugprone-empty-catch): there is no record, or no run of the file in it
   }
 }
@@ -35,7 +46,7 @@ int plan(const Invocation& invocation, const PlanOptions& options) {
   const auto print = options.json ? print_plan_json : print_plan;
   print(text, loaded->run.experiment, loaded->plan);
   (void)put_out(text.str());
-  note_hints_of_last_run(invocation, options.file, loaded->run.experiment, *progress);
+  note_hints_of_earlier_runs(invocation, options.file, loaded->run.experiment, *progress);
   return 0;
 }
 

@@ -19,8 +19,9 @@ struct Attempt {
     reserved,  // has a place in the worker; its start is not sent, or must be sent again
     sent,      // the start is sent; the agent has not answered
     running,
-    ended,  // the agent has reported the end, or the attempt was lost
-    refused,
+    ended,      // the agent has reported the end, or the attempt was lost
+    refused,    // the agent could not start it; `refused` says why
+    displaced,  // was removed, or its worker ended before the start: a start needs another worker
   };
   Key key;
   Slots slots;

@@ -56,9 +56,16 @@ class WorkersEngine final : public Engine {
   };
   Listing list_containers(const Selector& selector, ListDetail detail, const std::stop_token& stop);
   [[nodiscard]] bool stands_for_attempts(const Selector& selector, const Observation& container);
-  std::optional<Place> find(const Key& key, const std::stop_token& stop);
+  std::vector<Observation> selected_attempts(const Selector& selector);
+  Released release_with_workers(const Selector& selector, const std::vector<Observation>& workers,
+                                const std::vector<Observation>& attempts, const std::set<Key>& kept,
+                                const ReleaseCallbacks& callbacks, const std::stop_token& stop);
+  Released release_attempts(const Selector& selector, const std::vector<Observation>& workers,
+                            const std::vector<Observation>& attempts, const std::set<Key>& kept,
+                            const ReleaseCallbacks& callbacks, const std::stop_token& stop);
+  std::optional<AssignedAttempt> find(const Key& key, const std::stop_token& stop);
   void ensure_programs(const Run& run, const Trial& trial, const std::stop_token& stop);
-  void read_log(const Place& found, const LogOptions& options, const OnLogPiece& on_piece,
+  void read_log(const AssignedAttempt& found, const LogOptions& options, const OnLogPiece& on_piece,
                 const std::stop_token& stop);
 
   Engine& engine_;
@@ -180,13 +187,13 @@ StartResult WorkersEngine::start(const Run& run, const Trial& trial, int attempt
   while (true) {
     auto place = fleet_.reserve(run, trial, attempt, stop);
     if (auto* taken = std::get_if<TakenByOther>(&place)) return *taken;
-    if (auto seen = std::get<Place>(place).start(trial, images_.program_of(trial), stop))
+    if (auto seen = std::get<AssignedAttempt>(place).start(trial, images_.program_of(trial), stop))
       return Running{*std::move(seen)};
   }
 }
 
 // Returns the attempt, if it is in a worker. Lists the workers of the run if this process does not know them.
-std::optional<Place> WorkersEngine::find(const Key& key, const std::stop_token& stop) {
+std::optional<AssignedAttempt> WorkersEngine::find(const Key& key, const std::stop_token& stop) {
   if (auto found = fleet_.find(key)) return found;
   if (fleet_.is_adopted(key.run)) return std::nullopt;
   {
@@ -246,9 +253,16 @@ std::vector<Observation> WorkersEngine::list(const Selector& selector, ListDetai
   if (!errors.empty()) throw Error(errors.front());
   if (detail != ListDetail::basic) fleet_.sync(selector.run, stop);
   for (const Observation& container : listing.workers) fleet_.see(container);
-  for (Observation& attempt : fleet_.attempts())
-    if (selects(selector, attempt)) listing.others.push_back(std::move(attempt));
-  return std::move(listing.others);
+  std::vector<Observation> seen = std::move(listing.others);
+  std::ranges::move(selected_attempts(selector), std::back_inserter(seen));
+  return seen;
+}
+
+// Returns the selected attempts in all known workers.
+std::vector<Observation> WorkersEngine::selected_attempts(const Selector& selector) {
+  std::vector<Observation> attempts = fleet_.attempts();
+  std::erase_if(attempts, [&](const Observation& attempt) { return !selects(selector, attempt); });
+  return attempts;
 }
 
 void WorkersEngine::watch(const Selector& selector, const std::function<void(const Change&)>& on_change,
@@ -335,8 +349,8 @@ void WorkersEngine::logs(const Key& key, const LogOptions& options, const OnLogP
   read_log(*found, read, on_piece, stop);
 }
 
-void WorkersEngine::read_log(const Place& found, const LogOptions& options, const OnLogPiece& on_piece,
-                             const std::stop_token& stop) {
+void WorkersEngine::read_log(const AssignedAttempt& found, const LogOptions& options,
+                             const OnLogPiece& on_piece, const std::stop_token& stop) {
   const std::int64_t since = options.since ? nanoseconds_of(*options.since) : 0;
   const auto take = [&](const agent::LogChunk& chunk) {
     if (chunk.at >= since) split_chunk(chunk, on_piece);
@@ -367,47 +381,60 @@ Released WorkersEngine::release(const Selector& selector, const ReleaseCallbacks
   const Listing listing = list_containers(selector, ListDetail::basic, stop);
   if (listing.workers.empty()) return engine_.release(selector, callbacks, stop);
   (void)fleet_.discover(listing.workers, stop);  // a worker is removed even if its agent cannot be reached
-  std::vector<Observation> attempts;
-  for (Observation& attempt : fleet_.attempts())
-    if (selects(selector, attempt)) attempts.push_back(std::move(attempt));
+  const std::vector<Observation> attempts = selected_attempts(selector);
   std::vector<Observation> all = listing.others;
   all.insert(all.end(), attempts.begin(), attempts.end());
   const std::set<Key> kept = callbacks.found ? callbacks.found(all) : std::set<Key>();
-  std::vector<Key> removed;
-  std::set<RunId> runs;
-  for (const Observation& worker : listing.workers) runs.insert(worker.key.run);
-  std::set<Key> kept_workers;
-  for (const Observation& attempt : attempts) {
-    if (!kept.contains(attempt.key)) {
-      removed.push_back(attempt.key);
-    } else if (const auto found = fleet_.find(attempt.key)) {
-      kept_workers.insert(found->worker->key);
-    }
-  }
-  ReleaseCallbacks below{.found = [&](const std::vector<Observation>&) { return std::set<Key>(kept); },
-                         .removed = callbacks.removed};
   Released released;
   if (selector.trials.empty()) {
-    below.found = [&](const std::vector<Observation>& containers) {
-      std::set<Key> keep = kept;
-      for (const Observation& container : containers)
-        if (kept_workers.contains(container.key)) keep.insert(container.key);
-      return keep;
-    };
-    released = engine_.release(selector, below, stop);
-    for (const Observation& worker : listing.workers)
-      if (!kept_workers.contains(worker.key)) fleet_.forget_worker(worker.key);
-    released.attempts = listing.others.size() + attempts.size() - kept.size();
+    released = release_with_workers(selector, listing.workers, attempts, kept, callbacks, stop);
+    released.attempts = all.size() - kept.size();
   } else {
-    fleet_.remove_attempts(removed, stop);
-    released = engine_.release(selector, below, stop);
-    released.attempts += removed.size();
-    for (const Key& worker : fleet_.without_attempts(runs)) {
-      (void)engine_.release({.run = worker.run, .trials = {worker.trial}}, {}, stop);
-      fleet_.forget_worker(worker);
-    }
+    released = release_attempts(selector, listing.workers, attempts, kept, callbacks, stop);
   }
   for (const Observation& attempt : attempts) released.experiments.insert(attempt.experiment);
+  return released;
+}
+
+// Removes all selected containers, among them the workers that have no attempts to keep.
+Released WorkersEngine::release_with_workers(const Selector& selector,
+                                             const std::vector<Observation>& workers,
+                                             const std::vector<Observation>& attempts,
+                                             const std::set<Key>& kept, const ReleaseCallbacks& callbacks,
+                                             const std::stop_token& stop) {
+  std::set<Key> kept_workers;
+  for (const Observation& attempt : attempts)
+    if (kept.contains(attempt.key))
+      if (const auto found = fleet_.find(attempt.key)) kept_workers.insert(found->worker->key);
+  const auto to_keep = [&](const std::vector<Observation>& containers) {
+    std::set<Key> keep = kept;
+    for (const Observation& container : containers)
+      if (kept_workers.contains(container.key)) keep.insert(container.key);
+    return keep;
+  };
+  Released released = engine_.release(selector, {.found = to_keep, .removed = callbacks.removed}, stop);
+  for (const Observation& worker : workers)
+    if (!kept_workers.contains(worker.key)) fleet_.forget_worker(worker.key);
+  return released;
+}
+
+// Removes the selected attempts, and then the workers without attempts.
+Released WorkersEngine::release_attempts(const Selector& selector, const std::vector<Observation>& workers,
+                                         const std::vector<Observation>& attempts, const std::set<Key>& kept,
+                                         const ReleaseCallbacks& callbacks, const std::stop_token& stop) {
+  std::vector<Key> removed;
+  for (const Observation& attempt : attempts)
+    if (!kept.contains(attempt.key)) removed.push_back(attempt.key);
+  fleet_.remove_attempts(removed, stop);
+  const auto to_keep = [&](const std::vector<Observation>&) { return kept; };
+  Released released = engine_.release(selector, {.found = to_keep, .removed = callbacks.removed}, stop);
+  released.attempts += removed.size();
+  std::set<RunId> runs;
+  for (const Observation& worker : workers) runs.insert(worker.key.run);
+  for (const Key& worker : fleet_.without_attempts(runs)) {
+    (void)engine_.release({.run = worker.run, .trials = {worker.trial}}, {}, stop);
+    fleet_.forget_worker(worker);
+  }
   return released;
 }
 

@@ -62,25 +62,25 @@ bool Fleet::is_adopted(const RunId& run) {
 
 // ---- Attempts
 
-std::optional<Place> Fleet::find(const Key& key) {
+std::optional<AssignedAttempt> Fleet::find(const Key& key) {
   const std::scoped_lock lock(all_.mutex);
   const std::string id = id_of(key);
   for (const auto& [worker_key, worker] : all_.workers) {
     if (worker_key.run != key.run) continue;
     const auto found = worker->attempts.find(id);
-    if (found != worker->attempts.end()) return Place{worker, found->second};
+    if (found != worker->attempts.end()) return AssignedAttempt{worker, found->second};
   }
   return std::nullopt;
 }
 
-std::optional<Place> Fleet::find_by_id(const std::string& id) {
+std::optional<AssignedAttempt> Fleet::find_by_id(const std::string& id) {
   const std::scoped_lock lock(all_.mutex);
   const std::size_t slash = id.find('/');
   if (slash == std::string::npos) return std::nullopt;
   for (const auto& [key, worker] : all_.workers) {
     if (id.compare(0, slash, worker->id) != 0) continue;
     const auto found = worker->attempts.find(id.substr(slash + 1));
-    if (found != worker->attempts.end()) return Place{worker, found->second};
+    if (found != worker->attempts.end()) return AssignedAttempt{worker, found->second};
   }
   return std::nullopt;
 }
@@ -96,7 +96,7 @@ std::vector<Observation> Fleet::attempts() {
 }
 
 // Returns the worker with the most free places.
-WorkerPtr Fleet::find_place(const Run& run, const Trial& trial, const Note& note) {
+WorkerPtr Fleet::find_free_worker(const Run& run, const Trial& trial, const Note& note) {
   WorkerPtr best;
   for (const auto& [key, worker] : all_.workers) {
     if (key.run != run.id || worker->note.shape != note.shape) continue;
@@ -104,7 +104,7 @@ WorkerPtr Fleet::find_place(const Run& run, const Trial& trial, const Note& note
     // What the container was made of is not known.
     if (!worker->is_created_here && (trial.cache.on || has_container_inputs(trial)))
       worker->is_retiring = true;
-    if (!worker->has_place()) continue;
+    if (!worker->has_room()) continue;
     if (!best || worker->alive() < best->alive()) best = worker;
   }
   return best;
@@ -145,12 +145,13 @@ void Fleet::remove_earlier(const Key& key, const std::stop_token& stop) {
   if (!earlier.empty()) remove_attempts(earlier, stop);
 }
 
-std::variant<Place, TakenByOther> Fleet::reserve(const Run& run, const Trial& trial, int attempt,
-                                                 const std::stop_token& stop) {
+std::variant<AssignedAttempt, TakenByOther> Fleet::reserve(const Run& run, const Trial& trial, int attempt,
+                                                           const std::stop_token& stop) {
   const Key key{.run = run.id, .trial = trial.name, .attempt = attempt};
   if (auto found = find(key)) {
     const std::scoped_lock lock(all_.mutex);
-    if (found->attempt->state != Attempt::State::refused) return *found;
+    const Attempt::State state = found->attempt->state;
+    if (state != Attempt::State::refused && state != Attempt::State::displaced) return *found;
     found->worker->attempts.erase(id_of(key));
   }
   remove_earlier(key, stop);
@@ -158,9 +159,9 @@ std::variant<Place, TakenByOther> Fleet::reserve(const Run& run, const Trial& tr
   WorkerPtr created;
   {
     const std::scoped_lock lock(all_.mutex);
-    if (const WorkerPtr worker = find_place(run, trial, note)) {
+    if (const WorkerPtr worker = find_free_worker(run, trial, note)) {
       ++worker->begun;
-      return Place{worker, worker->add_attempt(key, trial.slots)};
+      return AssignedAttempt{worker, worker->add_attempt(key, trial.slots)};
     }
     created = add_worker(run, trial, note);
     ++created->begun;
@@ -170,7 +171,7 @@ std::variant<Place, TakenByOther> Fleet::reserve(const Run& run, const Trial& tr
     const StartResult result = create(created, run, trial, stop);
     if (const auto* taken = std::get_if<TakenByOther>(&result)) {
       const std::scoped_lock lock(all_.mutex);
-      refuse_attempts(*created);
+      displace_attempts(*created);
       all_.workers.erase(created->key);
       return *taken;
     }
@@ -185,7 +186,7 @@ std::variant<Place, TakenByOther> Fleet::reserve(const Run& run, const Trial& tr
     // The container may exist. The keeper removes the worker, because its state is `over`.
     {
       const std::scoped_lock lock(all_.mutex);
-      refuse_attempts(*created);
+      displace_attempts(*created);
     }
     all_.changed.notify_all();
     throw;
@@ -194,14 +195,14 @@ std::variant<Place, TakenByOther> Fleet::reserve(const Run& run, const Trial& tr
   const auto added = created->attempts.find(id_of(key));
   if (added == created->attempts.end())
     throw Error(ErrorKind::unavailable, trial.name, "its worker was removed before the attempt began");
-  return Place{created, added->second};
+  return AssignedAttempt{created, added->second};
 }
 
 // Makes the starts that have reserved a place in the worker look for another one.
-void Fleet::refuse_attempts(Worker& worker) {
+void Fleet::displace_attempts(Worker& worker) {
   worker.state = Worker::State::over;
   for (const auto& [id, attempt] : std::exchange(worker.attempts, {})) {
-    attempt->state = Attempt::State::refused;
+    attempt->state = Attempt::State::displaced;
     attempt->changed.notify_all();
   }
 }

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "combu/engine.hpp"
+#include "workers/assigned_attempt.hpp"
 #include "workers/images.hpp"
 #include "workers/keeper.hpp"
-#include "workers/place.hpp"
 #include "workers/registry.hpp"
 #include "workers/subscriptions.hpp"
 #include "workers/worker.hpp"
@@ -36,16 +36,16 @@ class Fleet {
 
   // ---- Attempts
 
-  [[nodiscard]] std::optional<Place> find(const Key& key);
+  [[nodiscard]] std::optional<AssignedAttempt> find(const Key& key);
   // Returns the attempt with Observation::id `id`.
-  [[nodiscard]] std::optional<Place> find_by_id(const std::string& id);
+  [[nodiscard]] std::optional<AssignedAttempt> find_by_id(const std::string& id);
   // Returns the attempts in all known workers.
   [[nodiscard]] std::vector<Observation> attempts();
   // Returns a place for an attempt in a worker of its shape, and creates a worker if necessary. Returns
   // TakenByOther if the engine has no slots for a further worker. Repeatable: returns the existing attempt.
   // Throws the errors of Engine::start().
-  [[nodiscard]] std::variant<Place, TakenByOther> reserve(const Run& run, const Trial& trial, int attempt,
-                                                          const std::stop_token& stop);
+  [[nodiscard]] std::variant<AssignedAttempt, TakenByOther> reserve(const Run& run, const Trial& trial,
+                                                                    int attempt, const std::stop_token& stop);
   void acknowledge(const std::vector<Key>& keys);
   // Kills and forgets attempts.
   void remove_attempts(const std::vector<Key>& keys, const std::stop_token& stop);
@@ -85,9 +85,9 @@ class Fleet {
   std::vector<Found> add_workers(const std::vector<Observation>& containers);
   std::optional<Error> get_to_know(const Found& found, const std::stop_token& stop);
   void remove_earlier(const Key& key, const std::stop_token& stop);
-  WorkerPtr find_place(const Run& run, const Trial& trial, const Note& note);
+  WorkerPtr find_free_worker(const Run& run, const Trial& trial, const Note& note);
   WorkerPtr add_worker(const Run& run, const Trial& trial, const Note& note);
-  void refuse_attempts(Worker& worker);
+  void displace_attempts(Worker& worker);
   StartResult create(const WorkerPtr& worker, const Run& run, const Trial& trial,
                      const std::stop_token& stop);
   bool end_idle(const std::stop_token& stop);

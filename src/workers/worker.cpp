@@ -31,7 +31,7 @@ std::size_t Worker::alive() {
   return occupants.size();
 }
 
-bool Worker::has_place() {
+bool Worker::has_room() {
   return is_own && (state == State::connected || state == State::creating) && !is_retiring &&
          alive() < note.concurrency && (limits.trials_max == 0 || begun < limits.trials_max);
 }
@@ -71,7 +71,7 @@ std::shared_ptr<Attempt> Worker::forget(const std::string& attempt) {
 void Worker::drop(Attempt& attempt) const {
   Observation seen = observation_of(attempt);
   seen.phase = Phase::gone;
-  if (attempt.is_alive()) attempt.state = Attempt::State::refused;
+  if (attempt.is_alive()) attempt.state = Attempt::State::displaced;
   attempt.changed.notify_all();
   registry.publish(seen);
 }
@@ -380,7 +380,7 @@ void Worker::end_attempts(const std::string& why) {
     state = State::over;  // from now on, the keeper may remove the container
     for (const auto& [name, attempt] : attempts) {
       if (attempt->state == Attempt::State::reserved) {
-        attempt->state = Attempt::State::refused;
+        attempt->state = Attempt::State::displaced;
         attempt->changed.notify_all();
       } else if (attempt->is_alive()) {
         lose(*attempt, why);

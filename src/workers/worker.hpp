@@ -81,7 +81,7 @@ struct Worker : std::enable_shared_from_this<Worker> {
 
   // Returns the number of attempts that are alive, and removes the others from `occupants`.
   [[nodiscard]] std::size_t alive();
-  [[nodiscard]] bool has_place();
+  [[nodiscard]] bool has_room();
   // True if no attempt needs the worker, and it has reached one of its limits.
   [[nodiscard]] bool has_to_end(Steady::time_point now);
   std::shared_ptr<Attempt> add_attempt(const Key& attempt, const Slots& attempt_slots);

@@ -77,7 +77,7 @@ void describe_healthcheck(const Healthcheck& check, Lines& lines) {
                                        seconds(check.start_period), check.retries));
 }
 
-void describe_worker(const Worker& worker, Lines& lines) {
+void describe_worker(const WorkerSettings& worker, Lines& lines) {
   lines.add("worker", fmt::format("count {}, concurrency {}, trials {}, age {}, idle {}", worker.count,
                                   worker.concurrency, worker.trials_max, seconds(worker.age_max),
                                   seconds(worker.idle)));

@@ -318,6 +318,16 @@ TEST_F(AgentTest, SigtermKillsTheAttemptsAndLeavesOnlyEarlierResults) {
   EXPECT_EQ(results.find("running"), std::string::npos);
 }
 
+TEST_F(AgentTest, AFileOfResultsThatAnAttemptHasWrittenIsReplaced) {
+  client().send(script("forger", "echo forged > $COMBU_SCRATCH/../results"));
+  client().await_of<Ended>("forger");
+  EXPECT_EQ(text_of(folder() + "/results"), "forged\n");
+  client().send(Forget{.ids = {"forger"}});
+  ::kill(worker_->pid(), SIGTERM);
+  EXPECT_EQ(worker_->wait(), 0);
+  EXPECT_EQ(text_of(folder() + "/results").find("forge"), std::string::npos);
+}
+
 TEST_F(AgentTest, JoinReportsThatThereIsNoWorker) {
   std::array<int, 2> errors{};
   ASSERT_EQ(::pipe2(errors.data(), O_CLOEXEC), 0);

@@ -1,4 +1,4 @@
-#include "workers/place.hpp"
+#include "workers/assigned_attempt.hpp"
 
 #include <fmt/format.h>
 
@@ -88,13 +88,13 @@ std::vector<std::string> in_order_of(const std::vector<Input>& inputs,
 
 }  // namespace
 
-bool Place::is_alive() const {
+bool AssignedAttempt::is_alive() const {
   const std::scoped_lock lock(worker->registry.mutex);
   return attempt->is_alive();
 }
 
 // Removes the attempt from the worker, unless it runs or has ended.
-void Place::give_up() const {
+void AssignedAttempt::give_up() const {
   const std::scoped_lock lock(worker->registry.mutex);
   if (attempt->state == Attempt::State::running || attempt->state == Attempt::State::ended) return;
   // After the start was sent, the attempt waits for its inputs, and the agent must forget it.
@@ -104,58 +104,65 @@ void Place::give_up() const {
     worker->unsent.push_back(id);
     worker->registry.changed.notify_all();
   }
-  attempt->state = Attempt::State::refused;
+  attempt->state = Attempt::State::displaced;
   worker->attempts.erase(id);
   worker->idle_since = Steady::now();
 }
 
-std::optional<Observation> Place::start(const Trial& trial, const std::optional<ImageProgram>& image,
-                                        const std::stop_token& stop) const {
+// Starts the attempt, and blocks until it runs or has ended. Returns false if its worker ended before.
+// `digests`: receives the digests of the inputs in the scratch folder.
+bool AssignedAttempt::run(const agent::Start& message, const Trial& trial, std::vector<std::string>& digests,
+                          const std::stop_token& stop) const {
   using State = Attempt::State;
   const auto asked = Steady::now();
-  const std::string id = id_of(attempt->key);
+  std::unique_lock lock(worker->registry.mutex);
+  while (attempt->state != State::running && attempt->state != State::ended) {
+    if (attempt->state == State::displaced) {
+      worker->attempts.erase(message.id);
+      return false;
+    }
+    if (attempt->state == State::refused) {
+      const bool may_wait = is_short_of_resources(*attempt->refused) && worker->attempts.size() > 1 &&
+                            Steady::now() - asked < k_short_of_resources_max;
+      if (!may_wait) throw Error(ErrorKind::refused, trial.name, reason_of(*attempt->refused, message.argv));
+      attempt->refused.reset();
+      attempt->state = State::reserved;
+      std::erase(worker->occupants, attempt);
+      worker->occupants.push_back(attempt);
+      worker->registry.changed.wait_for(lock, stop, k_short_of_resources_pause, [] { return false; });
+      continue;
+    }
+    if (attempt->state == State::reserved && worker->state == Worker::State::connected) {
+      attempt->state = State::sent;
+      const std::shared_ptr<AgentClient> client = worker->client;
+      lock.unlock();
+      send_start(*client, message, trial, digests, stop);
+      lock.lock();
+      continue;
+    }
+    const auto has_changed = [&] {
+      return attempt->state != State::sent &&
+             (attempt->state != State::reserved || worker->state == Worker::State::connected);
+    };
+    if (!attempt->changed.wait(lock, stop, has_changed)) {
+      // If the start is sent, the attempt may run, and the caller stops it.
+      if (attempt->state == State::reserved) {
+        attempt->state = State::displaced;
+        worker->attempts.erase(message.id);
+      }
+      throw Error(ErrorKind::cancelled, trial.name, "cancelled");
+    }
+  }
+  return true;
+}
+
+std::optional<Observation> AssignedAttempt::start(const Trial& trial,
+                                                  const std::optional<ImageProgram>& image,
+                                                  const std::stop_token& stop) const {
+  const auto asked = Steady::now();
   std::vector<std::string> digests;
   try {
-    const agent::Start message = start_message(trial, attempt->key, image);
-    std::unique_lock lock(worker->registry.mutex);
-    while (attempt->state != State::running && attempt->state != State::ended) {
-      if (attempt->state == State::refused && !attempt->refused) {
-        worker->attempts.erase(id);
-        return std::nullopt;
-      }
-      if (attempt->state == State::refused && is_short_of_resources(*attempt->refused) &&
-          worker->attempts.size() > 1 && Steady::now() - asked < k_short_of_resources_max) {
-        attempt->refused.reset();
-        attempt->state = State::reserved;
-        std::erase(worker->occupants, attempt);
-        worker->occupants.push_back(attempt);
-        worker->registry.changed.wait_for(lock, stop, k_short_of_resources_pause, [] { return false; });
-        continue;
-      }
-      if (attempt->state == State::refused)
-        throw Error(ErrorKind::refused, trial.name, reason_of(*attempt->refused, message.argv));
-      const bool may_send = attempt->state == State::reserved && worker->state == Worker::State::connected;
-      if (may_send) {
-        attempt->state = State::sent;
-        const std::shared_ptr<AgentClient> client = worker->client;
-        lock.unlock();
-        send_start(*client, message, trial, digests, stop);
-        lock.lock();
-        continue;
-      }
-      const auto has_changed = [&] {
-        return attempt->state != State::sent &&
-               (attempt->state != State::reserved || worker->state == Worker::State::connected);
-      };
-      if (!attempt->changed.wait(lock, stop, has_changed)) {
-        // If the start is sent, the attempt may run, and the caller stops it.
-        if (attempt->state == State::reserved) {
-          attempt->state = State::refused;
-          worker->attempts.erase(id);
-        }
-        throw Error(ErrorKind::cancelled, trial.name, "cancelled");
-      }
-    }
+    if (!run(start_message(trial, attempt->key, image), trial, digests, stop)) return std::nullopt;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::cancelled) give_up();
     throw;
@@ -168,7 +175,7 @@ std::optional<Observation> Place::start(const Trial& trial, const std::optional<
   return seen;
 }
 
-void Place::end(std::optional<Seconds> grace, const std::stop_token& stop) const {
+void AssignedAttempt::end(std::optional<Seconds> grace, const std::stop_token& stop) const {
   while (true) {
     const std::shared_ptr<AgentClient> client = worker->await_client(stop);
     if (!client) return;
@@ -188,7 +195,7 @@ void Place::end(std::optional<Seconds> grace, const std::stop_token& stop) const
   }
 }
 
-std::optional<std::vector<agent::LogChunk>> Place::whole_log() const {
+std::optional<std::vector<agent::LogChunk>> AssignedAttempt::whole_log() const {
   const std::scoped_lock lock(worker->registry.mutex);
   if (!attempt->log.empty()) return attempt->log;
   if (attempt->ended && (attempt->ended->flags & agent::Ended::log_is_whole) != 0) return attempt->ended->log;

@@ -1,5 +1,5 @@
 #pragma once
-// An attempt and its worker.
+// An attempt that has a place in a worker: its start, its stop and its log.
 
 #include <memory>
 #include <optional>
@@ -14,7 +14,7 @@
 namespace combu::workers {
 
 // Thread-safe. No function may be called with the mutex of the registry locked.
-struct Place {
+struct AssignedAttempt {
   WorkerPtr worker;
   std::shared_ptr<Attempt> attempt;
 
@@ -31,6 +31,8 @@ struct Place {
   [[nodiscard]] std::optional<std::vector<agent::LogChunk>> whole_log() const;
 
  private:
+  bool run(const agent::Start& message, const Trial& trial, std::vector<std::string>& digests,
+           const std::stop_token& stop) const;
   void give_up() const;
 };
 
