@@ -169,8 +169,8 @@ std::optional<Observation> AssignedAttempt::start(const Trial& trial,
   }
   const std::scoped_lock lock(worker->registry.mutex);
   Observation seen = worker->observation_of(*attempt);
-  if (trial.cache.on) seen.digest = worker->digest;
-  seen.inputs = in_order_of(trial.inputs, digests, worker->input_digests);
+  if (trial.cache.on) seen.digest = worker->container.digest;
+  seen.inputs = in_order_of(trial.inputs, digests, worker->container.inputs);
   seen.created_in = std::max(Seconds(0), Seconds(Steady::now() - asked) - attempt->spawn);
   return seen;
 }

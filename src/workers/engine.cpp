@@ -373,7 +373,7 @@ bool WorkersEngine::copy_out(const Key& key, const std::string& path,
   if (const auto client = found->worker->await_client(stop))
     return client->collect(id_of(key), path, on_bytes, stop);
   const std::string there = path.starts_with('/') ? path : found->attempt->scratch + "/" + path;
-  return engine_.copy_out(found->worker->key, there, on_bytes, stop);
+  return engine_.copy_out(found->worker->key(), there, on_bytes, stop);
 }
 
 Released WorkersEngine::release(const Selector& selector, const ReleaseCallbacks& callbacks,
@@ -405,7 +405,7 @@ Released WorkersEngine::release_with_workers(const Selector& selector,
   std::set<Key> kept_workers;
   for (const Observation& attempt : attempts)
     if (kept.contains(attempt.key))
-      if (const auto found = fleet_.find(attempt.key)) kept_workers.insert(found->worker->key);
+      if (const auto found = fleet_.find(attempt.key)) kept_workers.insert(found->worker->key());
   const auto to_keep = [&](const std::vector<Observation>& containers) {
     std::set<Key> keep = kept;
     for (const Observation& container : containers)

@@ -78,7 +78,7 @@ std::optional<AssignedAttempt> Fleet::find_by_id(const std::string& id) {
   const std::size_t slash = id.find('/');
   if (slash == std::string::npos) return std::nullopt;
   for (const auto& [key, worker] : all_.workers) {
-    if (id.compare(0, slash, worker->id) != 0) continue;
+    if (id.compare(0, slash, worker->container.id) != 0) continue;
     const auto found = worker->attempts.find(id.substr(slash + 1));
     if (found != worker->attempts.end()) return AssignedAttempt{worker, found->second};
   }
@@ -101,7 +101,7 @@ WorkerPtr Fleet::find_free_worker(const Run& run, const Trial& trial, const Note
   for (const auto& [key, worker] : all_.workers) {
     if (key.run != run.id || worker->note.shape != note.shape) continue;
     worker->limits = *trial.worker;  // another process may have created the worker
-    // What the container was made of is not known.
+    // This process does not know of which image and inputs the container was made.
     if (!worker->is_created_here && (trial.cache.on || has_container_inputs(trial)))
       worker->is_retiring = true;
     if (!worker->has_room()) continue;
@@ -113,15 +113,15 @@ WorkerPtr Fleet::find_free_worker(const Run& run, const Trial& trial, const Note
 // Returns a worker whose container does not exist yet.
 WorkerPtr Fleet::add_worker(const Run& run, const Trial& trial, const Note& note) {
   const auto worker = std::make_shared<Worker>(all_);
-  worker->key = {.run = run.id, .trial = worker_name(run.id, ++last_number_[run.id]), .attempt = 1};
-  worker->experiment = run.experiment.name;
-  worker->file = run.experiment.file;
-  worker->image = trial.image;
+  worker->container.key = {.run = run.id, .trial = worker_name(run.id, ++last_number_[run.id]), .attempt = 1};
+  worker->container.experiment = run.experiment.name;
+  worker->container.file = run.experiment.file;
+  worker->container.image = trial.image;
   worker->note = note;
   worker->limits = *trial.worker;
   worker->is_own = true;
   worker->is_created_here = true;
-  all_.workers.emplace(worker->key, worker);
+  all_.workers.emplace(worker->key(), worker);
   return worker;
 }
 
@@ -172,7 +172,7 @@ std::variant<AssignedAttempt, TakenByOther> Fleet::reserve(const Run& run, const
     if (const auto* taken = std::get_if<TakenByOther>(&result)) {
       const std::scoped_lock lock(all_.mutex);
       displace_attempts(*created);
-      all_.workers.erase(created->key);
+      all_.workers.erase(created->key());
       return *taken;
     }
     try {
@@ -209,7 +209,7 @@ void Fleet::displace_attempts(Worker& worker) {
 
 StartResult Fleet::create(const WorkerPtr& worker, const Run& run, const Trial& trial,
                           const std::stop_token& stop) {
-  const Trial container = container_of(trial, worker->key.trial, images_.agent_for(trial));
+  const Trial container = container_of(trial, worker->key().trial, images_.agent_for(trial));
   StartResult result = all_.engine.start(run, container, 1, stop);
   while (const auto* taken = std::get_if<TakenByOther>(&result)) {
     if (!free_slots(taken->holder, stop)) break;
@@ -217,10 +217,10 @@ StartResult Fleet::create(const WorkerPtr& worker, const Run& run, const Trial& 
   }
   if (const auto* running = std::get_if<Running>(&result)) {
     const std::scoped_lock lock(all_.mutex);
-    worker->id = running->observation.id;
-    worker->slots = container.slots;
-    worker->digest = running->observation.digest;
-    worker->input_digests = running->observation.inputs;
+    worker->container.id = running->observation.id;
+    worker->container.slots = container.slots;
+    worker->container.digest = running->observation.digest;
+    worker->container.inputs = running->observation.inputs;
   }
   return result;
 }
@@ -235,7 +235,7 @@ bool Fleet::end_idle(const std::stop_token& stop) {
     const std::scoped_lock lock(all_.mutex);
     for (const auto& [key, worker] : all_.workers)
       if (worker->is_own && worker->state == Worker::State::connected && worker->attempts.empty() &&
-          !worker->slots.empty())
+          !worker->container.slots.empty())
         idle = worker;
     if (idle) idle->state = Worker::State::over;
   }
@@ -250,7 +250,7 @@ bool Fleet::await_end_of(const Observation& holder, const std::stop_token& stop)
   const WorkerPtr worker = found->second;
   if (worker->alive() >= worker->note.concurrency) return false;
   worker->is_retiring = true;
-  const auto is_over = [&] { return !all_.workers.contains(worker->key); };
+  const auto is_over = [&] { return !all_.workers.contains(worker->key()); };
   return all_.changed.wait_for(lock, stop, k_retiring_max, is_over);
 }
 
@@ -313,15 +313,15 @@ std::vector<Error> Fleet::discover(const std::vector<Observation>& containers, c
       return worker->state != Worker::State::creating || worker->is_created_here;
     };
     if (!all_.changed.wait_for(lock, stop, k_listing_max, is_settled) && stop.stop_requested())
-      throw Error(ErrorKind::cancelled, worker->key.trial, "cancelled");
+      throw Error(ErrorKind::cancelled, worker->key().trial, "cancelled");
     if (worker->is_known() || worker->is_created_here) continue;
-    errors.emplace_back(ErrorKind::unavailable, worker->key.trial,
+    errors.emplace_back(ErrorKind::unavailable, worker->key().trial,
                         fmt::format("the agent of the worker cannot be reached: {}", worker->broken_why));
     // The keeper connects again to a worker of this process, and removes it after a time. Another process
     // tries again at its next listing.
     if (!worker->is_own) {
       worker->state = Worker::State::over;
-      all_.workers.erase(worker->key);
+      all_.workers.erase(worker->key());
     }
   }
   lock.unlock();
@@ -342,12 +342,7 @@ std::vector<Fleet::Found> Fleet::add_workers(const std::vector<Observation>& con
     if (!is_new) continue;
     at->second = std::make_shared<Worker>(all_);
     Worker& worker = *at->second;
-    worker.key = container.key;
-    worker.experiment = container.experiment;
-    worker.file = container.file;
-    worker.image = container.image;
-    worker.id = container.id;
-    worker.slots = container.slots;
+    worker.container = container;
     worker.is_own = adopted_.contains(container.key.run);
     if (container.created_at != Instant{})
       worker.created_at -= std::chrono::duration_cast<Steady::duration>(
@@ -379,7 +374,7 @@ std::optional<Error> Fleet::get_to_know(const Found& found, const std::stop_toke
         worker->reconnect_soon();
       } else {
         worker->state = Worker::State::over;
-        all_.workers.erase(worker->key);
+        all_.workers.erase(worker->key());
       }
     }
     all_.changed.notify_all();

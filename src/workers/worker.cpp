@@ -44,7 +44,7 @@ bool Worker::has_to_end(Steady::time_point now) {
       (limits.age_max > Seconds(0) && now - created_at >= limits.age_max))
     is_retiring = true;
   if (!attempts.empty()) return false;
-  const bool gives_up_claim = !slots.empty() && now - idle_since >= k_claim_idle;
+  const bool gives_up_claim = !container.slots.empty() && now - idle_since >= k_claim_idle;
   return is_retiring || gives_up_claim || now - idle_since >= limits.idle;
 }
 
@@ -79,10 +79,10 @@ void Worker::drop(Attempt& attempt) const {
 Observation Worker::observation_of(const Attempt& attempt) const {
   Observation seen;
   seen.key = attempt.key;
-  seen.experiment = experiment;
-  seen.file = file;
-  seen.id = fmt::format("{}/{}", id, id_of(attempt.key));
-  seen.image = image;
+  seen.experiment = container.experiment;
+  seen.file = container.file;
+  seen.id = fmt::format("{}/{}", container.id, id_of(attempt.key));
+  seen.image = container.image;
   seen.slots = attempt.slots;
   seen.created_at = attempt.began_at;
   if (attempt.state == Attempt::State::running || attempt.state == Attempt::State::ended) {
@@ -119,7 +119,7 @@ void Worker::connect(const std::stop_token& stop) {
   std::shared_ptr<AgentClient> old;
   {
     const std::scoped_lock lock(registry.mutex);
-    if (state == State::over) throw Error(ErrorKind::unavailable, key.trial, "the worker has ended");
+    if (state == State::over) throw Error(ErrorKind::unavailable, key().trial, "the worker has ended");
     old = std::exchange(client, nullptr);
     state = State::creating;
     broken_why.clear();
@@ -130,8 +130,8 @@ void Worker::connect(const std::stop_token& stop) {
   std::shared_ptr<AgentClient> opened;
   try {
     opened = std::make_shared<AgentClient>(
-        registry.engine.exec(key, {std::string(k_program), "join", std::string(k_folder)}, stop), key.trial,
-        events());
+        registry.engine.exec(key(), {std::string(k_program), "join", std::string(k_folder)}, stop),
+        key().trial, events());
     opened->begin();
   } catch (const Error& error) {
     const std::scoped_lock lock(registry.mutex);
@@ -160,7 +160,7 @@ void Worker::connect(const std::stop_token& stop) {
     }
   }
   opened.reset();  // joins its thread, without the lock
-  throw Error(stop.stop_requested() ? ErrorKind::cancelled : ErrorKind::unavailable, key.trial, why);
+  throw Error(stop.stop_requested() ? ErrorKind::cancelled : ErrorKind::unavailable, key().trial, why);
 }
 
 void Worker::connect_or_end(const std::stop_token& stop) {
@@ -214,7 +214,7 @@ std::shared_ptr<AgentClient> Worker::await_client(const std::stop_token& stop) {
   std::unique_lock lock(registry.mutex);
   const auto is_settled = [&] { return state == State::connected || state == State::over; };
   if (!registry.changed.wait(lock, stop, is_settled))
-    throw Error(ErrorKind::cancelled, key.trial, "cancelled");
+    throw Error(ErrorKind::cancelled, key().trial, "cancelled");
   return state == State::connected ? client : nullptr;
 }
 
@@ -291,9 +291,9 @@ Attempt* Worker::attempt_of(const std::string& attempt) {
     registry.changed.notify_all();
     return nullptr;
   }
-  const auto its_key = key_of(key.run, attempt);
+  const auto its_key = key_of(key().run, attempt);
   if (!its_key) return nullptr;
-  return add_attempt(*its_key, divided(slots, note.concurrency)).get();
+  return add_attempt(*its_key, divided(container.slots, note.concurrency)).get();
 }
 
 void Worker::on_started(const agent::Started& started) {
@@ -353,18 +353,18 @@ void Worker::lose(Attempt& attempt, const std::string& why) {
 
 bool Worker::handle_end(const std::stop_token& stop) {
   const std::vector<Observation> listed =
-      registry.engine.list({.run = key.run, .trials = {key.trial}}, ListDetail::full, stop);
+      registry.engine.list({.run = key().run, .trials = {key().trial}}, ListDetail::full, stop);
   if (listed.empty()) {
     end_attempts("its worker was removed");
     return true;
   }
-  const Observation& container = listed.front();
-  if (container.phase == Phase::running || container.phase == Phase::created) return false;
+  const Observation& ended = listed.front();
+  if (ended.phase == Phase::running || ended.phase == Phase::created) return false;
   await_stream_end(stop);
   // After another end, the file may be the work of an attempt.
-  if (container.exit_code == 0) read_results(stop);
-  end_attempts(fmt::format("its worker ended{}{}", container.oom ? ", out of memory" : "",
-                           container.exit_code ? fmt::format(" (exit code {})", *container.exit_code) : ""));
+  if (ended.exit_code == 0) read_results(stop);
+  end_attempts(fmt::format("its worker ended{}{}", ended.oom ? ", out of memory" : "",
+                           ended.exit_code ? fmt::format(" (exit code {})", *ended.exit_code) : ""));
   return true;
 }
 
@@ -394,7 +394,7 @@ void Worker::end_attempts(const std::string& why) {
 void Worker::read_results(const std::stop_token& stop) {
   std::vector<Result> results;
   try {
-    results = results_of(registry.engine, key, fmt::format("{}/results", k_folder), stop);
+    results = results_of(registry.engine, key(), fmt::format("{}/results", k_folder), stop);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::cancelled || error.kind() == ErrorKind::unavailable) throw;
   }
@@ -402,7 +402,7 @@ void Worker::read_results(const std::stop_token& stop) {
     const std::scoped_lock lock(registry.mutex);
     const std::string name = result.ended.id;
     const bool is_elsewhere = std::ranges::any_of(registry.workers, [&](const auto& one) {
-      return one.second.get() != this && one.first.run == key.run && one.second->attempts.contains(name);
+      return one.second.get() != this && one.first.run == key().run && one.second->attempts.contains(name);
     });
     if (is_elsewhere) continue;
     on_started(result.started);
@@ -423,7 +423,7 @@ bool Worker::try_remove(const std::stop_token& stop) {
   {
     const std::scoped_lock lock(registry.mutex);
     remove_at = Steady::now() + k_remove_pause;
-    if (is_removed) registry.workers.erase(key);
+    if (is_removed) registry.workers.erase(key());
   }
   registry.changed.notify_all();
   return is_removed;
@@ -431,7 +431,7 @@ bool Worker::try_remove(const std::stop_token& stop) {
 
 bool Worker::try_remove_container(const std::stop_token& stop) {
   try {
-    return registry.engine.release({.run = key.run, .trials = {key.trial}}, {}, stop).left.empty();
+    return registry.engine.release({.run = key().run, .trials = {key().trial}}, {}, stop).left.empty();
   } catch (const Error&) {
     return false;
   }

@@ -42,17 +42,13 @@ struct Worker : std::enable_shared_from_this<Worker> {
   explicit Worker(Registry& all) : registry(all) {}
 
   Registry& registry;
-  Key key;  // of the container
-  std::string experiment;
-  std::string file;
-  std::string image;
-  std::string id;  // Observation::id of the container
-  Slots slots;     // of the container
+  // The container as the engine has reported it when this process created or found it; the key never changes.
+  // If this process has created it, `digest` and `inputs` are known.
+  Observation container;
   Note note;
   combu::WorkerSettings limits;  // trials_max, age_max and idle
   bool is_own = false;           // this process starts attempts in the worker
-  // This process has created the container, so it knows `digest` and `input_digests`.
-  bool is_created_here = false;
+  bool is_created_here = false;  // this process has created the container
   State state = State::creating;
   bool is_listed = false;    // the agent has listed its attempts since the last connection
   bool is_retiring = false;  // gets no further attempts, and ends after its last attempt
@@ -64,8 +60,6 @@ struct Worker : std::enable_shared_from_this<Worker> {
   std::string boot;                // agent::Welcome::boot
   std::string broken_why;          // why the last connection has ended
   std::optional<Reconnection> reconnection;
-  std::string digest;                      // Observation::digest of the container
-  std::vector<std::string> input_digests;  // Observation::inputs of the container
   std::shared_ptr<AgentClient> client;
   std::map<std::string, std::shared_ptr<Attempt>> attempts;  // by id_of()
   // All attempts that are alive, and some that are not. Many ended attempts may stay in `attempts` until
@@ -76,6 +70,8 @@ struct Worker : std::enable_shared_from_this<Worker> {
   std::set<std::string> forgotten;
   std::set<std::string> forgotten_before;
   std::vector<std::string> unsent;  // ids for which the keeper must send Forget
+
+  [[nodiscard]] const Key& key() const { return container.key; }
 
   // ---- The caller holds the mutex of the registry
 
