@@ -200,7 +200,7 @@ std::variant<AssignedAttempt, TakenByOther> Fleet::reserve(const Run& run, const
 
 // Makes the starts that have reserved a place in the worker look for another one.
 void Fleet::displace_attempts(Worker& worker) {
-  worker.state = Worker::State::over;
+  worker.become(Worker::State::over);
   for (const auto& [id, attempt] : std::exchange(worker.attempts, {})) {
     attempt->state = Attempt::State::displaced;
     attempt->changed.notify_all();
@@ -237,7 +237,7 @@ bool Fleet::end_idle(const std::stop_token& stop) {
       if (worker->is_own && worker->state == Worker::State::connected && worker->attempts.empty() &&
           !worker->container.slots.empty())
         idle = worker;
-    if (idle) idle->state = Worker::State::over;
+    if (idle) idle->become(Worker::State::over);
   }
   return idle && idle->try_remove(stop);
 }
@@ -320,7 +320,7 @@ std::vector<Error> Fleet::discover(const std::vector<Observation>& containers, c
     // The keeper connects again to a worker of this process, and removes it after a time. Another process
     // tries again at its next listing.
     if (!worker->is_own) {
-      worker->state = Worker::State::over;
+      worker->become(Worker::State::over);
       all_.workers.erase(worker->key());
     }
   }
@@ -373,7 +373,7 @@ std::optional<Error> Fleet::get_to_know(const Found& found, const std::stop_toke
       if (may_connect) {
         worker->reconnect_soon();
       } else {
-        worker->state = Worker::State::over;
+        worker->become(Worker::State::over);
         all_.workers.erase(worker->key());
       }
     }
@@ -418,7 +418,7 @@ void Fleet::forget_worker(const Key& key) {
     const auto found = all_.workers.find(key);
     if (found == all_.workers.end()) return;
     const WorkerPtr worker = found->second;
-    worker->state = Worker::State::over;
+    worker->become(Worker::State::over);
     client = std::exchange(worker->client, nullptr);
     for (const auto& [id, attempt] : std::exchange(worker->attempts, {})) worker->drop(*attempt);
     all_.workers.erase(key);

@@ -79,7 +79,7 @@ Keeper::Tasks Keeper::to_end(const std::stop_token& quit) {
   const auto now = Steady::now();
   for (const auto& [key, worker] : registry_.workers) {
     if (worker->has_to_end(now)) {
-      worker->state = Worker::State::over;
+      worker->become(Worker::State::over);
       tasks.emplace_back([worker, &quit] { (void)worker->try_remove(quit); });
     } else if (worker->state == Worker::State::connected && now >= worker->check_at) {
       worker->check_at = now + k_check_every;

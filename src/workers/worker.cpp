@@ -115,13 +115,19 @@ Observation Worker::observation_of(const Attempt& attempt) const {
 
 // ---- The connection
 
+void Worker::become(State next) {
+  if (state == State::over) return;
+  state = next;
+  registry.changed.notify_all();
+}
+
 void Worker::connect(const std::stop_token& stop) {
   std::shared_ptr<AgentClient> old;
   {
     const std::scoped_lock lock(registry.mutex);
     if (state == State::over) throw Error(ErrorKind::unavailable, key().trial, "the worker has ended");
     old = std::exchange(client, nullptr);
-    state = State::creating;
+    become(State::creating);
     broken_why.clear();
     is_listed = false;
     for (const auto& [name, attempt] : attempts) attempt->is_listed = false;
@@ -136,7 +142,7 @@ void Worker::connect(const std::stop_token& stop) {
   } catch (const Error& error) {
     const std::scoped_lock lock(registry.mutex);
     broken_why = error.message();
-    if (state != State::over) state = State::broken;
+    become(State::broken);
     throw;
   }
   std::string why;
@@ -146,18 +152,14 @@ void Worker::connect(const std::stop_token& stop) {
     const bool is_in_time = registry.changed.wait_for(lock, stop, k_answer_max, is_settled);
     if (is_listed && state == State::creating) {
       client = std::move(opened);
-      state = State::connected;
+      become(State::connected);
       for (const auto& [name, attempt] : attempts) attempt->changed.notify_all();
-      lock.unlock();
-      registry.changed.notify_all();
       return;
     }
-    if (state != State::over) state = State::broken;
-    if (!is_in_time) {
-      why = "the agent of the worker does not answer";
-    } else {
-      why = broken_why.empty() ? "the worker has ended" : broken_why;
-    }
+    become(State::broken);
+    if (!is_in_time) broken_why = "the agent does not answer";
+    if (broken_why.empty()) broken_why = "the worker has ended";
+    why = broken_why;
   }
   opened.reset();  // joins its thread, without the lock
   throw Error(stop.stop_requested() ? ErrorKind::cancelled : ErrorKind::unavailable, key().trial, why);
@@ -268,8 +270,7 @@ AgentEvents Worker::events() {
 void Worker::on_broken(const std::string& why) {
   broken_why = why;
   if (state == State::connected) reconnect_soon();
-  if (state != State::over) state = State::broken;
-  registry.changed.notify_all();
+  become(State::broken);
 }
 
 void Worker::on_welcome(const agent::Welcome& welcome) {
@@ -375,19 +376,16 @@ void Worker::await_stream_end(const std::stop_token& stop) {
 }
 
 void Worker::end_attempts(const std::string& why) {
-  {
-    const std::scoped_lock lock(registry.mutex);
-    state = State::over;  // from now on, the keeper may remove the container
-    for (const auto& [name, attempt] : attempts) {
-      if (attempt->state == Attempt::State::reserved) {
-        attempt->state = Attempt::State::displaced;
-        attempt->changed.notify_all();
-      } else if (attempt->is_alive()) {
-        lose(*attempt, why);
-      }
+  const std::scoped_lock lock(registry.mutex);
+  become(State::over);  // from now on, the keeper may remove the container
+  for (const auto& [name, attempt] : attempts) {
+    if (attempt->state == Attempt::State::reserved) {
+      attempt->state = Attempt::State::displaced;
+      attempt->changed.notify_all();
+    } else if (attempt->is_alive()) {
+      lose(*attempt, why);
     }
   }
-  registry.changed.notify_all();
 }
 
 // Reads the results that the agent has left. Throws if the engine cannot be reached.

@@ -46,13 +46,13 @@ struct Worker : std::enable_shared_from_this<Worker> {
   // If this process has created it, `digest` and `inputs` are known.
   Observation container;
   Note note;
-  combu::WorkerSettings limits;  // trials_max, age_max and idle
-  bool is_own = false;           // this process starts attempts in the worker
-  bool is_created_here = false;  // this process has created the container
-  State state = State::creating;
-  bool is_listed = false;    // the agent has listed its attempts since the last connection
-  bool is_retiring = false;  // gets no further attempts, and ends after its last attempt
-  std::size_t begun = 0;     // number of attempts that were started
+  combu::WorkerSettings limits;   // trials_max, age_max and idle
+  bool is_own = false;            // this process starts attempts in the worker
+  bool is_created_here = false;   // this process has created the container
+  State state = State::creating;  // changed by become() only
+  bool is_listed = false;         // the agent has listed its attempts since the last connection
+  bool is_retiring = false;       // gets no further attempts, and ends after its last attempt
+  std::size_t begun = 0;          // number of attempts that were started
   Steady::time_point created_at = Steady::now();
   Steady::time_point idle_since = Steady::now();
   Steady::time_point remove_at{};  // the container could not be removed; the moment of the next try
@@ -75,6 +75,8 @@ struct Worker : std::enable_shared_from_this<Worker> {
 
   // ---- The caller holds the mutex of the registry
 
+  // Changes `state`, and notifies `registry.changed`. The state `over` is final.
+  void become(State next);
   // Returns the number of attempts that are alive, and removes the others from `occupants`.
   [[nodiscard]] std::size_t alive();
   [[nodiscard]] bool has_room();
