@@ -76,7 +76,13 @@ TEST_F(FleetFaultsTest, AResultThatTheAgentHasSentIsNotLostWithItsWorker) {
   watch();
   start(0);
   cutting_.is_silent = true;
-  until("the agent has sent the end", [&] { return world_.executions()[0].ended_at.has_value(); });
+  {
+    const auto other = with_workers(*simulated_, [](std::string_view) { return "agent"; });
+    until("the agent has sent the end", [&] {
+      const auto seen = other->list({.run = run_.id}, ListDetail::consistent, {});
+      return seen.size() == 1 && seen[0].phase == Phase::ended;
+    });
+  }
   cutting_.is_worker_killed = true;
   end_worker();
   until("the worker is inspected", [&] { return cutting_.inspections > 0; });
