@@ -80,6 +80,7 @@ std::vector<std::string> in_order_of(const std::vector<Input>& inputs,
                                      const std::vector<std::string>& container) {
   if (scratch.size() + container.size() != inputs.size()) return {};
   std::vector<std::string> digests;
+  digests.reserve(inputs.size());
   auto from_scratch = scratch.begin();
   auto from_container = container.begin();
   for (const Input& input : inputs) digests.push_back(input.in_scratch ? *from_scratch++ : *from_container++);
