@@ -100,11 +100,7 @@ void AssignedAttempt::give_up() const {
   if (attempt->state == Attempt::State::running || attempt->state == Attempt::State::ended) return;
   // After the start was sent, the attempt waits for its inputs, and the agent must forget it.
   const std::string id = id_of(attempt->key);
-  if (attempt->state == Attempt::State::sent) {
-    (void)worker->forget(id);
-    worker->unsent.push_back(id);
-    worker->registry.changed.notify_all();
-  }
+  if (attempt->state == Attempt::State::sent) worker->forget_later(id);
   attempt->state = Attempt::State::displaced;
   worker->attempts.erase(id);
   worker->idle_since = Steady::now();

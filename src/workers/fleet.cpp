@@ -255,21 +255,17 @@ bool Fleet::await_end_of(const Observation& holder, const std::stop_token& stop)
 }
 
 void Fleet::acknowledge(const std::vector<Key>& keys) {
-  {
-    const std::scoped_lock lock(all_.mutex);
-    for (const Key& key : keys) {
-      const std::string id = id_of(key);
-      for (const auto& [worker_key, worker] : all_.workers) {
-        if (worker_key.run != key.run) continue;
-        const auto found = worker->attempts.find(id);
-        if (found == worker->attempts.end() || found->second->is_alive()) continue;
-        (void)worker->forget(id);
-        worker->unsent.push_back(id);
-        break;
-      }
+  const std::scoped_lock lock(all_.mutex);
+  for (const Key& key : keys) {
+    const std::string id = id_of(key);
+    for (const auto& [worker_key, worker] : all_.workers) {
+      if (worker_key.run != key.run) continue;
+      const auto found = worker->attempts.find(id);
+      if (found == worker->attempts.end() || found->second->is_alive()) continue;
+      worker->forget_later(id);
+      break;
     }
   }
-  all_.changed.notify_all();
 }
 
 void Fleet::remove_attempts(const std::vector<Key>& keys, const std::stop_token& stop) {

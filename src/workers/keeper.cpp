@@ -14,28 +14,24 @@ constexpr std::size_t k_tasks_in_parallel = 8;
 
 Keeper::Keeper(Registry& registry)
     : registry_(registry),
-      ends_([this](const std::stop_token& quit) { end_workers(quit); }),
-      connections_([this](const std::stop_token& quit) { open_connections(quit); }),
-      messages_([this](const std::stop_token& quit) { send_messages(quit); }) {}
+      ends_(
+          [this](const std::stop_token& quit) { work(quit, [&](Lock& lock) { return ends(lock, quit); }); }),
+      connections_([this](const std::stop_token& quit) {
+        work(quit, [&](Lock& lock) { return connections(lock, quit); });
+      }),
+      messages_([this, ping_at = Steady::now() + k_ping_every](const std::stop_token& quit) mutable {
+        work(quit, [&](Lock& lock) { return messages(lock, quit, ping_at); });
+      }) {}
 
 Keeper::~Keeper() = default;
 
-void Keeper::open_connections(const std::stop_token& quit) {
+// Carries out the tasks that `take` returns, side by side, until the thread has to end. `take` waits if it
+// has no tasks.
+void Keeper::work(const std::stop_token& quit, const std::function<Tasks(Lock&)>& take) {
   while (!quit.stop_requested()) {
-    Tasks tasks;
-    {
-      std::unique_lock lock(registry_.mutex);
-      tasks = to_connect(quit);
-      if (tasks.empty()) {
-        const auto next = next_reconnection();
-        const auto comes_earlier = [&] { return next_reconnection() < next; };
-        if (next == Worker::Reconnection::k_under_way) {
-          registry_.changed.wait(lock, quit, comes_earlier);
-        } else {
-          registry_.changed.wait_until(lock, quit, next, comes_earlier);
-        }
-      }
-    }
+    Lock lock(registry_.mutex);
+    const Tasks tasks = take(lock);
+    lock.unlock();
     in_parallel(tasks.size(), k_tasks_in_parallel, [&](std::size_t i) { tasks[i](); });
   }
 }
@@ -47,7 +43,7 @@ Steady::time_point Keeper::next_reconnection() const {
   return next;
 }
 
-Keeper::Tasks Keeper::to_connect(const std::stop_token& quit) {
+Keeper::Tasks Keeper::connections(Lock& lock, const std::stop_token& quit) {
   Tasks tasks;
   const auto now = Steady::now();
   for (const auto& [key, worker] : registry_.workers) {
@@ -55,26 +51,18 @@ Keeper::Tasks Keeper::to_connect(const std::stop_token& quit) {
     worker->reconnection->at = Worker::Reconnection::k_under_way;
     tasks.emplace_back([worker, &quit] { worker->reconnect(quit); });
   }
+  if (!tasks.empty()) return tasks;
+  const auto next = next_reconnection();
+  const auto comes_earlier = [&] { return next_reconnection() < next; };
+  if (next == Worker::Reconnection::k_under_way) {
+    registry_.changed.wait(lock, quit, comes_earlier);
+  } else {
+    registry_.changed.wait_until(lock, quit, next, comes_earlier);
+  }
   return tasks;
 }
 
-void Keeper::end_workers(const std::stop_token& quit) {
-  while (!quit.stop_requested()) {
-    Tasks tasks;
-    {
-      std::unique_lock lock(registry_.mutex);
-      tasks = to_end(quit);
-      if (tasks.empty() && registry_.workers.empty()) {
-        registry_.changed.wait(lock, quit, [&] { return !registry_.workers.empty(); });
-      } else if (tasks.empty()) {
-        registry_.changed.wait_for(lock, quit, k_pause, [] { return false; });
-      }
-    }
-    in_parallel(tasks.size(), k_tasks_in_parallel, [&](std::size_t i) { tasks[i](); });
-  }
-}
-
-Keeper::Tasks Keeper::to_end(const std::stop_token& quit) {
+Keeper::Tasks Keeper::ends(Lock& lock, const std::stop_token& quit) {
   Tasks tasks;
   const auto now = Steady::now();
   for (const auto& [key, worker] : registry_.workers) {
@@ -86,33 +74,25 @@ Keeper::Tasks Keeper::to_end(const std::stop_token& quit) {
       tasks.emplace_back([worker] { worker->close_if_silent(); });
     }
   }
+  if (tasks.empty() && registry_.workers.empty()) {
+    registry_.changed.wait(lock, quit, [&] { return !registry_.workers.empty(); });
+  } else if (tasks.empty()) {
+    registry_.changed.wait_for(lock, quit, k_pause, [] { return false; });
+  }
   return tasks;
 }
 
-void Keeper::send_messages(const std::stop_token& quit) {
-  Steady::time_point ping_at = Steady::now() + k_ping_every;
-  while (!quit.stop_requested()) {
-    Tasks tasks;
-    {
-      std::unique_lock lock(registry_.mutex);
-      const bool is_ping_due = Steady::now() >= ping_at;
-      if (is_ping_due) ping_at = Steady::now() + k_ping_every;
-      tasks = to_send(is_ping_due);
-      if (tasks.empty())
-        registry_.changed.wait_until(lock, quit, ping_at, [&] {
-          return std::ranges::any_of(registry_.workers,
-                                     [](const auto& one) { return one.second->has_unsent(); });
-        });
-    }
-    in_parallel(tasks.size(), k_tasks_in_parallel, [&](std::size_t i) { tasks[i](); });
-  }
-}
-
-Keeper::Tasks Keeper::to_send(bool with_ping) {
+Keeper::Tasks Keeper::messages(Lock& lock, const std::stop_token& quit, Steady::time_point& ping_at) {
   Tasks tasks;
+  const bool with_ping = Steady::now() >= ping_at;
+  if (with_ping) ping_at = Steady::now() + k_ping_every;
   for (const auto& [key, worker] : registry_.workers)
     if (worker->has_unsent() || (with_ping && worker->state == Worker::State::connected))
       tasks.emplace_back([worker, with_ping] { worker->send_messages(with_ping); });
+  if (tasks.empty())
+    registry_.changed.wait_until(lock, quit, ping_at, [&] {
+      return std::ranges::any_of(registry_.workers, [](const auto& one) { return one.second->has_unsent(); });
+    });
   return tasks;
 }
 

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <functional>
+#include <mutex>
 #include <stop_token>
 #include <thread>
 #include <vector>
@@ -23,14 +24,14 @@ class Keeper {
 
  private:
   using Tasks = std::vector<std::function<void()>>;
+  using Lock = std::unique_lock<std::mutex>;
 
-  void open_connections(const std::stop_token& quit);
-  void end_workers(const std::stop_token& quit);
-  void send_messages(const std::stop_token& quit);
+  void work(const std::stop_token& quit, const std::function<Tasks(Lock&)>& take);
+  // Each returns the tasks of one thread, and waits with `lock` if there are none.
+  [[nodiscard]] Tasks connections(Lock& lock, const std::stop_token& quit);
+  [[nodiscard]] Tasks ends(Lock& lock, const std::stop_token& quit);
+  [[nodiscard]] Tasks messages(Lock& lock, const std::stop_token& quit, Steady::time_point& ping_at);
   [[nodiscard]] Steady::time_point next_reconnection() const;
-  [[nodiscard]] Tasks to_connect(const std::stop_token& quit);
-  [[nodiscard]] Tasks to_end(const std::stop_token& quit);
-  [[nodiscard]] Tasks to_send(bool with_ping);
 
   Registry& registry_;
   std::jthread ends_;  // never waits for an agent

@@ -68,6 +68,12 @@ std::shared_ptr<Attempt> Worker::forget(const std::string& attempt) {
   return std::move(found.mapped());
 }
 
+void Worker::forget_later(const std::string& attempt) {
+  (void)forget(attempt);
+  unsent.push_back(attempt);
+  registry.changed.notify_all();
+}
+
 void Worker::drop(Attempt& attempt) const {
   Observation seen = observation_of(attempt);
   seen.phase = Phase::gone;

@@ -83,10 +83,12 @@ struct Worker : std::enable_shared_from_this<Worker> {
   // True if no attempt needs the worker, and it has reached one of its limits.
   [[nodiscard]] bool has_to_end(Steady::time_point now);
   std::shared_ptr<Attempt> add_attempt(const Key& attempt, const Slots& attempt_slots);
-  // Removes the attempt, which the agent must forget: the caller sends Forget, or adds the id to `unsent`.
+  // Removes the attempt, which the agent must forget: the caller sends Forget.
   // Returns nullptr if the worker does not have it.
   std::shared_ptr<Attempt> forget(const std::string& attempt);
   [[nodiscard]] bool has_unsent() const { return state == State::connected && !unsent.empty(); }
+  // Like forget(), but the keeper sends Forget.
+  void forget_later(const std::string& attempt);
   // True if the agent has listed its attempts to this process, or the worker has ended.
   [[nodiscard]] bool is_known() const { return !boot.empty() || state == State::over; }
   // Reports that the attempt was removed.

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "helper_process.hpp"
+#include "forked_work.hpp"
 #include "shared_buffer.hpp"
 #include "tar_write.hpp"
 

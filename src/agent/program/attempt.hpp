@@ -12,7 +12,7 @@
 #include "attempt_log.hpp"
 #include "combu/agent.hpp"
 #include "control_group.hpp"
-#include "helper_process.hpp"
+#include "forked_work.hpp"
 #include "loop.hpp"
 #include "resident.hpp"
 #include "system.hpp"

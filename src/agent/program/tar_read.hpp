@@ -1,5 +1,5 @@
 #pragma once
-#include "helper_process.hpp"
+#include "forked_work.hpp"
 
 namespace combu::agent {
 

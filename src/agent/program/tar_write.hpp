@@ -1,7 +1,7 @@
 #pragma once
 #include <string>
 
-#include "helper_process.hpp"
+#include "forked_work.hpp"
 
 namespace combu::agent {
 

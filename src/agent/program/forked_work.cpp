@@ -1,4 +1,4 @@
-#include "helper_process.hpp"
+#include "forked_work.hpp"
 
 #include <sys/prctl.h>
 #include <unistd.h>
