@@ -192,6 +192,9 @@ void append_to_tail(std::string& text, std::string_view more, std::size_t size);
 // Shortens a text from outside combu, so that a message can contain it. Returns one line of at most 60
 // characters, with control characters escaped. The text is cut only between characters.
 [[nodiscard]] std::string shortened(std::string_view text);
+// Returns a message from outside combu as one line of at most 500 bytes: replaces each sequence of blanks and
+// control characters by one space. The text is cut only between characters.
+[[nodiscard]] std::string one_line(std::string_view text);
 
 // ---- Hashes and Base64
 

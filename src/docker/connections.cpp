@@ -41,21 +41,6 @@ std::optional<std::string> engine_message(const HttpResponse& response) {
 
 }  // namespace
 
-std::string one_line(std::string_view text) {
-  constexpr std::size_t k_length_max = 500;
-  std::string line;
-  for (const char letter : text) {
-    const bool blank = static_cast<unsigned char>(letter) <= ' ';
-    if (blank && (line.empty() || line.back() == ' ')) continue;
-    line += blank ? ' ' : letter;
-  }
-  while (line.ends_with(' ')) line.pop_back();
-  if (line.size() <= k_length_max) return line;
-  std::size_t end = k_length_max;
-  while (end > 0 && is_inside_character(line[end])) --end;
-  return line.substr(0, end) + "…";
-}
-
 std::string ApiVersion::text() const {
   return fmt::format("{}.{}", major, minor);
 }

@@ -66,9 +66,6 @@ class Connections {
 // the requested object.
 [[nodiscard]] Error error_of(const HttpResponse& response, const std::string& subject);
 
-// Returns `text` as one line of limited length.
-[[nodiscard]] std::string one_line(std::string_view text);
-
 // Returns the field `message` of the answer's JSON unchanged. Without a field `message`, returns the whole
 // body of the answer.
 [[nodiscard]] std::string full_message_of(const HttpResponse& response);

@@ -523,6 +523,13 @@ TEST(Moment, ParserAcceptsRfc3339) {
   EXPECT_EQ(parse_timestamp("2026-01-02"), Instant(seconds(1'767'312'000)));
 }
 
+TEST(OneLine, ReplacesBlanksAndIsLimited) {
+  EXPECT_EQ(one_line(" a\r\n\t b\x1b c \n"), "a b c");
+  EXPECT_EQ(one_line(""), "");
+  EXPECT_EQ(one_line(std::string(499, 'a') + "äb"), std::string(499, 'a') + "…");
+  EXPECT_EQ(one_line(std::string(500, 'a')), std::string(500, 'a'));
+}
+
 TEST(FileTime, IsLimitedToTheRangeOfInstant) {
   constexpr std::int64_t k_end = 9'223'372'035;
   const auto seconds_of = [](Instant time) {
