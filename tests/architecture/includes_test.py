@@ -10,6 +10,7 @@ FILES = {
     "CLI/CLI.hpp": {"src/cli/command_line.cpp"},
     "httplib.h": {"src/http/channel.cpp"},
     "nlohmann/json.hpp": {"include/combu/json.hpp"},
+    "yaml-cpp/yaml.h": {"src/kubernetes/kubeconfig.cpp"},
     "archive.h": {"src/engine/tar.cpp", "src/inputs/pack.cpp", "src/outputs/unpack.cpp", "src/simulated/agent.cpp",
                   "src/telemetry/metric_file.cpp", "src/workers/results_file.cpp"},
     "SQLiteCpp/SQLiteCpp.h": {
