@@ -1,0 +1,93 @@
+#pragma once
+// HTTP requests to the API server of a Kubernetes cluster:
+// https://kubernetes.io/docs/reference/using-api/api-concepts/
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "combu/base.hpp"
+#include "kubernetes/kubeconfig.hpp"
+
+namespace combu::kubernetes {
+
+struct ApiRequest {
+  std::string method = "GET";
+  std::string target;  // path and query of the URL, already percent-encoded, such as "/api/v1/pods?limit=500"
+  std::string body;
+  std::string content_type = "application/json";  // of `body`
+};
+
+struct ApiResponse {
+  int status = 0;  // 200 to 299
+  std::string body;
+  std::vector<std::string> warnings;  // texts of the headers `Warning`
+};
+
+// The API server has answered with an error status. The message is that of the server's Status object. The
+// kinds are:
+// - 400, 422: invalid
+// - 401, 403, and all statuses that are not in this list: refused
+// - 404: not_found
+// - 409: conflict
+// - 410 (the resource version or the continue token has expired), 429, 5xx: unavailable
+class ApiError : public Error {
+ public:
+  ApiError(ErrorKind kind, std::string subject, std::string message, int status, Seconds retry_after)
+      : Error(kind, std::move(subject), std::move(message)), status_(status), retry_after_(retry_after) {}
+
+  [[nodiscard]] int status() const { return status_; }
+  // The pause that the server requests before a repeated request (header Retry-After); 0 if it requests none.
+  [[nodiscard]] Seconds retry_after() const { return retry_after_; }
+
+ private:
+  int status_;
+  Seconds retry_after_;
+};
+
+struct ApiLimits {
+  std::size_t body_max = std::size_t{64} << 20U;  // bytes of a body that is kept in memory
+  std::size_t line_max = std::size_t{16} << 20U;  // bytes of a line of a watch
+  Seconds silence_max{60};                        // time without a byte during send()
+  Seconds answer_max{600};                        // time of a send() from its begin to its end
+};
+
+// May be used from many threads. Simultaneous requests use separate connections, which later requests reuse.
+//
+// Both functions throw Error with the URL of the server as subject:
+// - ApiError if the status is not 200 to 299. After 401, the request is repeated once with renewed
+//   credentials, if they come from a file or a plugin;
+// - unavailable: the server cannot be reached, the connection broke, or the server was silent too long. The
+//   server may have carried out the request;
+// - refused: the server's certificate is not trusted, or the client certificate cannot be used;
+// - corrupt: the answer exceeds a limit;
+// - all errors of Credentials::current().
+// Messages contain no credentials.
+class ApiClient {
+ public:
+  explicit ApiClient(Access access, ApiLimits limits = {}, Clock& clock = real_clock());
+  ~ApiClient();
+  ApiClient(const ApiClient&) = delete;
+  ApiClient& operator=(const ApiClient&) = delete;
+
+  // Sends a request and returns the answer. Throws Error(cancelled) if `stop` is requested.
+  [[nodiscard]] ApiResponse send(const ApiRequest& request, const std::stop_token& stop);
+
+  // Sends a GET request for a stream, and passes each line of the stream to `on_line`, without its line end.
+  // `on_line` is only called from the calling thread; if it throws, watch() ends the stream and rethrows the
+  // exception. Returns if the server ends the stream regularly, and within 0.1 s if `stop` is requested.
+  // Throws Error(unavailable) if the stream breaks, or if the server sends nothing for `silence_max`.
+  void watch(const std::string& target, Seconds silence_max,
+             const std::function<void(std::string_view)>& on_line, const std::stop_token& stop);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace combu::kubernetes
