@@ -1,9 +1,12 @@
 import os
+import re
+import secrets
 import signal
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from clusters import Cluster
 from engines import Combu, Engine
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,6 +27,7 @@ def pytest_addoption(parser):
 # Tests of combu's own logic have no mark. To run the marked tests on another version: --engine 29 -m engine_version.
 MARKS = (
     "engine_version: its behaviour depends on the engine's version",
+    "kubernetes: needs the programs of Kubernetes, which take six minutes to build",
     "minio: needs MinIO, which takes three minutes to build",
     "slow: takes more than eight seconds on two cores with two other files beside it; scripts/test leaves it to --all",
     "nightly: takes minutes; only scripts/test --nightly runs it",
@@ -109,6 +113,27 @@ def new_engine(version, witnesses):
     yield make
     for one in made:
         one.wipe()
+
+
+@pytest.fixture(scope="session")
+def shared_cluster():
+    """A cluster with a real node, which has the test image, and two simulated nodes."""
+    cluster = Cluster(node=True, kwok=2)
+    try:
+        cluster.start()
+        cluster.load_image("combu-test:latest")
+        yield cluster
+    finally:
+        cluster.wipe()
+
+
+@pytest.fixture
+def user(shared_cluster, witnesses, request):
+    """A user of the shared cluster who has rights in one namespace only. The namespace belongs to this test."""
+    name = re.sub("[^a-z0-9]+", "-", request.node.name.lower())[:40].strip("-")
+    witnesses.append(shared_cluster)
+    yield shared_cluster.new_namespace(f"{name}-{secrets.token_hex(3)}")
+    shared_cluster.kubectl("delete", "pods", "--all", "--all-namespaces", "--now", "--wait=false")
 
 
 @pytest.fixture(scope="session")

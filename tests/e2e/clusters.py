@@ -1,0 +1,98 @@
+"""Kubernetes clusters for tests: a thin layer over tests/engines/cluster and kubectl."""
+
+import json
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+from engines import SCRIPTS, script
+
+
+class Cluster:
+    """A cluster with simulated nodes, and with the real node `node` if `node` is true."""
+
+    def __init__(self, node=False, kwok=0):
+        self.options = [*(["--node"] if node else []), *(["--kwok", kwok] if kwok else [])]
+        self.dir = Path(tempfile.mkdtemp(prefix="cluster-", dir=os.environ.get("COMBU_TEST_DIR")))
+        self.kubeconfig = self.dir / "kubeconfig"  # the administrator's
+
+    def start(self):
+        """Starts the parts that do not run."""
+        script("cluster", "start", self.dir, *self.options)
+
+    def kill9(self, part):
+        script("cluster", "kill9", self.dir, part)
+
+    def wipe(self):
+        script("cluster", "wipe", self.dir)
+
+    def load_image(self, name):
+        script("image", self.dir, name)
+
+    def new_namespace(self, name):
+        """Creates a namespace, and returns its user."""
+        kubeconfig = self.dir / f"{name}.kubeconfig"
+        script("cluster", "user", self.dir, name, kubeconfig)
+        return User(self, name, kubeconfig)
+
+    def kubectl(self, *arguments, kubeconfig=None, stdin=None, code=0):
+        """Runs kubectl, by default as administrator, and returns its standard output. Fails unless the exit code is `code`.
+
+        If `code` is not 0, returns the standard error.
+        """
+        done = subprocess.run(
+            [SCRIPTS / "cluster", "kubectl", self.dir, *(["--kubeconfig", kubeconfig] if kubeconfig else []), *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == code, f"kubectl {arguments}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
+        return done.stderr if code else done.stdout
+
+    def account(self):
+        """Returns a text for the report of a failed test: all pods, and the end of each log."""
+        lines = [self.kubectl("get", "pods", "--all-namespaces", "--output", "wide")]
+        for log in sorted(self.dir.glob("*.log")):
+            lines += [f"== {log.name}", *log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:]]
+        return "\n".join(lines)
+
+
+class User:
+    """A user who has rights in one namespace only."""
+
+    def __init__(self, cluster, name, kubeconfig):
+        self.cluster = cluster
+        self.name = name
+        self.kubeconfig = kubeconfig
+
+    def kubectl(self, *arguments, **options):
+        return self.cluster.kubectl(*arguments, kubeconfig=self.kubeconfig, **options)
+
+    def create(self, *objects):
+        self.kubectl("create", "--filename", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+
+    def get(self, kind, name):
+        return json.loads(self.kubectl("get", kind, name, "--output", "json"))
+
+    def account(self):
+        return self.cluster.account()
+
+
+def pod(name, script, annotations=None, **spec):
+    """Returns a pod that runs a shell script once in the test image on the real node."""
+    container = {"name": "main", "image": "combu-test", "imagePullPolicy": "Never", "command": ["sh", "-c", script]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "annotations": annotations or {}},
+        "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container], **spec},
+    }
+
+
+def simulated_pod(name, annotations=None):
+    """Returns a pod that a simulated node runs. tests/engines/kubernetes/kwok.yaml describes the annotations."""
+    tolerations = [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}]
+    return pod(name, "", annotations, nodeSelector={"type": "kwok"}, tolerations=tolerations)
