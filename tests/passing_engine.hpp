@@ -17,6 +17,7 @@ class PassingEngine : public Engine {
   explicit PassingEngine(Engine& engine) : engine_(engine) {}
 
   Facts facts(std::stop_token stop) override { return engine_.facts(stop); }
+  std::vector<Finding> diagnose(std::stop_token stop) override { return engine_.diagnose(stop); }
   std::vector<Gpu> gpus(std::stop_token stop) override { return engine_.gpus(stop); }
   std::vector<Error> check(const combu::Run& run, std::stop_token stop) override {
     return engine_.check(run, stop);

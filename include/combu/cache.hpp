@@ -21,9 +21,9 @@ struct CacheKey {
 //
 // The key always contains the image's digest and the list of outputs. With an empty Cache::key, the cache key
 // also contains these fields: entrypoint, cmd, env, workdir, user, params, platform, volumes, networks, gpus,
-// inputs, metrics and `docker`. The key does not depend on the contents of volumes. The key never contains
-// labels, ports, dependencies, the priority or time limits. The key contains name, cpus and memory only if
-// Cache::key names them.
+// inputs, metrics, `docker` and `kubernetes`. The key does not depend on the contents of volumes. The key
+// never contains labels, ports, dependencies, the priority or time limits. The key contains name, cpus and
+// memory only if Cache::key names them.
 //
 // If the run's id has at least 12 characters, a fixed placeholder replaces the id wherever it occurs in the
 // key. A shorter id is not replaced, because it may be part of an unrelated text.

@@ -50,20 +50,32 @@ struct Facts {
   std::string address;
   Slots capacity;  // CPUs and memory of the engine's host; no GPUs
   // When the engine was last started, by the engine's clock; nullopt if unknown.
+  // An engine whose restart ends no attempt returns the epoch.
   std::optional<Instant> began_at;
   bool is_remote = false;  // the engine may run on another machine, where paths of this machine are not valid
   // True for the simulated engine: it runs no real containers, and its state is lost when this process ends.
   bool is_simulated = false;
   bool can_exec = false;  // the engine supports exec()
+  // True if the engine itself chooses the host, CPUs and GPUs of each attempt, and start() returns Accepted.
+  // `capacity` and gpus() are then empty.
+  bool places_attempts = false;
+  // For an engine that places attempts: the maximum number of attempts that should wait for a place at once.
+  // More attempts would only load the engine. 0: no limit.
+  std::size_t pending_max = 0;
 };
 
 enum class Phase {
+  pending,  // the engine has accepted the attempt, which begins to run later
   created,  // the container exists, but has not run
   running,
   ended,
   gone,  // the container was removed; only watch() reports this phase
 };
 [[nodiscard]] std::string_view to_string(Phase phase);
+// True if the attempt runs or has run.
+[[nodiscard]] constexpr bool has_run(Phase phase) {
+  return phase != Phase::pending && phase != Phase::created;
+}
 
 enum class Health { none, starting, healthy, unhealthy };
 [[nodiscard]] std::string_view to_string(Health health);
@@ -76,6 +88,20 @@ struct Usage {
   Seconds cpu{0};  // CPU time since the attempt began
 };
 
+// How long an engine took to create a container, and how long it then took to start the container.
+struct StartDuration {
+  Seconds created{0};
+  Seconds started{0};
+};
+
+// The place of an attempt on an engine that places attempts. All texts are single lines.
+struct Placement {
+  std::string host;            // where the attempt runs; empty: unknown
+  std::string pending_reason;  // why a pending attempt does not run yet, in the engine's words
+  // Set if the attempt has ended because the engine could not start it: the reason.
+  std::string start_error;
+};
+
 // The report of an engine about one attempt at one moment.
 struct Observation {
   Key key;
@@ -84,6 +110,7 @@ struct Observation {
   std::string id;          // the id that the engine gave the attempt, such as a container id
   std::string image;
   Phase phase = Phase::created;
+  Placement placement;
   Health health = Health::none;
   std::optional<int> exit_code;  // set if the attempt has ended
   Instant created_at{};          // when the container was created; the epoch if unknown
@@ -106,10 +133,7 @@ struct Observation {
   // attempt has begun, and ended_at is set if it has ended.
   std::optional<Instant> ran_at;
   std::optional<Instant> ended_at;
-  // Set by start(): how long the engine took to create the container, and how long it then took to start the
-  // container.
-  std::optional<Seconds> created_in;
-  std::optional<Seconds> started_in;
+  std::optional<StartDuration> start_took;  // set by start()
   // Set if the attempt has ended, and the engine has measured its usage: the CPU time and the largest memory.
   std::optional<Usage> usage;
   // content_digest() of each element of Trial::inputs, as start() staged the input.
@@ -145,9 +169,9 @@ struct ImageProgram {
 };
 
 // Progress of prepare(). `image`: an image is being pulled. `network`: a network was created. `found`: the
-// image `name` was found, and has the digest `digest`.
+// image `name` was found, and has the digest `digest`. `note`: `name` is a sentence for the user.
 struct Preparation {
-  enum class Kind { image, network, found };
+  enum class Kind { image, network, found, note };
   Kind kind = Kind::image;
   std::string name;
   Bytes done;  // pulled bytes, only for `image`; `total` is 0 while the size of the image is unknown
@@ -219,7 +243,14 @@ struct Running {
 struct TakenByOther {
   Observation holder;
 };
-using StartResult = std::variant<Running, TakenByOther>;
+// The engine starts the attempt as soon as it has a place for it. watch() and list() report the attempt.
+struct Accepted {};
+// Nothing was started, because a quota of the engine is used up.
+struct NoRoom {
+  std::string reason;  // one line
+  Seconds retry_after{0};
+};
+using StartResult = std::variant<Running, TakenByOther, Accepted, NoRoom>;
 
 // The standard input and output of a program that exec() has started. One thread may call read() while
 // another thread calls write(). The destructor closes the stream.
@@ -242,12 +273,38 @@ class ByteStream {
   [[nodiscard]] virtual std::string errors() = 0;
 };
 
+// A result of diagnose().
+struct Finding {
+  enum class Kind { good, warning, fault };
+  Kind kind = Kind::good;
+  std::string subject;  // the part that was examined, such as "socket" or "disk"
+  std::string text;     // the observation, as one line
+  // Says what the user can do. Empty if there is nothing to do. Has several lines if it contains text to
+  // copy, and is otherwise one line.
+  std::string remedy = {};
+  bool is_unreachable = false;  // for a fault: the engine does not answer
+};
+// Returns "ok", "warning" or "fault".
+[[nodiscard]] std::string_view to_string(Finding::Kind kind);
+// Returns a fault with the error's subject and message as its text. Sets Finding::is_unreachable if the
+// engine has not answered, or if the server that answered is no engine.
+[[nodiscard]] Finding fault_of(std::string subject, const Error& error, std::string remedy = {});
+// Returns the finding about the disk that contains `folder`. It is a fault below 1 GiB of free space or below
+// 2 % (at most 10 GiB), and a warning below 10 % (at most 50 GiB). `remedy`: how to free space; ignored if
+// there is enough.
+[[nodiscard]] Finding disk_finding(const std::string& folder, Bytes free, Bytes total, std::string remedy);
+
 class Engine {
  public:
   virtual ~Engine() = default;
 
   // Asks the engine for its version, its capacity and the time of its last start.
   [[nodiscard]] virtual Facts facts(std::stop_token stop) = 0;
+
+  // Examines everything that attempts on this engine need, and returns the findings in the order of the
+  // examination. If the engine does not answer, the result has a fault for this. Starts no attempt. Throws
+  // only Error(cancelled). The default implementation calls facts().
+  [[nodiscard]] virtual std::vector<Finding> diagnose(std::stop_token stop);
 
   // Returns the GPUs that can be assigned to attempts, in the host's order; empty if the engine knows none.
   [[nodiscard]] virtual std::vector<Gpu> gpus(std::stop_token stop) = 0;
@@ -271,12 +328,12 @@ class Engine {
                                                    const std::function<void(const Preparation&)>& on_progress,
                                                    std::stop_token stop) = 0;
 
-  // Starts an attempt. Returns TakenByOther if other attempts hold one of trial.slots.gpus, or leave fewer
-  // CPUs or less memory free than trial.slots requires. If the answer to an earlier call was lost, a repeated
-  // call adopts the container of that call. If an earlier attempt of the same trial and run has ended,
-  // start() removes its container. All trial.inputs must be paths on this machine (see find_inputs());
-  // start() stages them before the attempt runs. Throws Error: refused, conflict, not_found, unavailable,
-  // timeout.
+  // Starts an attempt. An engine that places attempts returns Accepted or NoRoom. Another engine returns
+  // Running, or TakenByOther if other attempts hold one of trial.slots.gpus, or leave fewer CPUs or less
+  // memory free than trial.slots requires. If the answer to an earlier call was lost, a repeated call adopts
+  // the container of that call. If an earlier attempt of the same trial and run has ended, start() removes
+  // its container. All trial.inputs must be paths on this machine (see find_inputs()); start() stages them
+  // before the attempt runs. Throws Error: refused, conflict, not_found, unavailable, timeout.
   virtual StartResult start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) = 0;
 
   // Sends the attempt's stop signal and, after `grace`, the kill signal. `grace`: nullopt means the attempt's
@@ -340,8 +397,8 @@ class Engine {
 
 // Settings of with_retry(). A call that failed with `unavailable` or `timeout` is repeated after growing
 // pauses, until `give_up` has passed since the first failure of the call. If watch() breaks, with_retry()
-// subscribes again, and reports a new Watching each time. Calls of facts(), gpus(), usage(), exec(), logs()
-// and copy_out() are not repeated.
+// subscribes again, and reports a new Watching each time. Calls of facts(), diagnose(), gpus(), usage(),
+// exec(), logs() and copy_out() are not repeated.
 struct RetryPolicy {
   Seconds pause{0.2};
   double factor = 2;
@@ -355,6 +412,52 @@ struct RetryPolicy {
 // Writes one line to `out` when a call ends: seconds since the decorator was created, name of the function,
 // subject of the call (such as the trial), duration in seconds, result.
 [[nodiscard]] std::unique_ptr<Engine> with_trace(Engine& engine, Clock& clock, std::ostream& out);
+
+// ---- Logs with timestamps
+
+// Maximum size in bytes of a piece of a log with timestamps. A longer text is split into pieces of this size
+// and a last, smaller piece, all with the same timestamp. The cuts depend only on the text, so each reading
+// of the log returns the same pieces.
+inline constexpr std::size_t k_timed_piece_max = std::size_t{64} << 10U;
+
+// Parses messages of the engine's log. Each message is a timestamp, a blank and a text. Buffers at most one
+// piece.
+class TimedMessage {
+ public:
+  explicit TimedMessage(OnLogPiece on_piece) : on_piece_(std::move(on_piece)) {}
+
+  // Adds bytes of the message. Throws Error(corrupt) with an empty subject if the timestamp cannot be parsed.
+  void feed(LogStream stream, std::string_view bytes);
+  // Ends the message and passes on the rest of its text. If the message has no text, passes on one empty
+  // piece. The next feed() begins another message. Throws Error(corrupt) with an empty subject if the message
+  // has no timestamp.
+  void end(LogStream stream);
+  [[nodiscard]] bool is_open() const { return at_ || !held_.empty(); }
+
+ private:
+  void feed_text(LogStream stream, std::string_view text);
+
+  OnLogPiece on_piece_;
+  std::optional<Instant> at_;
+  // Before the message's timestamp is complete, its bytes; afterwards, the text that was not passed on yet.
+  std::string held_;
+  bool has_delivered_ = false;
+};
+
+// Splits a log that has only one stream. Each line is one message that begins with a timestamp. An example is
+// the log of a container with a terminal.
+class TimedLines {
+ public:
+  explicit TimedLines(OnLogPiece on_piece) : message_(std::move(on_piece)) {}
+
+  // Throws Error(corrupt) with an empty subject if the log's format is invalid.
+  void feed(std::string_view bytes);
+  // Passes on a last line that has no line end.
+  void end();
+
+ private:
+  TimedMessage message_;
+};
 
 // ---- Archives
 

@@ -51,6 +51,8 @@ inline constexpr std::size_t k_json_depth_max = 512;
 // would throw. For example, a message of an engine may contain bytes that are not UTF-8.
 [[nodiscard]] std::string json_text(const nlohmann::json& value);
 [[nodiscard]] std::string json_text(const nlohmann::ordered_json& value);
+// Like json_text(), but on several lines, indented by two spaces for each level.
+[[nodiscard]] std::string indented_json(const nlohmann::json& value);
 // Returns the content of a string without quotes, and json_text() of any other value.
 template <typename Json>
 [[nodiscard]] std::string unquoted_text(const Json& value) {

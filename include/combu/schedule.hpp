@@ -23,7 +23,7 @@ namespace combu {
 enum class TrialState : std::uint8_t {
   waiting,   // the trial's dependencies are not met yet
   ready,     // waits because slots are not free, or too many attempts are running or being started
-  starting,  // combu has asked the engine to start an attempt
+  starting,  // combu has asked the engine to start an attempt, which may wait for a place on the engine
   running,
   retrying,    // the last attempt failed, and the pause before the next attempt is not over
   collecting,  // the attempt has ended; combu collects the trial's outputs
@@ -376,6 +376,7 @@ struct RestoredTrial {
 
 struct PlannerOptions {
   std::size_t starts_in_flight_max = 8;
+  std::size_t pending_max = 0;  // Facts::pending_max: maximum number of `starting` trials; 0: no limit
   Until until = Until::started;
   // Seconds from the moment when an attempt's start_deadline has passed until combu gives up an unanswered
   // start. Even a slow engine answers within this time.
@@ -411,6 +412,7 @@ struct Explanation {
     room,       // the trial is a service that would leave too few slots for the trials that need it
     turn,       // another trial must start first: trial `first`, if known
     starts,     // the limit of starts in flight is reached
+    pending,    // the limit of attempts that wait for a place on the engine is reached
     nothing,    // no obstacle: the trial starts next, when the limit of starts in flight allows
   };
   Kind kind = Kind::none;

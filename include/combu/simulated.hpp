@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "combu/base.hpp"
@@ -24,6 +25,9 @@ namespace combu {
 
 // CPUs and memory of the simulated host.
 inline constexpr Slots k_simulated_capacity{Cpus{8'000'000'000}, Bytes{std::int64_t{16} << 30}};
+
+// Of a simulation that places attempts.
+inline constexpr std::size_t k_simulated_pending_max = 10;
 
 // The probability of each fault, 0 to 1, for one call, one change or one attempt.
 struct Faults {
@@ -54,6 +58,11 @@ struct SimulationOptions {
   Seconds start_takes{0.05};  // mean duration of a start; each start takes 0.5 to 1.5 times this mean
   Seconds trial_takes{1};     // duration of a command that the simulation does not know
   std::size_t gpus = 0;       // number of GPUs "0", "1", …, each with 16 GiB
+  // True: like a cluster, the engine places attempts (Facts::places_attempts). An attempt is pending for
+  // `start_takes`, and then until CPUs and memory are free. `attempts_max`: quota of pending and
+  // running attempts; 0: no quota.
+  bool places = false;
+  std::size_t attempts_max = 0;
   // Number of simulated seconds in one real second; 0: the simulation skips every wait. Only open_simulated()
   // uses this option.
   double speed = 1;
@@ -92,6 +101,7 @@ class World {
  public:
   explicit World(const SimulationOptions& options);
 
+  [[nodiscard]] const SimulationOptions& options() const { return options_; }
   // Returns a random duration for the next start.
   [[nodiscard]] Seconds draw_latency();
 
@@ -194,7 +204,7 @@ class World {
     std::uint64_t order;
     std::string name;
     std::string id;
-    enum class What { end, health, agent } what;
+    enum class What { place, end, health, agent } what;
     AgentDue agent{};
     std::uint64_t attempt = 0;  // the agent's number of the attempt
     bool operator>(const Due& other) const { return at != other.at ? at > other.at : order > other.order; }
@@ -216,8 +226,12 @@ class World {
   void run_agent(const Container& container, const Trial& trial, Instant now);
   SimulatedAgent* agent_of(const Key& key);
   void run_script(Container& container, const Trial& trial, const Script& script, Instant now);
+  void begin_to_run(Container& container, const Trial& trial, const Script& script, Instant now);
+  void place(Container& container, Instant now);
+  [[nodiscard]] std::size_t count_alive() const;
   void due(const Container& container, Instant at, Due::What what);
   void end(Container& container, int exit_code, Instant at);
+  void free_ports(const Container& container);
   void remove(const std::string& name);
   void emit(const Observation& observation);
   void deliver(const Observation& observation);
@@ -233,6 +247,8 @@ class World {
   std::unordered_map<std::string, Container> containers_;  // by name, which is unique on an engine
   // By container name. A container without ports, networks, logs and files has no entry.
   std::unordered_map<std::string, Belongings> belongings_;
+  // The trials and scripts of pending attempts, by name.
+  std::map<std::string, std::pair<Trial, std::shared_ptr<const Script>>> pending_;
   std::map<std::string, std::shared_ptr<SimulatedAgent>> agents_;  // by name of the running container
   std::vector<Execution> executions_;
   std::map<std::string, Network> networks_;

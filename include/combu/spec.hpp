@@ -47,6 +47,7 @@ struct Volume {
   std::string target;  // absolute path in the container
   bool read_only = false;
   bool folder_meant = false;  // true: `source` ends with a `/` in the experiment file
+  bool remote = false;        // true: `source` is a path on the host where the attempt runs
   std::string path;           // location of this element in the evaluated file, for messages
   bool operator==(const Volume&) const = default;
 };
@@ -264,6 +265,7 @@ struct ContainerSettings {
   std::vector<std::string> networks;  // empty: the engine's default network
   Bytes shm_size;                     // size of /dev/shm; 0: the engine's default
   std::string docker;                 // the `docker` section as JSON text of an object, or empty
+  std::string kubernetes;             // the `kubernetes` section as JSON text of an object, or empty
   std::shared_ptr<const ProvidedProgram> provided = nullptr;  // nullptr: none
   bool operator==(const ContainerSettings&) const = default;
 };
@@ -325,8 +327,14 @@ struct Experiment {
   Collect collect;               // where combu stores outputs, and from which attempts
   // One trial of each shape (see canary_shape()) must succeed before other trials of the shape start.
   bool canary = false;
-  std::string defaults_docker;  // the `docker` section of `defaults` as JSON text, or empty; each trial's
-                                // section includes it
+  // The next three members concern only Kubernetes.
+  bool keeps_ended =
+      false;       // `keep` is "ended": ended attempts stay on the engine after combu has stored them
+  Seconds ttl{0};  // maximum time that an attempt may run if no process stops it; 0: no limit
+  bool isolates_networks = false;   // trials accept connections only from trials on the same networks
+  std::string defaults_kubernetes;  // the `kubernetes` section of `defaults` as JSON text, or empty
+  std::string defaults_docker;      // the `docker` section of `defaults` as JSON text, or empty; each trial's
+                                    // section includes it
 };
 
 // Facts about the caller and the file that read_experiment() needs.
@@ -366,16 +374,17 @@ struct Reading {
 // The machine on which the engine finds the host paths of volumes.
 enum class EngineHost { this_machine, another };
 
-// Checks the host paths of an experiment and returns an error for each fault. Creates nothing and does not
-// throw. The host path of a volume must be readable. If the path ends with `/`, it must be a folder. If the
-// host path is absent, its nearest existing parent folder must allow combu to create the path. If `host` is
-// this_machine, the folder of a read-only volume may be absent only if a writable volume or the collected
-// outputs can fill it. Each input file or folder of this machine must exist and be readable. `collect.to`
-// must be a writable folder, or an absent folder that combu can create.
+// Checks the host paths of an experiment and returns an error for each fault. Ignores remote volumes. Creates
+// nothing and does not throw. The host path of a volume must be readable. If the path ends with `/`, it must
+// be a folder. If the host path is absent, its nearest existing parent folder must allow combu to create the
+// path. If `host` is this_machine, the folder of a read-only volume may be absent only if a writable volume
+// or the collected outputs can fill it. Each input file or folder of this machine must exist and be readable.
+// `collect.to` must be a writable folder, or an absent folder that combu can create.
 [[nodiscard]] std::vector<Error> check_host_paths(const Experiment& experiment, EngineHost host);
 
-// make_host_folders() creates each absent host folder of the volumes, owned by the caller, and lists it in
-// `made`. `errors` holds the faults in the form that check_host_paths() returns. The function does not throw.
+// make_host_folders() creates each absent host folder of the volumes, except remote ones, owned by the
+// caller, and lists it in `made`. `errors` holds the faults in the form that check_host_paths() returns. The
+// function does not throw.
 struct HostFolders {
   std::vector<std::string> made;
   std::vector<Error> errors;

@@ -29,6 +29,11 @@ struct User {
 [[nodiscard]] std::string name_of_user(std::uint32_t uid);
 [[nodiscard]] std::string home_of_user(std::uint32_t uid);
 
+// Return the name of a group (empty if the group is not listed), and the ids of all groups to which the
+// system's user database assigns a user (empty if the user is not listed).
+[[nodiscard]] std::string name_of_group(std::uint32_t gid);
+[[nodiscard]] std::vector<std::uint32_t> groups_of_user(std::uint32_t uid);
+
 // ---- Programs
 
 struct ProgramCall {
@@ -61,8 +66,22 @@ struct ProgramEnd {
 // Thread-safe. Throws Error(unavailable) if the system cannot start another process.
 [[nodiscard]] ProgramEnd run_program(const ProgramCall& call);
 
+// Returns the path of the program `name` in PATH, as run_program() finds it; an empty string if there is
+// none.
+[[nodiscard]] std::string find_program(const std::string& name);
+
 // Returns the environment of this process as NAME=VALUE.
 [[nodiscard]] std::vector<std::string> own_environment();
+
+// ---- Disks
+
+struct DiskSpace {
+  Bytes free;  // for users other than root
+  Bytes total;
+};
+// Returns the space of the disk that contains the file or folder `path`; nullopt if `path` does not exist or
+// cannot be examined, or if its file system has no size.
+[[nodiscard]] std::optional<DiskSpace> disk_space(const std::string& path);
 
 // ---- Private files
 

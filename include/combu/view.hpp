@@ -56,6 +56,12 @@ void print_observations(std::ostream& out, std::span<const Observation> observat
 void print_observations_json(std::ostream& out, std::span<const Observation> observations,
                              const TableForm& form = {});
 
+// Prints one line for each finding, such as "fault   socket: TEXT; REMEDY". A remedy with several lines
+// continues on the next lines.
+void print_findings(std::ostream& out, std::span<const Finding> findings);
+// Prints one JSON object for each finding, one object a line: {"kind","subject","text","remedy"}.
+void print_findings_json(std::ostream& out, std::span<const Finding> findings);
+
 // Prints a table with the columns RUN EXPERIMENT BEGAN ENDED STATE TRIALS ENGINE. Times are local.
 // `columns_max` is the maximum width of a line; 0: no limit.
 void print_runs(std::ostream& out, std::span<const RunRow> runs, std::size_t columns_max = 0);

@@ -89,6 +89,12 @@ std::vector<Gpu> gpus_for(Session& session, const std::vector<std::string>& rese
 std::optional<Capacity> capacity_for(Session& session, const Facts& facts, const Experiment& experiment,
                                      const RunOptions& options) {
   const Slots reserve = reserve_option(options.reserve);
+  if (facts.places_attempts) {
+    if (!reserve.empty())
+      throw Error(ErrorKind::invalid, "--reserve",
+                  "this engine chooses the hosts itself, so combu cannot reserve slots; remove --reserve");
+    return std::nullopt;
+  }
   const bool gpus_asked = std::ranges::any_of(
       experiment.trials, [](const Trial& trial) { return static_cast<bool>(trial.gpus); });
   const bool asked = gpus_asked || std::ranges::any_of(experiment.trials, [](const Trial& trial) {

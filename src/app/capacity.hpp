@@ -17,9 +17,9 @@ struct Capacity {
   std::vector<Gpu> gpus;
 };
 
-// Returns the slots that the run may use; nullopt if no trial requests slots. `facts`: the result of
-// Engine::facts() for the session's engine. Throws Error(invalid) if --reserve is malformed, or if the engine
-// has fewer slots than --reserve names.
+// Returns the slots that the run may use; nullopt if no trial requests slots or the engine places attempts.
+// `facts`: the result of Engine::facts() for the session's engine. Throws Error(invalid) if --reserve is
+// malformed, or if the engine has fewer slots than --reserve names.
 [[nodiscard]] std::optional<Capacity> capacity_for(Session& session, const Facts& facts,
                                                    const Experiment& experiment, const RunOptions& options);
 

@@ -188,6 +188,7 @@ PlannerOptions planner_options(Engine& engine, const Run& run, const Facts& fact
                                const std::optional<Capacity>& capacity,
                                const std::optional<ResumePoint>& resume_point) {
   PlannerOptions planner{.starts_in_flight_max = options.starts_in_flight,
+                         .pending_max = facts.pending_max,
                          .until = until_of(options),
                          .capacity = capacity ? std::optional(capacity->slots) : std::nullopt,
                          .gpus = capacity ? capacity->gpus : std::vector<Gpu>(),

@@ -77,7 +77,7 @@ class ExplanationText {
       case TrialState::ready:
         return fmt::format("{}; attempt {}, after {}", waits(trial), it.attempt + 1, attempt_end_text(it));
       case TrialState::starting:
-        return fmt::format("is being started{}", attempt_text(it));
+        return starts(it);
       case TrialState::running:
         return fmt::format("runs{}{}{}", running_time(it), attempt_text(it), why_not_skipped(trial));
       case TrialState::retrying:
@@ -103,6 +103,11 @@ class ExplanationText {
   }
 
  private:
+  [[nodiscard]] std::string starts(const RestoredTrial& it) const {
+    const std::string reason = run_.pending_reason ? run_.pending_reason() : "";
+    return fmt::format("is being started{}{}{}", attempt_text(it), reason.empty() ? "" : ": ", reason);
+  }
+
   [[nodiscard]] const std::string& name(TrialIndex trial) const { return experiment_.trials[trial].name; }
 
   static std::string attempt_text(const RestoredTrial& restored) {
@@ -216,6 +221,8 @@ class ExplanationText {
         return "waits, because its start would leave too few slots for the trials that depend on services";
       case Kind::starts:
         return "waits: the limit of starts in flight is reached (starts_in_flight)";
+      case Kind::pending:
+        return "waits: as many trials as combu gives the engine at once wait there for a place";
       case Kind::none:
       case Kind::retry:
       case Kind::lookup:

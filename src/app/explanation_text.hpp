@@ -26,6 +26,9 @@ struct ExplainedRun {
   std::function<std::vector<Observation>()> others;
   // Returns the last line of an attempt's log. Called only if the trial failed or was stopped.
   LastLine last_line;
+  // Returns why the trial's attempt waits on the engine; empty if unknown. Called only if the attempt is
+  // being started.
+  std::function<std::string()> pending_reason;
   Record& record;
 };
 

@@ -152,7 +152,7 @@ std::vector<RunId> reconcile_once(Session& session, const Invocation& invocation
 // Adds to `known.kept` all attempts that can have outputs or logs, with the reason `why`.
 void keep_all(Known& known, const std::vector<Observation>& attempts, const std::string& why) {
   for (const Observation& seen : attempts)
-    if (seen.phase != Phase::created) known.kept.try_emplace(seen.key, why);
+    if (has_run(seen.phase)) known.kept.try_emplace(seen.key, why);
 }
 
 // If the ends of the run's trials could not be recorded, adds the run's ended attempts to `known.kept`:

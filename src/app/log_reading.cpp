@@ -57,7 +57,8 @@ bool follow_live(Session& session, const Caller& caller, const Key& key, const L
     const auto listed =
         patient->list({.run = key.run, .trials = {key.trial}}, ListDetail::consistent, session.stop());
     const bool lives = std::ranges::any_of(listed, [&](const Observation& seen) {
-      const bool is_to_run = seen.phase == Phase::created && owner_pid(key.run, caller);
+      const bool is_to_run =
+          seen.phase == Phase::pending || (seen.phase == Phase::created && owner_pid(key.run, caller));
       return seen.key == key && (seen.phase == Phase::running || is_to_run);
     });
     if (!is_cut && !lives) return true;

@@ -99,7 +99,7 @@ Result logs_of_one(Session& session, const Invocation& invocation, const LogsOpt
 // Returns the attempts that have a log. Attempts of recorded trials come first, in the experiment's order.
 // Then come the attempts that are only on the engine, the oldest first.
 std::vector<Key> attempts_in_order(RecordedLogs& kept, std::vector<Observation> listed) {
-  std::erase_if(listed, [](const Observation& seen) { return seen.phase == Phase::created; });
+  std::erase_if(listed, [](const Observation& seen) { return !has_run(seen.phase); });
   std::ranges::sort(listed, is_older);
   std::map<std::string_view, std::vector<const Observation*>> by_trial;
   for (const Observation& seen : listed) by_trial[seen.key.trial].push_back(&seen);

@@ -38,6 +38,7 @@ std::vector<Error> prepare(Session& session, const Loaded& loaded, Prepared& pre
   const auto began = std::chrono::steady_clock::now();
   std::mutex mutex;
   const auto on_progress = [&](const Preparation& preparation) {
+    if (preparation.kind == Preparation::Kind::note) return session.progress().note(preparation.name);
     if (preparation.kind != Preparation::Kind::found) return session.progress().preparation(preparation);
     const std::scoped_lock lock(mutex);
     const std::pair image(preparation.name, preparation.platform);
@@ -74,6 +75,7 @@ std::variant<Readiness, Result> prepare_run(Session& session, const Loaded& load
                                             Earlier earlier) {
   Readiness ready{.starts = acquire_lock(LockScope::starts, session, loaded),
                   .facts = session.engine().facts(session.stop())};
+  if (ready.facts.places_attempts) session.progress().note("trials run on " + ready.facts.engine);
   ready.capacity = capacity_for(session, ready.facts, loaded.run.experiment, options);
   std::vector<Error> errors;
   if (earlier == Earlier::replace) {

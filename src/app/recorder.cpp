@@ -14,11 +14,11 @@ void Recorder::fact(const Fact& fact) {
 }
 
 void Recorder::started(TrialIndex trial, const Observation& seen) {
-  if (seen.created_in && seen.started_in)
+  if (seen.start_took)
     started_.push_back({.trial = trial,
                         .attempt = seen.key.attempt,
-                        .created_in = *seen.created_in,
-                        .started_in = *seen.started_in,
+                        .created_in = seen.start_took->created,
+                        .started_in = seen.start_took->started,
                         .inputs = seen.inputs,
                         .digest = digest_in(seen.digest)});
 }

@@ -7,6 +7,10 @@ void add_observation(TrialRow& row, const Observation& seen) {
   row.created_at = seen.created_at;
   if (may_have_attempt(row.entry.state) && seen.health != Health::none) row.health = seen.health;
   if (seen.key.attempt == row.entry.attempt) row.entry.container = seen.id;
+  if (seen.phase == Phase::pending && row.entry.state == TrialState::starting)
+    row.entry.reason = seen.placement.pending_reason;
+  if (seen.phase == Phase::running && row.entry.state == TrialState::running && !seen.placement.host.empty())
+    row.entry.reason = "on " + seen.placement.host;
 }
 
 void show_fact(TrialEntry& entry, const Fact& fact) {

@@ -86,6 +86,22 @@ class EngineQuestions {
     return last_line_of(text);
   }
 
+  // Returns why an attempt waits for a place; empty if it does not wait, or if the engine does not answer.
+  [[nodiscard]] std::string pending_reason(const std::string& trial) const {
+    std::string reason;
+    in_session([&](Session& session) {
+      const Patience patience(session.stop(), k_log_patience);
+      try {
+        for (const Observation& seen : session.engine().list({.run = entry_.id, .trials = {trial}},
+                                                             ListDetail::basic, patience.token()))
+          if (seen.phase == Phase::pending) reason = seen.placement.pending_reason;
+      } catch (const Error&) {
+        if (session.stop().stop_requested()) throw;
+      }
+    });
+    return reason;
+  }
+
   void reconcile(Record& record) const {
     in_session([&](Session& session) { reconcile_or_note(session, record, entry_.id); });
   }
@@ -148,16 +164,18 @@ std::string why_trial(const Invocation& invocation, const WhyOptions& options,
     const bool is_kept = telemetry && is_log_complete(*telemetry, name, attempt);
     return is_kept ? kept(name, attempt) : engine.last_line(name, attempt);
   };
-  std::string text = fmt::format("{} {}", options.trial,
-                                 explanation_text({.loaded = loaded,
-                                                   .restored = restored,
-                                                   .settings = settings,
-                                                   .snapshot = snapshot,
-                                                   .limits = std::move(limits),
-                                                   .others = [&] { return engine.others(); },
-                                                   .last_line = last_line,
-                                                   .record = record},
-                                                  trial));
+  std::string text =
+      fmt::format("{} {}", options.trial,
+                  explanation_text({.loaded = loaded,
+                                    .restored = restored,
+                                    .settings = settings,
+                                    .snapshot = snapshot,
+                                    .limits = std::move(limits),
+                                    .others = [&] { return engine.others(); },
+                                    .last_line = last_line,
+                                    .pending_reason = [&] { return engine.pending_reason(options.trial); },
+                                    .record = record},
+                                   trial));
   if (!is_over(state) && !has_owner && is_unfinished(entry, restored))
     text +=
         fmt::format("; no process owns the run: `{}` resumes it", resume_line(entry.id, invocation.engine));

@@ -57,6 +57,10 @@ Json inputs_of(const Trial& trial, const std::vector<std::string>& digests) {
   return inputs;
 }
 
+Json object_of(const std::string& text) {
+  return text.empty() ? Json::object() : parse_json(text);
+}
+
 Json all_parts(const Trial& trial, const std::vector<std::string>& inputs) {
   const Process& process = trial.process;
   Json env = Json::object();
@@ -67,7 +71,7 @@ Json all_parts(const Trial& trial, const std::vector<std::string>& inputs) {
           {"env", std::move(env)},
           {"workdir", process.workdir},
           {"user", process.user},
-          {"params", trial.params.empty() ? Json::object() : parse_json(trial.params)},
+          {"params", object_of(trial.params)},
           {"platform", trial.platform},
           {"volumes", volumes_of(trial.container.volumes)},
           {"networks", trial.container.networks},
@@ -76,7 +80,8 @@ Json all_parts(const Trial& trial, const std::vector<std::string>& inputs) {
           {"gpus", gpus_of(*trial.gpus)},
           {"inputs", inputs_of(trial, inputs)},
           {"metrics", metrics_of(trial.metrics)},
-          {"docker", trial.container.docker.empty() ? Json::object() : parse_json(trial.container.docker)}};
+          {"docker", object_of(trial.container.docker)},
+          {"kubernetes", object_of(trial.container.kubernetes)}};
 }
 
 bool is_empty(const Json& part) {

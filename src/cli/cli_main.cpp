@@ -5,6 +5,7 @@
 #include <array>
 #include <csignal>
 #include <exception>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,11 +18,13 @@
 #include "cli/session.hpp"
 #include "combu/cli.hpp"
 #include "combu/docker.hpp"
+#include "combu/kubernetes.hpp"
 
 namespace combu {
 namespace {
 
-constexpr std::array<std::string_view, 5> k_without_file{"init", "schema", "completion", "version", "help"};
+constexpr std::array<std::string_view, 6> k_without_file{"init",       "doctor",  "schema",
+                                                         "completion", "version", "help"};
 
 // Adds an option that may be repeated. Each use takes one value, because the next word may be the command.
 void add_list(CliCommand program, const std::string& names, std::vector<std::string>& list, const char* type,
@@ -49,7 +52,8 @@ void add_global_options(CliCommand program, Invocation& invocation) {
       .show_default();
   program
       .add_option("--engine", invocation.engine,
-                  "Address of the engine: unix:///path, tcp://host:port or simulated:[?options]; "
+                  "Address of the engine: unix:///path, tcp://host:port, kubernetes[:context[/namespace]] or "
+                  "simulated:[?options]; "
                   "default: the value of DOCKER_HOST, else the address of Docker's context")
       .type_name("ADDRESS");
   program.add_option("--progress", invocation.progress, "Form of the progress output on standard error")
@@ -118,6 +122,7 @@ void add_commands(CommandLine& line, const Invocation& invocation, Action& actio
   add_stop(line, invocation, action);
   add_rm(line, invocation, action);
   add_prune(line, invocation, action);
+  add_doctor(line, invocation, action);
   add_schema(line, action);
   add_completion(line, invocation, action);
   add_version(line, action);
@@ -218,7 +223,13 @@ std::string usage_message(const CommandLine& line, const std::string& given, con
 int parse_and_act(int argc, const char* const* argv) {
   Invocation invocation;
   invocation.arguments.assign(argv, argv + argc);
-  invocation.check_sections = check_docker_sections;
+  invocation.check_sections = [&invocation](const Experiment& experiment) {
+    std::vector<Error> errors = check_docker_sections(experiment);
+    std::ranges::move(check_kubernetes_sections(experiment), std::back_inserter(errors));
+    if (names_cluster(invocation.engine))
+      std::ranges::move(check_kubernetes_fields(experiment), std::back_inserter(errors));
+    return errors;
+  };
   Action action;
   CommandLine line("combu",
                    "combu runs an experiment on a Docker Engine: a Jsonnet file describes the trials, and "

@@ -36,6 +36,7 @@ void add_rm(CommandLine& line, const Invocation& invocation, Action& action);
 void add_prune(CommandLine& line, const Invocation& invocation, Action& action);
 void add_wait(CommandLine& line, const Invocation& invocation, Action& action);
 void add_stop(CommandLine& line, const Invocation& invocation, Action& action);
+void add_doctor(CommandLine& line, const Invocation& invocation, Action& action);
 void add_init(CommandLine& line, Action& action);
 void add_schema(CommandLine& line, Action& action);
 void add_completion(CommandLine& line, const Invocation& invocation, Action& action);

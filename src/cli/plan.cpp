@@ -11,6 +11,8 @@
 #include "cli/options.hpp"
 #include "cli/output.hpp"
 #include "cli/session.hpp"
+#include "combu/kubernetes.hpp"
+#include "combu/workspace.hpp"
 
 namespace combu {
 namespace {
@@ -18,6 +20,7 @@ namespace {
 struct PlanOptions {
   std::string file;
   bool json = false;
+  bool manifest = false;
 };
 
 // Prints hints_of() the newest run of the file that gives hints. Looks at a few runs, until one has attempts
@@ -38,10 +41,28 @@ void note_hints_of_earlier_runs(const Invocation& invocation, const std::string&
   }
 }
 
+// Returns the namespace that --engine names. Without a kubeconfig, this is the namespace "default".
+std::string name_space_of(const Invocation& invocation) {
+  try {
+    const std::string address = find_cluster(environment, invocation.engine).address;
+    return address.substr(address.rfind('/') + 1);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::not_found) throw;
+    return "default";
+  }
+}
+
 int plan(const Invocation& invocation, const PlanOptions& options) {
+  if (options.manifest && !names_cluster(invocation.engine))
+    throw Error(ErrorKind::invalid, "--manifest",
+                "needs a cluster as engine: combu --engine kubernetes plan --manifest");
   const auto progress = open_progress(invocation);
   const auto loaded = load(with_file(invocation, options.file), RunId::random(), *progress);
   if (!loaded) return 2;
+  if (options.manifest) {
+    (void)put_out(kubernetes_manifests(loaded->run, name_space_of(invocation)));
+    return 0;
+  }
   std::ostringstream text;
   const auto print = options.json ? print_plan_json : print_plan;
   print(text, loaded->run.experiment, loaded->plan);
@@ -56,6 +77,8 @@ void add_plan(CommandLine& line, const Invocation& invocation, Action& action) {
   CliCommand command = line.add_command("plan", "Show in which order the trials would start; start nothing");
   const auto options = std::make_shared<PlanOptions>();
   command.add_flag("--json", options->json, "Print the whole plan as one JSON object");
+  command.add_flag("--manifest", options->manifest,
+                   "With --engine kubernetes: print the objects that a run would create in the cluster");
   add_file_argument(command, options->file);
   command.footer("Example:\n  combu plan experiment.jsonnet");
   command.callback([&invocation, &action, options] {

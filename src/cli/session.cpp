@@ -12,6 +12,7 @@
 
 #include "combu/agent.hpp"
 #include "combu/docker.hpp"
+#include "combu/kubernetes.hpp"
 #include "combu/simulated.hpp"
 #include "combu/workers.hpp"
 #include "combu/workspace.hpp"
@@ -24,6 +25,12 @@ constexpr std::string_view k_simulated = "simulated:";
 std::unique_ptr<Engine> open_engine(EngineName& name) {
   name.address = name.given;
   if (name.given.starts_with(k_simulated)) return open_simulated(parse_simulation(name.given));
+  if (names_cluster(name.given)) {
+    const ClusterPlace place = find_cluster(environment, name.given);
+    name.address = place.address;
+    name.source = place.source;
+    return place.open();
+  }
   const DockerEndpoint place = find_docker(environment, name.given);
   name.address = place.address.text();
   name.source = place.source;
@@ -125,6 +132,7 @@ std::string address_given(const Invocation& invocation) {
     case NamedEngine::real:
       break;
   }
+  if (names_cluster(invocation.engine)) return find_cluster(environment, invocation.engine).address;
   return find_docker(environment, invocation.engine).address.text();
 }
 
@@ -132,8 +140,10 @@ std::string error_line(const Error& error, std::string_view engine_source) {
   if (error.kind() != ErrorKind::unavailable && error.kind() != ErrorKind::timeout)
     return fmt::format("combu: {}", error.what());
   const std::string source = engine_source.empty() ? "" : fmt::format(" (from {})", engine_source);
-  return fmt::format("combu: no engine at {}{}: {}; choose another engine with --engine or DOCKER_HOST",
-                     error.subject(), source, error.message());
+  return fmt::format(
+      "combu: no engine at {}{}: {}; run `combu doctor`, or choose another engine with --engine or "
+      "DOCKER_HOST",
+      error.subject(), source, error.message());
 }
 
 int exit_code(Result result, int signal) {

@@ -23,11 +23,27 @@ namespace combu::docker {
 
 // ---- System
 
+// The limits that the engine can enforce.
+struct SupportedLimits {
+  bool cpus = true;
+  bool memory = true;
+  bool swap = true;
+  bool processes = true;
+};
+
 struct SystemFacts {
   std::string product;  // for example "Docker Engine" or "Podman Engine"
   std::string version;
   Slots capacity;
   std::vector<std::string> cdi_devices;  // names of the CDI devices; empty below API version 1.50
+  std::string host;                      // host name of the engine's machine
+  std::string data_folder;               // the folder of images and containers; empty if unknown
+  SupportedLimits limits;
+  std::string cgroup_driver;        // "systemd", "cgroupfs" or "none"; empty if unknown
+  bool is_rootless = false;         // the engine does not run as root
+  bool keeps_running = false;       // a restart of the engine ends no containers (live-restore)
+  bool is_in_swarm = false;         // the engine is a node of a swarm, where live-restore is not possible
+  bool has_nvidia_runtime = false;  // NVIDIA's container runtime is configured
 };
 [[nodiscard]] SystemFacts get_system(Connections& engine,
                                      const std::stop_token& stop);  // GET /version and /info

@@ -5,6 +5,37 @@ namespace combu::docker {
 
 using nlohmann::json;
 
+namespace {
+
+// Runs do not need the members of read_features(), so members of another type count as absent.
+
+bool flag_at(const json& object, const char* name, bool otherwise) {
+  const json& flag = json_at(object, name);
+  return flag.is_boolean() ? flag.get<bool>() : otherwise;
+}
+
+std::string string_or_empty(const json& object, const char* name) {
+  const auto at = object.find(name);
+  return at != object.end() && at->is_string() ? at->get<std::string>() : "";
+}
+
+void read_features(const json& info, SystemFacts& facts) {
+  facts.host = string_or_empty(info, "Name");
+  facts.data_folder = string_or_empty(info, "DockerRootDir");
+  facts.limits = {.cpus = flag_at(info, "CpuCfsQuota", true),
+                  .memory = flag_at(info, "MemoryLimit", true),
+                  .swap = flag_at(info, "SwapLimit", true),
+                  .processes = flag_at(info, "PidsLimit", true)};
+  facts.cgroup_driver = string_or_empty(info, "CgroupDriver");
+  for (const json& option : json_at(info, "SecurityOptions")) facts.is_rootless |= option == "name=rootless";
+  facts.keeps_running = flag_at(info, "LiveRestoreEnabled", false);
+  facts.is_in_swarm = string_or_empty(json_at(info, "Swarm"), "LocalNodeState") == "active";
+  const json& runtimes = json_at(info, "Runtimes");
+  facts.has_nvidia_runtime = runtimes.is_object() && runtimes.contains("nvidia");
+}
+
+}  // namespace
+
 SystemFacts get_system(Connections& engine, const std::stop_token& stop) {
   const auto get = [&](const char* target) {
     HttpRequest request;
@@ -25,6 +56,7 @@ SystemFacts get_system(Connections& engine, const std::stop_token& stop) {
     constexpr std::int64_t k_cpus_max = 1'000'000;
     facts.capacity = {Cpus{integer_of(info.at("NCPU"), 0, k_cpus_max) * k_nano},
                       Bytes{integer_of(info.at("MemTotal"), 0, k_bytes_max)}};
+    read_features(info, facts);
     for (const json& device : json_at(info, "DiscoveredDevices"))
       if (text_at(device, "Source") == "cdi") facts.cdi_devices.push_back(text_at(device, "ID"));
     return facts;

@@ -69,9 +69,20 @@ Credentials from_auths(const json& auths, const std::string& key, const std::str
           ""};
 }
 
+// Returns nullopt if the file does not exist, and a value that is no object if the file is not JSON.
+std::optional<json> read_config(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return std::nullopt;
+  return parse_json_or_discard(std::string(std::istreambuf_iterator<char>(file), {}));
+}
+
+std::string program_name(const std::string& helper) {
+  return "docker-credential-" + helper;
+}
+
 Credentials from_program(const std::string& name, const std::string& key, Seconds time_max,
                          const std::stop_token& stop) {
-  const std::string program = "docker-credential-" + name;
+  const std::string program = program_name(name);
   constexpr std::size_t k_answer_max = std::size_t{1} << 20U;
   const ProgramEnd end = run_program({.arguments = {program, "get"},
                                       .environment = own_environment(),
@@ -98,9 +109,9 @@ Credentials from_program(const std::string& name, const std::string& key, Second
 Credentials find_credentials(const std::string& config_folder, const std::string& registry_key,
                              Seconds helper_max, const std::stop_token& stop) {
   const std::string path = config_folder + "/config.json";
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return {};
-  const json config = parse_json_or_discard(std::string(std::istreambuf_iterator<char>(file), {}));
+  const std::optional<json> read = read_config(path);
+  if (!read) return {};
+  const json& config = *read;
   if (!config.is_object()) return {"", path + " is not a JSON object"};
   std::string program = string_at(config, "credsStore");
   if (const json* helpers = object_at(config, "credHelpers")) {
@@ -116,6 +127,23 @@ Credentials find_credentials(const std::string& config_folder, const std::string
   Credentials plain = from_auths(*auths, registry_key, path);
   if (!found.note.empty()) plain.note = found.note;
   return plain;
+}
+
+std::set<std::string> credential_programs(const std::string& config_folder) {
+  const std::string path = config_folder + "/config.json";
+  const std::optional<json> read = read_config(path);
+  if (!read) return {};
+  const json& config = *read;
+  if (!config.is_object())
+    throw Error(ErrorKind::invalid, path, "must contain a JSON object; correct or remove the file");
+  std::set<std::string> programs;
+  if (const std::string name = string_at(config, "credsStore"); !name.empty())
+    programs.insert(program_name(name));
+  if (const json* helpers = object_at(config, "credHelpers")) {
+    for (const json& helper : *helpers)
+      if (helper.is_string()) programs.insert(program_name(helper.get<std::string>()));
+  }
+  return programs;
 }
 
 }  // namespace combu::docker

@@ -1,6 +1,7 @@
 #pragma once
 // Finds the credentials of a registry in Docker's own config.json.
 
+#include <set>
 #include <stop_token>
 #include <string>
 
@@ -19,5 +20,10 @@ struct Credentials {
 // only becomes a note in the result, because Docker's own client also continues without credentials.
 [[nodiscard]] Credentials find_credentials(const std::string& config_folder, const std::string& registry_key,
                                            Seconds helper_max, const std::stop_token& stop);
+
+// Returns the names of all credential programs in `config_folder`/config.json, such as
+// "docker-credential-pass"; empty if there is no such file. Throws Error(invalid) if the file does not
+// contain a JSON object.
+[[nodiscard]] std::set<std::string> credential_programs(const std::string& config_folder);
 
 }  // namespace combu::docker

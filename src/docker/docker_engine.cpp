@@ -123,14 +123,18 @@ std::string holder_text(const std::string& name, const std::string& image, const
 
 DockerEngine::DockerEngine(const DockerEndpoint& place, DockerOptions options)
     : connections_(place.address, options),
+      source_(place.source),
       config_folder_(place.config_folder),
       configured_gpus_(std::move(options.gpus)) {}
+
+std::string DockerEngine::engine_name(const SystemFacts& system, const std::stop_token& stop) {
+  return fmt::format("{} {} (API {})", system.product, system.version, connections_.version(stop).text());
+}
 
 Facts DockerEngine::facts(std::stop_token stop) {
   const SystemFacts system = get_system(connections_, stop);
   Facts facts;
-  facts.engine =
-      fmt::format("{} {} (API {})", system.product, system.version, connections_.version(stop).text());
+  facts.engine = engine_name(system, stop);
   facts.address = connections_.address().text();
   facts.capacity = system.capacity;
   facts.can_exec = true;

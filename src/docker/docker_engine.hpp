@@ -34,12 +34,13 @@ class Signals {
 };
 
 // include/combu/engine.hpp has the contracts of the public functions. The functions are implemented in
-// docker_engine.cpp, start.cpp, check.cpp, prepare.cpp, gpus.cpp, exec.cpp and release.cpp.
+// docker_engine.cpp, diagnose.cpp, start.cpp, check.cpp, prepare.cpp, gpus.cpp, exec.cpp and release.cpp.
 class DockerEngine : public Engine {
  public:
   DockerEngine(const DockerEndpoint& claimed, DockerOptions options);
 
   Facts facts(std::stop_token stop) override;
+  std::vector<Finding> diagnose(std::stop_token stop) override;
   std::vector<Gpu> gpus(std::stop_token stop) override;
   std::vector<Error> check(const Run& run, std::stop_token stop) override;
   std::vector<Error> prepare(const Run& run, const std::function<void(const Preparation&)>& on_progress,
@@ -60,6 +61,8 @@ class DockerEngine : public Engine {
                    std::stop_token stop) override;
 
  private:
+  // Returns Facts::engine.
+  [[nodiscard]] std::string engine_name(const SystemFacts& system, const std::stop_token& stop);
   // Lists attempts with one request. `networks` receives the networks of each returned attempt, in the order
   // of the attempts.
   std::vector<Observation> list_once(const Selector& selector,
@@ -117,6 +120,7 @@ class DockerEngine : public Engine {
   ProgramProvider provider_;
   std::mutex capacity_mutex_;
   std::optional<Slots> capacity_;  // CPUs and memory of the host; set by the first query
+  std::string source_;             // DockerEndpoint::source
   std::string config_folder_;
   std::function<std::vector<Gpu>()> configured_gpus_;
 };

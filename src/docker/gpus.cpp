@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -20,6 +21,7 @@
 
 #include "combu/system.hpp"
 #include "docker/docker_engine.hpp"
+#include "docker/findings.hpp"
 #include "docker/status.hpp"
 
 namespace combu::docker {
@@ -120,6 +122,22 @@ std::vector<Gpu> DockerEngine::gpus(std::stop_token stop) {
   add_what_is_known(gpus, of_nvidia);
   add_what_is_known(gpus, configured);
   return gpus;
+}
+
+GpuSupport gpu_support(const SystemFacts& system, const std::stop_token& stop) {
+  GpuSupport support{.gpus = gpus_of_nvidia(stop).size()};
+  std::error_code ignored;
+  if (support.gpus == 0) {
+    // The driver has a folder for each GPU here, also if nvidia-smi is not installed.
+    for (std::filesystem::directory_iterator entry("/proc/driver/nvidia/gpus", ignored), end;
+         !ignored && entry != end; entry.increment(ignored))
+      ++support.gpus;
+  }
+  support.has_cdi_devices =
+      std::ranges::any_of(system.cdi_devices, [](const std::string& id) { return id.starts_with(k_nvidia); });
+  support.has_runtime = system.has_nvidia_runtime || !find_program("nvidia-container-runtime-hook").empty();
+  support.has_toolkit = !find_program("nvidia-ctk").empty();
+  return support;
 }
 
 Slots DockerEngine::capacity(const std::stop_token& stop) {

@@ -2,42 +2,11 @@
 // Splits the log of a container, in which the engine multiplexes the output streams.
 
 #include <cstddef>
-#include <optional>
-#include <string>
 #include <string_view>
 
 #include "combu/engine.hpp"
 
 namespace combu::docker {
-
-// Maximum size in bytes of a piece of a log with timestamps. A longer text is split into pieces of this size
-// and a last, smaller piece, all with the same timestamp. The cuts depend only on the text, so each reading
-// of the log returns the same pieces.
-inline constexpr std::size_t k_timed_piece_max = std::size_t{64} << 10U;
-
-// Parses messages of the engine's log. Each message is a timestamp, a blank and a text. Buffers at most one
-// piece.
-class TimedMessage {
- public:
-  explicit TimedMessage(OnLogPiece on_piece) : on_piece_(std::move(on_piece)) {}
-
-  // Adds bytes of the message. Throws Error(corrupt) with an empty subject if the timestamp cannot be parsed.
-  void feed(LogStream stream, std::string_view bytes);
-  // Ends the message and passes on the rest of its text. If the message has no text, passes on one empty
-  // piece. The next feed() begins another message. Throws Error(corrupt) with an empty subject if the message
-  // has no timestamp.
-  void end(LogStream stream);
-  [[nodiscard]] bool is_open() const { return at_ || !held_.empty(); }
-
- private:
-  void feed_text(LogStream stream, std::string_view text);
-
-  OnLogPiece on_piece_;
-  std::optional<Instant> at_;
-  // Before the message's timestamp is complete, its bytes; afterwards, the text that was not passed on yet.
-  std::string held_;
-  bool has_delivered_ = false;
-};
 
 // Splits a log into frames. Each frame has a header of eight bytes: the stream, three zeros, and the length
 // as a big-endian number. Streams 0 and 1 are standard output, 2 is standard error, and 3 is for errors of
@@ -68,21 +37,6 @@ class LogFrames {
   std::size_t header_filled_ = 0;
   std::size_t left_ = 0;  // remaining bytes of the frame's body
   LogStream stream_ = LogStream::out;
-};
-
-// Splits the log of a container with a terminal, because the streams of such a log are not multiplexed. Each
-// line is one message that begins with a timestamp.
-class TimedLines {
- public:
-  explicit TimedLines(OnLogPiece on_piece) : message_(std::move(on_piece)) {}
-
-  // Throws Error(corrupt) with an empty subject if the log's format is invalid.
-  void feed(std::string_view bytes);
-  // Passes on a last line that has no line end.
-  void end();
-
- private:
-  TimedMessage message_;
 };
 
 }  // namespace combu::docker

@@ -146,8 +146,8 @@ std::optional<StartResult> DockerEngine::try_start(const Run& run, const Trial& 
   }
   Running started{observation_of(run, trial, attempt, claimed.id)};
   started.observation.inputs = std::move(inputs);
-  started.observation.created_in = created - asked;
-  started.observation.started_in = std::chrono::steady_clock::now() - created;
+  started.observation.start_took =
+      StartDuration{.created = created - asked, .started = std::chrono::steady_clock::now() - created};
   if (trial.cache.on) started.observation.digest = digest_of(claimed.id, trial.image, stop);
   return started;
 }

@@ -14,6 +14,7 @@ class Retry : public Engine {
       : engine_(engine), policy_(policy), clock_(clock), on_retry_(std::move(on_retry)) {}
 
   Facts facts(std::stop_token stop) override { return engine_.facts(stop); }
+  std::vector<Finding> diagnose(std::stop_token stop) override { return engine_.diagnose(stop); }
   std::vector<Gpu> gpus(std::stop_token stop) override { return engine_.gpus(stop); }
 
   std::vector<Error> check(const Run& run, std::stop_token stop) override {

@@ -16,6 +16,8 @@ std::string digest_in(const std::string& reference) {
 
 std::string_view to_string(Phase phase) {
   switch (phase) {
+    case Phase::pending:
+      return "pending";
     case Phase::created:
       return "created";
     case Phase::running:

@@ -20,6 +20,9 @@ class Trace : public Engine {
     return traced("facts", "", [&] { return engine_.facts(stop); });
   }
 
+  std::vector<Finding> diagnose(std::stop_token stop) override {
+    return traced("diagnose", "", [&] { return engine_.diagnose(stop); });
+  }
   std::vector<Gpu> gpus(std::stop_token stop) override {
     return traced("gpus", "", [&] { return engine_.gpus(stop); });
   }

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "combu/curl.hpp"
@@ -22,10 +23,11 @@ namespace combu::kubernetes {
 namespace {
 
 using SteadyClock = std::chrono::steady_clock;
-using OnLine = std::function<void(std::string_view)>;
 
 constexpr long k_connect_seconds_max = 10;
 constexpr long k_unauthorized = 401;
+constexpr long k_forbidden_status = 403;
+constexpr std::chrono::milliseconds k_callback_pause{500};  // between two calls of ApiStream::on_pause
 
 bool is_success(long status) {
   return status >= 200 && status < 300;
@@ -48,12 +50,12 @@ struct Handle {
 
 struct Incoming {
   CURL* easy;
-  const OnLine* on_line;  // receives the lines of a stream; nullptr: the body is kept
+  const ApiStream* stream;  // nullptr: the body is kept
   std::size_t line_max;
   curl::BufferedAnswer kept;
   std::string line;  // incomplete last line of the stream
   std::vector<std::string> warnings;
-  std::exception_ptr fault;  // exception of on_line, which must not pass through libcurl
+  std::exception_ptr fault;  // exception of a callback, which must not pass through libcurl
 
   [[nodiscard]] long status() const {
     long status = 0;
@@ -71,12 +73,16 @@ struct Incoming {
     return true;
   }
   bool take_stream(std::string_view piece) {
+    if (!stream->on_line) {
+      stream->on_bytes(piece);
+      return true;
+    }
     while (true) {
       const std::size_t end = piece.find('\n');
       if (!add_to_line(piece.substr(0, end))) return false;
       if (end == std::string_view::npos) return true;
       if (line.ends_with('\r')) line.pop_back();
-      if (!line.empty()) (*on_line)(line);
+      if (!line.empty()) stream->on_line(line);
       line.clear();
       piece.remove_prefix(end + 1);
     }
@@ -86,7 +92,7 @@ struct Incoming {
 std::size_t receive_body(char* bytes, std::size_t size, std::size_t count, void* of) {
   auto& incoming = *static_cast<Incoming*>(of);
   const std::string_view piece(bytes, size * count);
-  if (incoming.on_line == nullptr || !is_success(incoming.status()))
+  if (incoming.stream == nullptr || !is_success(incoming.status()))
     return incoming.kept.add(piece) ? piece.size() : 0;
   try {
     return incoming.take_stream(piece) ? piece.size() : 0;
@@ -142,24 +148,32 @@ class Added {
   const Handle& handle_;
 };
 
-Transfer perform(const Handle& handle, Seconds silence_max, const std::stop_token& stop) {
+// `on_pause`: see ApiStream; may be empty.
+Transfer perform(const Handle& handle, Seconds silence_max, const std::function<void()>& on_pause,
+                 const std::stop_token& stop) {
   CURLM* const multi = handle.multi.get();
   const std::stop_callback wake(stop, [multi] { curl_multi_wakeup(multi); });
   const Added added(handle);
   auto last_heard = SteadyClock::now();
+  auto last_pause = last_heard;
   for (int ready = 0;;) {
     if (stop.stop_requested()) return {.end = End::stopped};
     int running = 0;
     curl_multi_perform(multi, &running);
     if (running == 0) break;
     // `ready`: number of sockets on which something has happened. The time after curl_multi_perform() counts,
-    // because on_line may have taken long.
+    // because a callback may have taken long.
     if (ready > 0) last_heard = SteadyClock::now();
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(silence_max - (SteadyClock::now() - last_heard));
     if (left.count() <= 0) return {.end = End::silent};
+    if (on_pause && SteadyClock::now() - last_pause >= k_callback_pause) {
+      on_pause();
+      last_pause = SteadyClock::now();
+    }
     constexpr std::chrono::milliseconds k_poll_max = std::chrono::minutes{1};  // libcurl takes an int
-    curl_multi_poll(multi, nullptr, 0, static_cast<int>(std::min(left, k_poll_max).count()), &ready);
+    const auto longest = std::min(left, on_pause ? k_callback_pause : k_poll_max);
+    curl_multi_poll(multi, nullptr, 0, static_cast<int>(longest.count()), &ready);
   }
   int queued = 0;
   const CURLMsg* const message = curl_multi_info_read(multi, &queued);
@@ -247,6 +261,24 @@ ErrorKind kind_of_status(long status) {
   }
 }
 
+// Returns a text that is equal for requests that need the same right, such as "GET pods/log". `target`: see
+// ApiRequest. The path of a namespace's object is …/namespaces/NAMESPACE/RESOURCE[/NAME[/SUBRESOURCE]].
+std::string right_of(const ApiRequest& request) {
+  std::string_view path = std::string_view(request.target).substr(0, request.target.find('?'));
+  constexpr std::string_view k_namespaces = "/namespaces/";
+  const std::size_t at = path.find(k_namespaces);
+  if (at == std::string_view::npos) return fmt::format("{} {}", request.method, path);
+  path.remove_prefix(at + k_namespaces.size());
+  std::vector<std::string_view> parts;  // the namespace, the resource, the name, the subresource
+  while (!path.empty()) {
+    parts.push_back(path.substr(0, path.find('/')));
+    path.remove_prefix(std::min(parts.back().size() + 1, path.size()));
+  }
+  const std::string_view resource = parts.size() > 1 ? parts[1] : "";
+  return fmt::format("{} {}{}{}{}", request.method, resource, parts.size() > 2 ? "/NAME" : "",
+                     parts.size() > 3 ? "/" : "", parts.size() > 3 ? parts[3] : "");
+}
+
 // Returns the message of a Status object. An answer of a proxy, for example, is no Status object.
 std::string message_of_status(long status, const std::string& body) {
   const nlohmann::json answer = parse_json_or_discard(body);
@@ -276,16 +308,20 @@ struct ApiClient::Impl {
       : access(std::move(wanted)), limits(limits_of_answers), credentials(access, clock) {}
 
   // Sends a request, after 401 once more with renewed credentials, and returns a successful answer.
-  // `on_line`: receives the lines of a stream; nullptr: the answer keeps the body.
-  Answer ask(const ApiRequest& request, const OnLine* on_line, Seconds silence_max,
-             const std::stop_token& stop);
-  [[nodiscard]] Answer ask_once(const ApiRequest& request, const OnLine* on_line, Seconds silence_max,
-                                const Identity& identity, const std::stop_token& stop);
+  // `stream`: receives a stream; nullptr: the answer keeps the body.
+  Answer ask(const ApiRequest& request, const ApiStream* stream, const std::stop_token& stop);
+  [[nodiscard]] Answer ask_once(const ApiRequest& request, const ApiStream* stream, const Identity& identity,
+                                const std::stop_token& stop);
   void set_up(CURL* easy, const ApiRequest& request, const Identity& identity) const;
-  // Throws the error that `answer` describes; returns if there is none.
-  void check(const Answer& answer, Seconds silence_max) const;
+  // Throws the error that `answer` describes; returns if there is none. `right`: right_of() the request.
+  void check(const Answer& answer, Seconds silence_max, const std::string& right);
+  // True if the server has granted the right before. Notes a right that the server grants now.
+  [[nodiscard]] bool was_granted(const std::string& right, bool is_granted_now);
   [[noreturn]] void explain(const Answer& answer) const;
 
+  [[nodiscard]] Seconds silence_max(const ApiStream* stream) const {
+    return stream == nullptr ? limits.silence_max : stream->silence_max;
+  }
   [[nodiscard]] std::unique_ptr<Handle> take() {
     const std::scoped_lock lock(mutex);
     if (idle.empty()) return std::make_unique<Handle>();
@@ -304,6 +340,7 @@ struct ApiClient::Impl {
   Credentials credentials;
   std::mutex mutex;
   std::vector<std::unique_ptr<Handle>> idle;
+  std::set<std::string> granted;  // right_of() all requests that have succeeded
 };
 
 void ApiClient::Impl::set_up(CURL* easy, const ApiRequest& request, const Identity& identity) const {
@@ -326,12 +363,12 @@ void ApiClient::Impl::set_up(CURL* easy, const ApiRequest& request, const Identi
   identify_to_server(easy, identity);
 }
 
-Answer ApiClient::Impl::ask_once(const ApiRequest& request, const OnLine* on_line, Seconds silence_max,
-                                 const Identity& identity, const std::stop_token& stop) {
+Answer ApiClient::Impl::ask_once(const ApiRequest& request, const ApiStream* stream, const Identity& identity,
+                                 const std::stop_token& stop) {
   std::unique_ptr<Handle> handle = take();
   CURL* const easy = handle->easy.get();
   Incoming incoming{
-      .easy = easy, .on_line = on_line, .line_max = limits.line_max, .kept = {.body_max = limits.body_max}};
+      .easy = easy, .stream = stream, .line_max = limits.line_max, .kept = {.body_max = limits.body_max}};
   set_up(easy, request, identity);
   const ServerAddress& address = access.cluster.address;
   std::vector<std::string> lines{"Accept: application/json", "User-Agent: combu/" COMBU_VERSION, "Expect:"};
@@ -351,11 +388,18 @@ Answer ApiClient::Impl::ask_once(const ApiRequest& request, const OnLine* on_lin
   curl_easy_setopt(easy, CURLOPT_WRITEDATA, &incoming);
   curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, &receive_api_header);
   curl_easy_setopt(easy, CURLOPT_HEADERDATA, &incoming);
-  if (on_line == nullptr)
+  if (stream == nullptr)
     curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS,
                      std::chrono::ceil<std::chrono::milliseconds>(limits.answer_max).count());
 
-  Answer answer{.transfer = perform(*handle, silence_max, stop), .status = incoming.status()};
+  Answer answer;
+  try {
+    answer.transfer =
+        perform(*handle, silence_max(stream), stream == nullptr ? nullptr : stream->on_pause, stop);
+  } catch (...) {  // on_pause has thrown
+    incoming.fault = std::current_exception();
+  }
+  answer.status = incoming.status();
   curl_off_t seconds = 0;
   if (curl_easy_getinfo(easy, CURLINFO_RETRY_AFTER, &seconds) == CURLE_OK)
     answer.retry_after = Seconds(static_cast<double>(seconds));
@@ -370,19 +414,25 @@ Answer ApiClient::Impl::ask_once(const ApiRequest& request, const OnLine* on_lin
   return answer;
 }
 
-Answer ApiClient::Impl::ask(const ApiRequest& request, const OnLine* on_line, Seconds silence_max,
-                            const std::stop_token& stop) {
+Answer ApiClient::Impl::ask(const ApiRequest& request, const ApiStream* stream, const std::stop_token& stop) {
   std::shared_ptr<const Identity> identity = credentials.current(stop);
-  Answer answer = ask_once(request, on_line, silence_max, *identity, stop);
+  Answer answer = ask_once(request, stream, *identity, stop);
   if (answer.status == k_unauthorized && credentials.discard(identity)) {
     identity = credentials.current(stop);
-    answer = ask_once(request, on_line, silence_max, *identity, stop);
+    answer = ask_once(request, stream, *identity, stop);
   }
-  check(answer, silence_max);
+  check(answer, silence_max(stream), right_of(request));
   return answer;
 }
 
-void ApiClient::Impl::check(const Answer& answer, Seconds silence_max) const {
+bool ApiClient::Impl::was_granted(const std::string& right, bool is_granted_now) {
+  const std::scoped_lock lock(mutex);
+  const bool was_granted = granted.contains(right);
+  if (is_granted_now && !was_granted) granted.insert(right);
+  return was_granted;
+}
+
+void ApiClient::Impl::check(const Answer& answer, Seconds silence_max, const std::string& right) {
   const std::string& server = access.cluster.server;
   if (answer.transfer.end == End::stopped) throw Error(ErrorKind::cancelled, server, "cancelled");
   if (answer.transfer.end == End::silent)
@@ -393,6 +443,7 @@ void ApiClient::Impl::check(const Answer& answer, Seconds silence_max) const {
   if (answer.transfer.result != CURLE_OK) explain(answer);
   if (answer.is_cut)
     throw Error(ErrorKind::unavailable, server, "the API server has ended the stream within a line");
+  const bool was_granted = this->was_granted(right, is_success(answer.status));
   if (is_success(answer.status)) return;
   std::string message = message_of_status(answer.status, answer.body);
   if (answer.status == k_unauthorized)
@@ -401,8 +452,10 @@ void ApiClient::Impl::check(const Answer& answer, Seconds silence_max) const {
   if (answer.status >= 300 && answer.status < 400)
     message = fmt::format("answered with a redirection (status {}); correct `server` in the kubeconfig file",
                           answer.status);
-  throw ApiError(kind_of_status(answer.status), server, message, static_cast<int>(answer.status),
-                 answer.retry_after);
+  const bool lacks_right =
+      answer.status == k_forbidden_status && message.find("cannot ") != std::string::npos;
+  const ErrorKind kind = lacks_right && was_granted ? ErrorKind::unavailable : kind_of_status(answer.status);
+  throw ApiError(kind, server, message, static_cast<int>(answer.status), answer.retry_after);
 }
 
 void ApiClient::Impl::explain(const Answer& answer) const {
@@ -438,16 +491,15 @@ ApiClient::ApiClient(Access access, ApiLimits limits, Clock& clock)
 ApiClient::~ApiClient() = default;
 
 ApiResponse ApiClient::send(const ApiRequest& request, const std::stop_token& stop) {
-  Answer answer = impl_->ask(request, nullptr, impl_->limits.silence_max, stop);
+  Answer answer = impl_->ask(request, nullptr, stop);
   return {.status = static_cast<int>(answer.status),
           .body = std::move(answer.body),
           .warnings = std::move(answer.warnings)};
 }
 
-void ApiClient::watch(const std::string& target, Seconds silence_max, const OnLine& on_line,
-                      const std::stop_token& stop) {
+void ApiClient::read(const std::string& target, const ApiStream& stream, const std::stop_token& stop) {
   try {
-    impl_->ask({.target = target}, &on_line, silence_max, stop);
+    impl_->ask({.target = target}, &stream, stop);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::cancelled || !stop.stop_requested()) throw;
   }

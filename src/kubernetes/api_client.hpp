@@ -33,6 +33,8 @@ struct ApiResponse {
 // kinds are:
 // - 400, 422: invalid
 // - 401, 403, and all statuses that are not in this list: refused
+//   But if the server refuses a right that it has granted to this ApiClient before, the kind is unavailable:
+//   an API server refuses all rights for some seconds after it has been restarted
 // - 404: not_found
 // - 409: conflict
 // - 410 (the resource version or the continue token has expired), 429, 5xx: unavailable
@@ -57,6 +59,17 @@ struct ApiLimits {
   Seconds answer_max{600};                        // time of a send() from its begin to its end
 };
 
+// The receiver of a stream.
+struct ApiStream {
+  // Receives each line of the stream, without its line end. Empty lines are skipped. A stream that ends
+  // within a line is broken.
+  std::function<void(std::string_view)> on_line = {};
+  // Receives the bytes of the stream as they arrive, if `on_line` is not set.
+  std::function<void(std::string_view)> on_bytes = {};
+  std::function<void()> on_pause = {};  // called about twice a second, also while nothing arrives
+  Seconds silence_max{60};              // maximum time without a byte
+};
+
 // May be used from many threads. Simultaneous requests use separate connections, which later requests reuse.
 //
 // Both functions throw Error with the URL of the server as subject:
@@ -78,12 +91,11 @@ class ApiClient {
   // Sends a request and returns the answer. Throws Error(cancelled) if `stop` is requested.
   [[nodiscard]] ApiResponse send(const ApiRequest& request, const std::stop_token& stop);
 
-  // Sends a GET request for a stream, and passes each line of the stream to `on_line`, without its line end.
-  // `on_line` is only called from the calling thread; if it throws, watch() ends the stream and rethrows the
-  // exception. Returns if the server ends the stream regularly, and within 0.1 s if `stop` is requested.
-  // Throws Error(unavailable) if the stream breaks, or if the server sends nothing for `silence_max`.
-  void watch(const std::string& target, Seconds silence_max,
-             const std::function<void(std::string_view)>& on_line, const std::stop_token& stop);
+  // Sends a GET request for a stream, and passes the stream to the callbacks of `stream`. The callbacks are
+  // only called from the calling thread; if one throws, read() ends the stream and rethrows the exception.
+  // Returns if the server ends the stream regularly, and within 0.1 s if `stop` is requested. Throws
+  // Error(unavailable) if the stream breaks, or if the server sends nothing for `silence_max`.
+  void read(const std::string& target, const ApiStream& stream, const std::stop_token& stop);
 
  private:
   struct Impl;

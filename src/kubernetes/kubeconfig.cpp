@@ -349,4 +349,16 @@ Access find_access(const Environment& env, const std::string& context, const std
   return access;
 }
 
+std::vector<std::string> context_names(const Environment& env) {
+  const std::vector<File> files = read_files(config_paths(env));
+  std::vector<std::string> names;
+  const auto add = [&](const std::string& name) {
+    if (!name.empty() && std::ranges::find(names, name) == names.end()) names.push_back(name);
+  };
+  for (const File& file : files) add(top(file).text("current-context"));
+  for (const File& file : files)
+    for (const Section& entry : top(file).list("contexts")) add(entry.text("name"));
+  return names;
+}
+
 }  // namespace combu::kubernetes

@@ -77,4 +77,7 @@ struct Access {
     const Environment& env, const std::string& context, const std::string& name_space,
     const std::string& service_account = "/var/run/secrets/kubernetes.io/serviceaccount");
 
+// Returns the names of all contexts, the current context first. Throws Error(invalid) like find_access().
+[[nodiscard]] std::vector<std::string> context_names(const Environment& env);
+
 }  // namespace combu::kubernetes

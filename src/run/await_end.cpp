@@ -11,6 +11,11 @@ bool is_over(const Observation& observation) {
   return observation.phase == Phase::ended || observation.phase == Phase::gone;
 }
 
+// True if the attempt runs or will run. An attempt that was created but not started will not end.
+bool is_alive(const Observation& observation) {
+  return observation.phase == Phase::pending || observation.phase == Phase::running;
+}
+
 // The attempts to wait for, and the newest observation of each.
 class Awaited {
  public:
@@ -23,7 +28,7 @@ class Awaited {
       Key key = observation.key;
       const auto at = last_.emplace(std::move(key), std::move(observation)).first;
       if (is_over(at->second)) on_end_(at->second);
-      if (at->second.phase == Phase::running) ++running_;
+      if (is_alive(at->second)) ++alive_;
     }
   }
 
@@ -31,10 +36,10 @@ class Awaited {
     const auto at = last_.find(observation.key);
     if (at == last_.end() || is_over(at->second) || observation.phase == Phase::created) return;
     if (observation.id != at->second.id) return;  // a late observation of an earlier container
-    if (at->second.phase == Phase::created) ++running_;
+    if (at->second.phase == Phase::created) ++alive_;
     at->second = observation;
     if (!is_over(observation)) return;
-    --running_;
+    --alive_;
     on_end_(observation);
   }
 
@@ -54,9 +59,7 @@ class Awaited {
     }
   }
 
-  // True if no attempt runs. Attempts that were created but not started do not count, because they will not
-  // end.
-  [[nodiscard]] bool none_runs() const { return running_ == 0; }
+  [[nodiscard]] bool none_is_alive() const { return alive_ == 0; }
 
   // Reports the attempts that were never started, and returns the last observations.
   [[nodiscard]] std::vector<Observation> finish() const {
@@ -72,7 +75,7 @@ class Awaited {
  private:
   const std::function<void(const Observation&)>& on_end_;
   std::map<Key, Observation> last_;
-  std::size_t running_ = 0;
+  std::size_t alive_ = 0;
 };
 
 }  // namespace
@@ -81,7 +84,7 @@ std::vector<Observation> await_end(Engine& engine, const Selector& selector,
                                    const std::function<void(const Observation&)>& on_end,
                                    std::stop_token stop) {
   Awaited awaited(engine.list(selector, ListDetail::consistent, stop), !selector.trials.empty(), on_end);
-  if (awaited.none_runs()) return awaited.finish();
+  if (awaited.none_is_alive()) return awaited.finish();
   std::stop_source enough;
   const std::stop_callback on_stop(stop, [&enough] { enough.request_stop(); });
   engine.watch(
@@ -92,10 +95,10 @@ std::vector<Observation> await_end(Engine& engine, const Selector& selector,
         } else {
           awaited.see_all(engine.list(selector, ListDetail::consistent, stop));
         }
-        if (awaited.none_runs()) enough.request_stop();
+        if (awaited.none_is_alive()) enough.request_stop();
       },
       enough.get_token());
-  if (!awaited.none_runs()) throw Error(ErrorKind::cancelled, "", "interrupted while waiting");
+  if (!awaited.none_is_alive()) throw Error(ErrorKind::cancelled, "", "interrupted while waiting");
   return awaited.finish();
 }
 

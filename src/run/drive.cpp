@@ -81,11 +81,17 @@ class Remarks {
     if (undelivered_.insert(index).second)
       add(fmt::format("{}: collecting the outputs failed: {}; combu tries again", trial.name, fault));
   }
+  // Adds a note that trials wait for a quota of the engine. Adds one note for each reason.
+  void add_no_room(const std::string& reason) {
+    if (no_room_.insert(reason).second)
+      add(fmt::format("the engine has no room for more trials now: {}; combu tries again", reason));
+  }
 
  private:
   ProgressListener& listener_;
   std::size_t count_ = 0;
   std::unordered_set<TrialIndex> undelivered_;
+  std::unordered_set<std::string> no_room_;
 };
 
 class Drive {
@@ -310,9 +316,11 @@ class Drive {
       ending_.interrupted = true;
       executor_.give_up_fetches();
     }
-    if (const auto* answer = std::get_if<StartAnswered>(&event))
+    if (const auto* answer = std::get_if<StartAnswered>(&event)) {
       if (const auto* running = std::get_if<Running>(&answer->result))
         journal_.started(answer->trial, running->observation);
+      if (const auto* no_room = std::get_if<NoRoom>(&answer->result)) remarks_.add_no_room(no_room->reason);
+    }
     note_results(event);
     Step step = planner_.step(event, now());
     if (std::holds_alternative<Adjust>(event))

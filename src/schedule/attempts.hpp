@@ -22,6 +22,7 @@ struct Attempt {
   // engine was unreachable when the attempt ended.
   std::optional<Break> inspected;
   bool is_start_in_flight = false;  // the engine has not answered a start of this or an earlier attempt
+  bool is_accepted = false;         // the engine has accepted the start, and places the attempt later
   // Why combu stops the attempt. `none` if combu does not stop it, or if is_service_stop is true.
   Cause stop_cause = Cause::none;
   bool is_service_stop = false;  // combu is stopping a service whose work is done

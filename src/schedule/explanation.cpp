@@ -21,7 +21,10 @@ Explanation Lifecycle::explain(TrialIndex trial, const Settings& settings) const
   if (interrupted) return {.kind = Kind::interrupted};
   if (restoration.awaits_listing()) return {.kind = Kind::listing};
   if (settings.paused) return {.kind = Kind::paused};
-  return queue.explain(trial, settings.parallel_max, is_idle());
+  Explanation why = queue.explain(trial, settings.parallel_max, is_idle());
+  const bool is_next = why.kind == Kind::nothing || why.kind == Kind::turn;
+  if (is_next && !may_start_pending()) return {.kind = Kind::pending};
+  return why;
 }
 
 }  // namespace combu::schedule

@@ -86,6 +86,10 @@ EndReason failure_reason(const Trial& trial, Cause cause, std::optional<int> exi
   return {};
 }
 
+std::string start_failure_reason(std::string_view error) {
+  return fmt::format("could not be started: {}", error);
+}
+
 EndReason stopped_by(const std::string& who) {
   return {.reason = fmt::format("by {} with `combu stop`", who), .stopper = Stopper::person};
 }
@@ -106,6 +110,8 @@ namespace combu {
 Ending ending_of(const Observation& ended) {
   if (ended.phase == Phase::gone)
     return {.cause = Cause::stopped, .reason = std::string(schedule::k_end_unknown)};
+  if (!ended.placement.start_error.empty())
+    return {.cause = Cause::start, .reason = schedule::start_failure_reason(ended.placement.start_error)};
   if (ended.exit_code == 0) return {};
   const Cause cause = schedule::cause_of(ended, false);
   auto [reason, stopper] = schedule::failure_reason({}, cause, ended.exit_code, ended.slots.memory);
@@ -114,7 +120,7 @@ Ending ending_of(const Observation& ended) {
 }
 
 TrialState state_of(const Observation& container) {
-  if (container.phase == Phase::created) return TrialState::starting;
+  if (!has_run(container.phase)) return TrialState::starting;
   return container.phase == Phase::running ? TrialState::running : state_of(ending_of(container));
 }
 

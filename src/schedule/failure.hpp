@@ -38,6 +38,8 @@ struct EndReason {
 // Returns the reason of a failure, for example "out of memory at 512 MiB (exit code 137)".
 [[nodiscard]] EndReason failure_reason(const Trial& trial, Cause cause, std::optional<int> exit_code,
                                        Bytes memory);
+// Returns the reason of an attempt that the engine could not start. `error`: the engine's text.
+[[nodiscard]] std::string start_failure_reason(std::string_view error);
 // Returns the reason for the end of an attempt that user `who` stopped.
 [[nodiscard]] EndReason stopped_by(const std::string& who);
 [[nodiscard]] std::string text_of(const EndReason& end);

@@ -61,7 +61,7 @@ void Holdings::see_listed(const Observation& observation) {
 }
 
 void Holdings::see_other(const Observation& observation) {
-  if (observation.slots.empty() || observation.phase == Phase::created) return;
+  if (observation.slots.empty() || !has_run(observation.phase)) return;
   Other& other = others_[observation.id];
   const bool runs = observation.phase == Phase::running && !other.is_over;
   hold(other, runs ? observation.slots : Slots{});

@@ -31,6 +31,7 @@ Lifecycle::Lifecycle(const Experiment& the_experiment, const Plan& the_plan, Pla
       plan(the_plan),
       until(options.until),
       answer_after(options.answer_after),
+      pending_max(options.pending_max),
       trials(the_experiment, the_plan, options.limits),
       dependencies(trials, the_plan),
       attempts(trials.size()),
@@ -70,7 +71,7 @@ void Lifecycle::enqueue(TrialIndex trial) {
 
 void Lifecycle::start_ready_trials(const Settings& settings) {
   if (interrupted || restoration.awaits_listing() || settings.paused) return;
-  while (attempts.starts_in_flight() < settings.starts_in_flight_max) {
+  while (attempts.starts_in_flight() < settings.starts_in_flight_max && may_start_pending()) {
     auto next = queue.pop(settings.parallel_max, is_idle());
     if (!next) return;
     start(next->trial, std::move(next->slots));
@@ -122,6 +123,7 @@ void Lifecycle::give_back_slots(TrialIndex trial) {
   if (!is_alive(trials.state(trial))) return;
   holdings.give_back(trial);
   room.ended(trial);
+  is_quota_used_up = false;
 }
 
 // ---- While an attempt runs

@@ -129,6 +129,10 @@ class Lifecycle {
   // Returns why the next start_ready_trials() would not start the trial.
   [[nodiscard]] Explanation explain(TrialIndex trial, const Settings& settings) const;
 
+  // False if as many attempts as allowed wait for a place on the engine, or if the engine's quota is used up.
+  [[nodiscard]] bool may_start_pending() const {
+    return !is_quota_used_up && (pending_max == 0 || trials.count(TrialState::starting) < pending_max);
+  }
   // True if no attempt, start, stop, collection or lookup is under way, so that nothing will free slots.
   [[nodiscard]] bool is_idle() const;
   void set_timer(Timer::Kind kind, TrialIndex trial, Seconds after, std::optional<Instant> since = {});
@@ -137,6 +141,7 @@ class Lifecycle {
   const Plan& plan;
   const Until until;
   const Seconds answer_after;
+  const std::size_t pending_max;
 
   TrialTable trials;
   DependencyTracker dependencies;
@@ -154,7 +159,9 @@ class Lifecycle {
   // Trials that an edit of the file removed or replaced, and whose attempts combu stops.
   std::unordered_map<TrialIndex, Departure> departures;
   std::vector<Command> commands;  // commands of this step
-  bool interrupted = false;       // true: no attempt starts, and the run does not wait for outputs
+  // True if the engine refused a start for lack of room, and no attempt has ended since then.
+  bool is_quota_used_up = false;
+  bool interrupted = false;  // true: no attempt starts, and the run does not wait for outputs
 
  private:
   struct Over {

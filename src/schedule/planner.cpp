@@ -6,6 +6,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -68,10 +69,13 @@ struct Planner::Impl {
     life.answer_start(event.trial);
     if (const auto* taken = std::get_if<TakenByOther>(&event.result))
       return lose_claim(event.trial, taken->holder);
-    const Observation& seen = std::get<Running>(event.result).observation;
+    if (const auto* no_room = std::get_if<NoRoom>(&event.result)) return await_room(event.trial, *no_room);
     // If the attempt has ended already, an earlier call to the engine started it, and the answer to that call
     // was lost.
-    see(event.trial, seen, seen.phase == Phase::ended ? Break::was : Break::unknown);
+    if (const auto* running = std::get_if<Running>(&event.result))
+      see(event.trial, running->observation,
+          running->observation.phase == Phase::ended ? Break::was : Break::unknown);
+    if (std::holds_alternative<Accepted>(event.result)) accept(event.trial);
     if (attempts.is_stopping(event.trial)) life.send_stop(event.trial);
   }
 
@@ -87,10 +91,9 @@ struct Planner::Impl {
     // After a failed start, the attempt may still begin to run.
     if (attempts.is_stopping(event.trial)) life.send_stop(event.trial);
     if (is_starting)
-      life.fail_attempt(event.trial,
-                        {.cause = Cause::start,
-                         .exit_code = std::nullopt,
-                         .reason = fmt::format("could not be started: {}", event.error.message())});
+      life.fail_attempt(event.trial, {.cause = Cause::start,
+                                      .exit_code = std::nullopt,
+                                      .reason = schedule::start_failure_reason(event.error.message())});
   }
 
   void on(const StopAnswered& event) {
@@ -167,21 +170,29 @@ struct Planner::Impl {
   void on(const Listed& event) {
     const bool was_unattended = restoration.awaits_listing();
     std::vector<bool> listed(trials.size());
+    std::unordered_set<TrialIndex> pending;
     life.holdings.begin_listing();
     for (const Observation& observation : event.observations) {
       if (is_other(observation)) {
         life.holdings.see_listed(observation);
       } else if (const auto trial = find(observation)) {
         listed[*trial] = true;
+        if (observation.phase == Phase::pending) pending.insert(*trial);
         const bool was_away =
             event.after_break || (restoration.awaits_listing() && restoration.may_be_lost(*trial));
         see(*trial, observation, was_away ? Break::was : Break::unknown, true);
       }
     }
-    for (const TrialIndex trial : restoration.listed()) life.undo_start(trial);
+    for (const TrialIndex trial : restoration.listed()) {
+      if (pending.contains(trial)) {
+        accept(trial);
+      } else {
+        life.undo_start(trial);
+      }
+    }
     for (TrialIndex trial = 0; trial < trials.size(); ++trial) {
-      const bool runs = trials.state(trial) == TrialState::running;
-      if (!listed[trial] && runs && attempts.must_be_listed(trial))
+      const bool is_on_engine = trials.state(trial) == TrialState::running || is_pending(trial);
+      if (!listed[trial] && is_on_engine && attempts.must_be_listed(trial))
         life.vanish(trial, was_unattended ? std::string(schedule::k_end_unknown) : "");
     }
   }
@@ -367,6 +378,20 @@ struct Planner::Impl {
     return trials.attempt(*found) == observation.key.attempt ? found : std::nullopt;
   }
 
+  // Takes back the start of a trial. No trial starts before an attempt ends or some time has passed.
+  void await_room(TrialIndex trial, const NoRoom& answer) {
+    life.undo_start(trial);
+    life.is_quota_used_up = true;
+    life.set_timer(Timer::Kind::quota, trial, answer.retry_after);
+  }
+
+  // Takes back the start of a trial for which the engine has no place, and tries again later.
+  void try_again(TrialIndex trial, Seconds after) {
+    if (!life.return_slots(trial)) return;
+    attempts[trial].queued_at = trials.now();
+    life.set_timer(Timer::Kind::place, trial, after);
+  }
+
   // Takes back the start of a trial that lost its slots to `winner`. The trial then waits until these or
   // other slots are free.
   void lose_claim(TrialIndex trial, const Observation& winner) {
@@ -374,12 +399,21 @@ struct Planner::Impl {
     if (life.holdings.see_claim(winner)) {
       life.set_timer(Timer::Kind::claim, trial, k_claim_believed);
       life.undo_start(trial);
-    } else if (life.return_slots(trial)) {
+    } else {
       // The slots of `winner` already counted as held, so an immediate retry would choose the same slots
       // again.
-      attempts[trial].queued_at = trials.now();
-      life.set_timer(Timer::Kind::place, trial, k_place_after);
+      try_again(trial, k_place_after);
     }
+  }
+
+  void accept(TrialIndex trial) {
+    attempts[trial].is_accepted = true;
+    accepted.insert(trial);
+    if (trials.state(trial) == TrialState::starting) attempts.first_seen(trial);
+  }
+  // True if the attempt waits on the engine for a place.
+  [[nodiscard]] bool is_pending(TrialIndex trial) const {
+    return trials.state(trial) == TrialState::starting && attempts[trial].is_accepted;
   }
 
   // `is_listed`: the observation comes from a listing, and may be older than the last event of the attempt.
@@ -387,16 +421,22 @@ struct Planner::Impl {
     const TrialState state = trials.state(trial);
     schedule::Attempt& attempt = attempts[trial];
     if (!is_alive(state)) return;
-    if (observation.phase == Phase::created || attempt.inspected) return;
+    if (!has_run(observation.phase) || attempt.inspected) return;
     // The engine creates a new container if the first container could not start. A late event may be about
     // the first container.
     if (state == TrialState::running && !attempt.id.empty() && attempt.id != observation.id) return;
+    if (observation.phase != Phase::pending) accepted.erase(trial);
     if (observation.phase == Phase::gone) {
       // While the start is in flight, the engine may be removing the container of an earlier start, whose
       // answer was lost.
-      if (state == TrialState::running) life.vanish(trial, {});
+      if (state == TrialState::running || is_pending(trial)) life.vanish(trial, {});
       return;
     }
+    if (!observation.placement.start_error.empty() && state == TrialState::starting)
+      return life.fail_attempt(trial,
+                               {.cause = Cause::start,
+                                .exit_code = std::nullopt,
+                                .reason = schedule::start_failure_reason(observation.placement.start_error)});
     attempt.id = observation.id;
     // An attempt that an earlier process started holds GPUs already.
     if (!observation.slots.gpus.empty()) {
@@ -477,6 +517,10 @@ struct Planner::Impl {
     using Kind = Timer::Kind;
     if (timer.kind == Kind::deadline) return life.pass_deadline();
     if (timer.kind == Kind::claim) return life.holdings.forget_claim();
+    if (timer.kind == Kind::quota) {
+      life.is_quota_used_up = false;
+      return;
+    }
     const TrialIndex trial = timer.trial;
     if (trials.attempt(trial) != timer.attempt) return;
     schedule::Attempt& attempt = attempts[trial];
@@ -508,6 +552,7 @@ struct Planner::Impl {
         life.retry_when_possible(trial);
         break;
       case Kind::deadline:
+      case Kind::quota:
       case Kind::claim:
         break;
     }
@@ -520,8 +565,17 @@ struct Planner::Impl {
     if (life.interrupted) return true;
     const std::size_t open = trials.to_start() + trials.count(TrialState::collecting) + trials.monitored() +
                              life.outputs.in_flight() + attempts.stops_in_flight() + attempts.stopping();
-    if (restoration.awaits_listing() || open > 0) return false;
+    const std::size_t pending = life.until == Until::started ? unattended_pending() : 0;
+    if (restoration.awaits_listing() || open > pending) return false;
     return life.until == Until::started || (trials.unfinished() == 0 && !is_any_service_to_stop());
+  }
+
+  // Returns the number of attempts that wait on the engine for a place, and that need no process from now on.
+  [[nodiscard]] std::size_t unattended_pending() const {
+    return static_cast<std::size_t>(std::ranges::count_if(accepted, [this](TrialIndex one) {
+      const Trial& trial = trials.trial(one);
+      return is_pending(one) && !is_monitored(life.experiment, trial) && trial.start_deadline == Seconds(0);
+    }));
   }
 
   // True if combu has to stop a running service. combu does not stop a service while a trial that needs the
@@ -563,6 +617,7 @@ struct Planner::Impl {
   RunId run;
   std::optional<Instant> began_at;  // when the run started; set by the first step
   Settings settings;
+  std::unordered_set<TrialIndex> accepted;  // pending attempts; may contain others that ended unseen
   schedule::Lifecycle life;
   schedule::TrialTable& trials = life.trials;
   schedule::Attempts& attempts = life.attempts;

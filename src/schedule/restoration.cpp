@@ -13,7 +13,7 @@ Restoration::Restoration(std::vector<RestoredTrial> restored, std::optional<Inst
 bool Restoration::add_start(TrialIndex trial, const Observation& seen) {
   if (!is_needed()) return false;
   RestoredTrial& restored = restored_[trial];
-  const bool was_started = seen.phase == combu::Phase::running || seen.phase == combu::Phase::ended;
+  const bool was_started = seen.phase != combu::Phase::created && seen.phase != combu::Phase::gone;
   if (restored.state != TrialState::waiting || !was_started || seen.key.attempt < restored.attempt)
     return false;
   restored.state = TrialState::starting;

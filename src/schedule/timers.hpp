@@ -22,6 +22,7 @@ struct Timer {
     collect,         // combu tries again to collect the outputs
     place,           // a trial that lost its slots to another attempt enters the queue again
     verdict,         // the engine stayed reachable, so its shutdown did not stop the attempt
+    quota,           // the engine may have room again; trial and attempt are not used
     claim,           // a claim of another run on GPUs expires; trial and attempt are not used
   };
   Instant at{};

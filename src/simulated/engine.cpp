@@ -44,11 +44,16 @@ class SimulatedEngine : public Engine {
 
   Facts facts(std::stop_token stop) override {
     if (stop.stop_requested()) throw cancelled();
-    return {.engine = "simulated engine",
-            .address = "simulated:",
-            .capacity = k_simulated_capacity,
-            .is_simulated = true,
-            .can_exec = true};
+    Facts facts{.engine = "simulated engine", .address = "simulated:", .is_simulated = true};
+    facts.places_attempts = world_.options().places;
+    facts.can_exec = !facts.places_attempts;
+    if (facts.places_attempts) {
+      facts.began_at = Instant{};
+      facts.pending_max = k_simulated_pending_max;
+    } else {
+      facts.capacity = k_simulated_capacity;
+    }
+    return facts;
   }
 
   std::vector<Gpu> gpus(std::stop_token stop) override {
@@ -89,8 +94,7 @@ class SimulatedEngine : public Engine {
     StartResult result =
         call(stop, [&](Instant now) { return world_.start(run, trial, attempt, now, std::move(inputs)); });
     if (auto* running = std::get_if<Running>(&result)) {
-      running->observation.created_in = Seconds(0);
-      running->observation.started_in = latency;
+      running->observation.start_took = StartDuration{.created = Seconds(0), .started = latency};
       if (trial.cache.on) running->observation.digest = digest_of(trial.image);
     }
     return result;

@@ -50,6 +50,11 @@ SimulationOptions parse_simulation(std::string_view address) {
       {"change_held", share(faults.change_held)},
       {"out_of_memory", share(faults.out_of_memory)},
       {"slots_taken", share(faults.slots_taken)},
+      {"places", [&](auto name, auto text) { options.places = number(name, text, 1) > 0; }},
+      {"attempts_max",
+       [&](auto name, auto text) {
+         options.attempts_max = static_cast<std::size_t>(number(name, text, 1e9));
+       }},
       {"gpus",
        [&](auto name, auto text) { options.gpus = static_cast<std::size_t>(number(name, text, 1024)); }},
       {"crash", share(faults.crash)},

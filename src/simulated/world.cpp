@@ -158,6 +158,7 @@ StartResult World::start(const Run& run, const Trial& trial, int attempt, Instan
     }
     if (!is_before) {
       leave(now);
+      if (held.phase == Phase::pending) return Accepted{};
       return Running{held};
     }
     remove(trial.name);
@@ -165,14 +166,19 @@ StartResult World::start(const Run& run, const Trial& trial, int attempt, Instan
   if (cannot_be_had(trial.image))
     throw Error(ErrorKind::not_found, trial.name, "no such image: " + trial.image);
   if (auto conflict = port_conflict(trial, "")) throw Error(*conflict);
-  const Script script = read_script(trial, options_.trial_takes, std::move(inputs.files));
-  if (script.cannot_start)
+  auto script =
+      std::make_shared<const Script>(read_script(trial, options_.trial_takes, std::move(inputs.files)));
+  if (script->cannot_start && !options_.places)
     throw Error(ErrorKind::refused, trial.name, "no such command: " + trial.process.cmd->front());
   if (chance(options_.faults.refused))
     throw Error(ErrorKind::refused, trial.name, "the simulated engine refused the start");
 
-  if (const Container* rival = holder_of(trial.slots)) return TakenByOther{rival->seen};
-  if (!trial.slots.empty() && chance(options_.faults.slots_taken)) {
+  if (options_.attempts_max > 0 && count_alive() >= options_.attempts_max)
+    return NoRoom{.reason = fmt::format("the quota of {} attempts is used up", options_.attempts_max),
+                  .retry_after = Seconds(0.5)};
+  if (const Container* rival = options_.places ? nullptr : holder_of(trial.slots))
+    return TakenByOther{rival->seen};
+  if (!options_.places && !trial.slots.empty() && chance(options_.faults.slots_taken)) {
     TakenByOther collection{add_rival(trial.slots, now).seen};
     leave(now);
     return collection;
@@ -183,19 +189,45 @@ StartResult World::start(const Run& run, const Trial& trial, int attempt, Instan
                     .file = run.experiment.file,
                     .id = fmt::format("sim{:09}", ++counter_),
                     .image = trial.image,
-                    .phase = Phase::running,
+                    .phase = Phase::pending,
                     .created_at = now,
-                    .status = "Up",
                     .service = trial.service,
-                    .slots = trial.slots,
-                    .ran_at = now};
-  hold(trial.slots, 1);
+                    .slots = trial.slots};
   if (!trial.container.networks.empty()) belongings_[trial.name].networks = trial.container.networks;
   for (Port port : trial.container.ports) {
     port.container = 0;
     belongings_[trial.name].ports.push_back(port);
     ports_.emplace(port, trial.name);
   }
+  if (options_.places) {
+    container.seen.placement.pending_reason = "no host is chosen yet";
+    pending_.insert_or_assign(trial.name, std::pair(trial, std::move(script)));
+    due(container, later(now, draw_latency()), Due::What::place);
+    emit(container.seen);
+    leave(now);
+    return Accepted{};
+  }
+  begin_to_run(container, trial, *script, now);
+  Running running{container.seen};
+  running.observation.inputs = std::move(inputs.digests);
+  leave(now);
+  return running;
+}
+
+std::size_t World::count_alive() const {
+  return static_cast<std::size_t>(std::ranges::count_if(containers_, [](const auto& one) {
+    const Phase phase = one.second.seen.phase;
+    return phase == Phase::pending || phase == Phase::running;
+  }));
+}
+
+// The attempt begins to run.
+void World::begin_to_run(Container& container, const Trial& trial, const Script& script, Instant now) {
+  container.seen.phase = Phase::running;
+  container.seen.placement.pending_reason.clear();
+  container.seen.status = "Up";
+  container.seen.ran_at = now;
+  hold(trial.slots, 1);
   if (runs_agent(trial)) {
     belongings_[trial.name].files = script.files;
     run_agent(container, trial, now);
@@ -203,10 +235,25 @@ StartResult World::start(const Run& run, const Trial& trial, int attempt, Instan
     run_script(container, trial, script, now);
   }
   emit(container.seen);
-  Running running{container.seen};
-  running.observation.inputs = std::move(inputs.digests);
-  leave(now);
-  return running;
+}
+
+// Runs a pending attempt if its slots are free.
+void World::place(Container& container, Instant now) {
+  constexpr Seconds k_place_again{0.1};
+  const bool fits = container.seen.slots.fit(k_simulated_capacity);
+  if (!fits || holder_of(container.seen.slots) != nullptr) {
+    const std::string reason = "no host has enough free CPUs and memory";
+    if (std::exchange(container.seen.placement.pending_reason, reason) != reason) emit(container.seen);
+    return due(container, later(now, k_place_again), Due::What::place);
+  }
+  const auto placed = pending_.extract(container.seen.key.trial);
+  const auto& [trial, script] = placed.mapped();
+  if (!script->cannot_start) return begin_to_run(container, trial, *script, now);
+  container.seen.placement.start_error = "no such command: " + trial.process.cmd->front();
+  free_ports(container);
+  container.seen.phase = Phase::ended;
+  container.seen.ended_at = now;
+  emit(container.seen);
 }
 
 // Returns a running container that holds one of these GPUs, or CPUs or memory that are needed.
@@ -360,6 +407,8 @@ bool World::stop(const Key& key, Instant now) {
     SimulatedAgent* agent = agent_of(key);
     if (agent != nullptr) agent->finish(now);
     end(container, agent != nullptr ? 0 : 143, now);
+  } else if (found != nullptr && found->seen.phase == Phase::pending) {
+    remove(key.trial);
   }
   leave(now);
   return runs;
@@ -422,10 +471,12 @@ Released World::release(const Selector& selector, const std::set<Key>& kept, Ins
 
 void World::remove(const std::string& name) {
   Container& container = containers_.at(name);
+  if (container.seen.phase == Phase::pending) free_ports(container);
   container.seen.phase = Phase::gone;
   emit(container.seen);
   containers_.erase(name);
   belongings_.erase(name);
+  pending_.erase(name);
 }
 
 std::optional<Usage> World::usage(const std::string& id, Instant now) {
@@ -477,8 +528,10 @@ void World::advance(Instant now) {
     const auto at = containers_.find(due.name);
     if (at == containers_.end() || at->second.seen.id != due.id) continue;
     Container& container = at->second;
-    if (container.seen.phase != Phase::running) continue;
-    if (due.what == Due::What::end) {
+    if (container.seen.phase != (due.what == Due::What::place ? Phase::pending : Phase::running)) continue;
+    if (due.what == Due::What::place) {
+      place(container, due.at);
+    } else if (due.what == Due::What::end) {
       end(container, container.exits_with, due.at);
     } else if (due.what == Due::What::agent) {
       const std::shared_ptr<SimulatedAgent> agent = agents_.at(due.name);
@@ -504,8 +557,12 @@ void World::end(Container& container, int exit_code, Instant at) {
   container.seen.exit_code = exit_code;
   container.seen.oom = container.ends_by_oom;
   container.seen.status = fmt::format("Exited ({})", exit_code);
-  for (const Port& port : belongings_of(container.seen.key.trial).ports) ports_.erase(port);
+  free_ports(container);
   emit(container.seen);
+}
+
+void World::free_ports(const Container& container) {
+  for (const Port& port : belongings_of(container.seen.key.trial).ports) ports_.erase(port);
 }
 
 void World::emit(const Observation& observation) {
@@ -543,7 +600,7 @@ void World::crash(Instant now) {
   held_.clear();
   for (auto& [id, watch] : std::exchange(watches_, {})) watch.broken();
   for (const auto& [name, agent] : agents_) agent->cut_all(now);
-  if (options_.faults.live_restore) return;
+  if (options_.faults.live_restore || options_.places) return;
   for (auto& [name, container] : containers_) {
     if (container.stranger || container.seen.phase != Phase::running) continue;
     container.ends_by_oom = false;

@@ -17,6 +17,7 @@
 #include "spec/failure.hpp"
 #include "spec/fields.hpp"
 #include "spec/json.hpp"
+#include "spec/kubernetes.hpp"
 #include "spec/layer.hpp"
 #include "spec/outputs.hpp"
 #include "spec/report.hpp"
@@ -56,22 +57,7 @@ class ExperimentReader final : public DocumentSink {
     } else if (name == k_trials) {
       trials_given_ = true;
       report_.add(place, fmt::format("must be an array of trials, not {}", shown(value)));
-    } else if (name == "parallel") {
-      experiment_.parallel_max = read_limit_count(value, place, report_).value_or(0);
-    } else if (name == "order") {
-      if (const auto choice = read_choice(value, {"file", "random"}, place, report_))
-        experiment_.order = static_cast<Order>(*choice);
-    } else if (name == "seed") {
-      experiment_.seed = read_count(value, place, report_).value_or(0);
-    } else if (name == "deadline") {
-      experiment_.deadline = read_limit(value, place, report_);
-    } else if (name == "max_failures") {
-      max_failures_ = read_max_failures(value, place, report_);
-    } else if (name == "canary") {
-      experiment_.canary = read_flag(value, place, report_).value_or(false);
-    } else if (name == "collect") {
-      experiment_.collect = read_collect(value, caller_, place, report_);
-    } else if (!own_field(name)) {
+    } else if (!read_setting(name, value, place) && !own_field(name)) {
       is_compose_ = is_compose_ || (name == "services" && value.is_object());
       refuse(name, place);
     }
@@ -149,6 +135,8 @@ class ExperimentReader final : public DocumentSink {
     // never touched, and copying the vector would raise the peak of used memory.
     experiment_.failures_max = max_failures_.of(experiment_.trials.size());
     if (!defaults_.docker.empty()) experiment_.defaults_docker = json_text(defaults_.docker);
+    drop_null_members(defaults_.kubernetes);
+    if (!defaults_.kubernetes.empty()) experiment_.defaults_kubernetes = json_text(defaults_.kubernetes);
     return {std::move(experiment_), report_.take(), report_.warnings()};
   }
 
@@ -215,6 +203,35 @@ class ExperimentReader final : public DocumentSink {
                               near ? fmt::format(": did you mean `{}`?", *near) : ""));
     }
     report_.enter("");
+  }
+
+  // Reads a field that sets how the experiment runs. Returns false if there is no such field.
+  bool read_setting(const std::string& name, const Json& value, const Place& place) {
+    if (name == "parallel") {
+      experiment_.parallel_max = read_limit_count(value, place, report_).value_or(0);
+    } else if (name == "order") {
+      if (const auto choice = read_choice(value, {"file", "random"}, place, report_))
+        experiment_.order = static_cast<Order>(*choice);
+    } else if (name == "seed") {
+      experiment_.seed = read_count(value, place, report_).value_or(0);
+    } else if (name == "deadline") {
+      experiment_.deadline = read_limit(value, place, report_);
+    } else if (name == "max_failures") {
+      max_failures_ = read_max_failures(value, place, report_);
+    } else if (name == "canary") {
+      experiment_.canary = read_flag(value, place, report_).value_or(false);
+    } else if (name == "collect") {
+      experiment_.collect = read_collect(value, caller_, place, report_);
+    } else if (name == "keep") {
+      experiment_.keeps_ended = read_keep(value, place, report_);
+    } else if (name == "ttl") {
+      experiment_.ttl = read_lifetime(value, place, report_).value_or(experiment_.ttl);
+    } else if (name == "isolate") {
+      experiment_.isolates_networks = read_flag(value, place, report_).value_or(false);
+    } else {
+      return false;
+    }
+    return true;
   }
 
   void read_experiment_name(const Json& value, const Place& place) {

@@ -70,13 +70,14 @@ constexpr std::array k_spellings{
     FieldSpelling{"inputs", Field::inputs},
     FieldSpelling{"deploy", Field::deploy},
     FieldSpelling{"docker", Field::docker},
+    FieldSpelling{"kubernetes", Field::kubernetes},
     FieldSpelling{"worker", Field::worker},
 };
 
 // Names of fields that are planned but not implemented: combu's own names, and Compose's names for the same
 // features.
 constexpr auto k_planned = std::to_array<std::string_view>(
-    {"slots", "build", "secrets", "gang", "replicas", "scale", "reuse", "swarm", "kubernetes"});
+    {"slots", "build", "secrets", "gang", "replicas", "scale", "reuse", "swarm"});
 
 }  // namespace
 
@@ -99,9 +100,9 @@ bool planned_field(std::string_view spelling) {
 }
 
 const std::vector<std::string_view>& top_fields() {
-  static const std::vector<std::string_view> k_fields{"experiment", "defaults", "trials",   "parallel",
-                                                      "order",      "seed",     "deadline", "max_failures",
-                                                      "canary",     "collect"};
+  static const std::vector<std::string_view> k_fields{
+      "experiment",   "defaults", "trials",  "parallel", "order", "seed",   "deadline",
+      "max_failures", "canary",   "collect", "keep",     "ttl",   "isolate"};
   return k_fields;
 }
 

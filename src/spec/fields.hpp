@@ -52,6 +52,7 @@ enum class Field {
   inputs,
   deploy,
   docker,
+  kubernetes,
   worker,
 };
 constexpr std::size_t k_field_count = static_cast<std::size_t>(Field::worker) + 1;

@@ -83,21 +83,51 @@ constexpr auto k_of_container = std::to_array<ForeignField>({
     {"tty", "Tty: true"},
 });
 
+// Fields of a Pod's `spec` that combu lacks, each with an example.
+// https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/
+constexpr auto k_of_pod = std::to_array<ForeignField>({
+    {"affinity", "affinity: { nodeAffinity: {} }"},
+    {"dnsConfig", R"(dnsConfig: { nameservers: ["10.0.0.53"] })"},
+    {"hostAliases", R"(hostAliases: [{ ip: "10.0.0.2", hostnames: ["registry.lab"] }])"},
+    {"imagePullSecrets", R"(imagePullSecrets: [{ name: "registry" }])"},
+    {"initContainers", R"(initContainers: [{ name: "prepare", image: "debian:12" }])"},
+    {"nodeSelector", R"(nodeSelector: { "kubernetes.io/arch": "amd64" })"},
+    {"priorityClassName", R"(priorityClassName: "batch")"},
+    {"runtimeClassName", R"(runtimeClassName: "gvisor")"},
+    {"schedulerName", R"(schedulerName: "volcano")"},
+    {"securityContext", "securityContext: { runAsNonRoot: true }"},
+    {"serviceAccountName", R"(serviceAccountName: "trainer")"},
+    {"tolerations", R"(tolerations: [{ key: "nvidia.com/gpu", operator: "Exists", effect: "NoSchedule" }])"},
+    {"topologySpreadConstraints",
+     R"(topologySpreadConstraints: [{ maxSkew: 1, topologyKey: "kubernetes.io/hostname", )"
+     R"(whenUnsatisfiable: "ScheduleAnyway" }])"},
+});
+
 constexpr auto k_of_combu = std::to_array<ForeignField>({
     {"HostConfig", "write docker: { HostConfig: { ... } }"},
+    {"activeDeadlineSeconds", "use `timeout`"},
+    {"args", "use `cmd`"},
     {"configs", "use `inputs`"},
     {"cpu_count", "use `cpus`"},
     {"cpu_period", "use `cpus`"},
     {"cpu_quota", "use `cpus`"},
+    {"envFrom", R"(write kubernetes: { container: { envFrom: [{ configMapRef: { name: "settings" } }] } })"},
     {"expose", "leave the field out: trials on one network reach every port of each other"},
     {"extends", "use `base + { ... }` of Jsonnet"},
     {"external_links", "use `networks`: trials on one network reach each other by name"},
+    {"imagePullPolicy", "use `pull`"},
     {"links", "use `networks`: trials on one network reach each other by name"},
+    {"metadata", R"(write kubernetes: { metadata: { annotations: { "example.com/note": "text" } } })"},
     {"mount", "use `volumes`"},
     {"mounts", "use `volumes`"},
     {"profiles", "leave the field out: `combu run --only` chooses trials"},
+    {"readinessProbe", "use `healthcheck`"},
+    {"resources", "use `cpus`, `memory` and `gpus`"},
     {"restart", "use `retries`"},
+    {"restartPolicy", "use `retries`"},
     {"restart_policy", "use `retries`"},
+    {"terminationGracePeriodSeconds", "use `stop_grace`"},
+    {"volumeMounts", "use `volumes`"},
 });
 
 // Finds a field by its spelling, or by the name in the engine's API, which is the first word of the example.
@@ -115,6 +145,8 @@ std::string written_instead(std::string_view spelling) {
     return fmt::format("write docker: {{ HostConfig: {{ {} }} }}", example);
   if (const auto example = find_foreign(k_of_container, spelling); !example.empty())
     return fmt::format("write docker: {{ {} }}", example);
+  if (const auto example = find_foreign(k_of_pod, spelling); !example.empty())
+    return fmt::format("write kubernetes: {{ pod: {{ {} }} }}", example);
   const auto own = std::ranges::find(k_of_combu, spelling, &ForeignField::spelling);
   return own == k_of_combu.end() ? std::string() : std::string(own->instead);
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Fields of Compose, `docker run` and the Docker Engine API that trials do not have.
+// Fields of Compose, `docker run`, the Docker Engine API and Kubernetes' Pods that trials do not have.
 
 #include <string>
 #include <string_view>

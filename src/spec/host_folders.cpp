@@ -55,7 +55,7 @@ std::string fault_of_existing(const std::string& path, mode_t mode, bool folder_
   return "";
 }
 
-// One host path, which several trials may mount.
+// One path on this machine, which several trials may mount.
 struct HostPath {
   const Trial* trial;
   // the first volume that writes this path with a `/` at its end; if there is none, the first volume with
@@ -70,7 +70,7 @@ std::vector<HostPath> distinct_paths(const Experiment& experiment) {
   std::unordered_map<std::string_view, std::size_t> known;
   for (const Trial& trial : experiment.trials) {
     for (const Volume& volume : trial.container.volumes) {
-      if (!volume.source_is_path) continue;
+      if (!volume.source_is_path || volume.remote) continue;
       const auto [found, is_new] = known.emplace(volume.source, paths.size());
       if (is_new) {
         paths.push_back({&trial, &volume, volume.folder_meant, volume.read_only});

@@ -10,6 +10,7 @@
 #include "spec/foreign_fields.hpp"
 #include "spec/healthcheck.hpp"
 #include "spec/inputs.hpp"
+#include "spec/kubernetes.hpp"
 #include "spec/names.hpp"
 #include "spec/order.hpp"
 #include "spec/outputs.hpp"
@@ -197,6 +198,9 @@ void LayerReader::read_field(Field field, Json& value, const Place& place) {
       return;
     case Field::docker:
       return read_object(value, place, layer_.docker);
+    case Field::kubernetes:
+      layer_.kubernetes = read_kubernetes(value, place, report_);
+      return;
     case Field::worker:
       trial.worker = read_worker(value, place, report_);
       return;
@@ -350,6 +354,11 @@ Json laid(Json base, Json&& over) {
   return base;
 }
 
+Json laid_deep(Json base, const Json& over) {
+  merge_deep(base, over);
+  return base;
+}
+
 }  // namespace
 
 Trial combine(Layer&& own, const Layer& defaults, const Place& place, Report& report) {
@@ -357,11 +366,11 @@ Trial combine(Layer&& own, const Layer& defaults, const Place& place, Report& re
   if (!defaults.params.empty() && !own.cleared.test(bit(Field::params))) {
     own.params = laid(defaults.params, std::move(own.params));
   }
-  if (!defaults.docker.empty() && !own.cleared.test(bit(Field::docker))) {
-    Json base = defaults.docker;
-    merge_deep(base, own.docker);
-    own.docker = std::move(base);
-  }
+  if (!defaults.docker.empty() && !own.cleared.test(bit(Field::docker)))
+    own.docker = laid_deep(defaults.docker, own.docker);
+  if (!defaults.kubernetes.empty() && !own.cleared.test(bit(Field::kubernetes)))
+    own.kubernetes = laid_deep(defaults.kubernetes, own.kubernetes);
+  drop_null_members(own.kubernetes);
   if (own.trial.service && std::exchange(own.trial.cache, {}).on && own.given.test(bit(Field::cache)))
     report.add(place.key(field_name(Field::cache)),
                "a service has no result to cache; remove `cache` or `service`");
@@ -383,6 +392,7 @@ Trial combine(Layer&& own, const Layer& defaults, const Place& place, Report& re
   trial.container.labels = (labels ? laid(defaults.labels, own.labels) : std::move(own.labels)).take();
   if (!own.params.empty()) trial.params = json_text(own.params);
   if (!own.docker.empty()) trial.container.docker = json_text(own.docker);
+  if (!own.kubernetes.empty()) trial.container.kubernetes = json_text(own.kubernetes);
   check_worker(trial, place, report);
   warn_of_trial(trial, own.shell_syntax, report);
   return trial;

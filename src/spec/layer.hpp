@@ -25,7 +25,8 @@ struct Layer {
   std::vector<const Pairs*> env_files;
   Json params = Json::object();
   Json docker = Json::object();
-  std::string shell_syntax;  // shell syntax in a `cmd` that is a string; see find_shell_syntax()
+  Json kubernetes = Json::object();  // members may be null; see read_kubernetes()
+  std::string shell_syntax;          // shell syntax in a `cmd` that is a string; see find_shell_syntax()
 };
 
 enum class LayerKind { trial, defaults };
@@ -60,8 +61,9 @@ class LayerReader {
 };
 
 // Merges a trial with the defaults, and reports faults that only the merged trial shows. Merges env, labels
-// and params by name. Merges `docker` recursively, so that one option of HostConfig does not remove the other
-// options. Every other field comes from the trial if the trial has the field, else from the defaults.
+// and params by name. Merges `docker` and `kubernetes` recursively, so that one option of HostConfig does not
+// remove the other options. Every other field comes from the trial if the trial has the field, else from the
+// defaults.
 [[nodiscard]] Trial combine(Layer&& own, const Layer& defaults, const Place& place, Report& report);
 
 }  // namespace combu::spec

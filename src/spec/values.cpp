@@ -57,6 +57,14 @@ std::optional<Seconds> read_duration(const Json& value, const Place& place, Repo
                             report);
 }
 
+std::optional<Seconds> read_lifetime(const Json& value, const Place& place, Report& report) {
+  constexpr Seconds k_lifetime_min{1};
+  const auto lifetime = read_duration(value, place, report);
+  if (!lifetime || *lifetime >= k_lifetime_min) return lifetime;
+  report.add(place, "must be at least 1s");
+  return std::nullopt;
+}
+
 namespace {
 
 std::optional<std::uint32_t> read_count_from(int least, const Json& value, const Place& place,

@@ -24,6 +24,8 @@ namespace combu::spec {
 [[nodiscard]] bool is_out_of_bounds(const Json& value);
 // Accepts a duration as text, or a number of seconds.
 [[nodiscard]] std::optional<Seconds> read_duration(const Json& value, const Place& place, Report& report);
+// Like read_duration(), but the duration must be at least 1 s.
+[[nodiscard]] std::optional<Seconds> read_lifetime(const Json& value, const Place& place, Report& report);
 [[nodiscard]] std::optional<std::uint32_t> read_count(const Json& value, const Place& place, Report& report);
 // Like read_count() for a limit: 0 is an error, because an absent field means no limit.
 [[nodiscard]] std::optional<std::uint32_t> read_limit_count(const Json& value, const Place& place,

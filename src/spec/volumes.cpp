@@ -20,7 +20,7 @@ namespace {
 constexpr std::array k_volume_fields{Spelling{"host", "host"},        Spelling{"container", "container"},
                                      Spelling{"mode", "mode"},        Spelling{"source", "host"},
                                      Spelling{"target", "container"}, Spelling{"read_only", "read_only"},
-                                     Spelling{"type", "type"}};
+                                     Spelling{"type", "type"},        Spelling{"remote", "remote"}};
 
 bool is_path(std::string_view source) {
   return source.find('/') != std::string_view::npos || source.starts_with('.') || source.starts_with('~');
@@ -49,7 +49,7 @@ class VolumeReader {
       return std::nullopt;
     }
     const std::string target = text->substr(first + 1, has_mode ? second - first - 1 : std::string::npos);
-    return make(text->substr(0, first), place_, target, place_, mode == "ro");
+    return make(from_source(text->substr(0, first), place_), target, place_, mode == "ro");
   }
 
   std::optional<Volume> from_object(const Json& value) {
@@ -64,8 +64,10 @@ class VolumeReader {
     const auto source = text("host");
     const auto target = text("container");
     const auto read_only = access(section);
-    if (!source || !target || !read_only || !known_type(section)) return std::nullopt;
-    return make(*source, place_.key(section.spelling("host")), *target,
+    const auto remote = flag(section, "remote");
+    if (!source || !target || !read_only || !remote || !known_type(section)) return std::nullopt;
+    const Place source_place = place_.key(section.spelling("host"));
+    return make(*remote ? from_remote(*source, source_place) : from_source(*source, source_place), *target,
                 place_.key(section.spelling("container")), *read_only);
   }
 
@@ -75,9 +77,11 @@ class VolumeReader {
       const auto choice = read_choice(*mode, {"rw", "ro"}, place_.key("mode"), report_);
       return choice ? std::optional(*choice == 1) : std::nullopt;
     }
-    if (const Json* flag = section.find("read_only"))
-      return read_flag(*flag, place_.key("read_only"), report_);
-    return false;
+    return flag(section, "read_only");
+  }
+  std::optional<bool> flag(const Section& section, std::string_view name) {
+    const Json* given = section.find(name);
+    return given == nullptr ? std::optional(false) : read_flag(*given, place_.key(name), report_);
   }
   // Compose's field `type` is redundant, because the source shows the type. Only the value of the field is
   // checked.
@@ -85,9 +89,9 @@ class VolumeReader {
     const Json* type = section.find("type");
     return type == nullptr || read_choice(*type, {"bind", "volume"}, place_.key("type"), report_);
   }
-  std::optional<Volume> make(const std::string& source, const Place& source_place, const std::string& target,
+  // `volume`: the result of from_source() or from_remote()
+  std::optional<Volume> make(std::optional<Volume> volume, const std::string& target,
                              const Place& target_place, bool read_only) {
-    auto volume = from_source(source, source_place);
     if (!target.starts_with('/')) {
       report_.add(target_place,
                   fmt::format("the path in the container, \"{}\", must begin with `/`", shortened(target)));
@@ -101,6 +105,21 @@ class VolumeReader {
     }
     volume->read_only = read_only;
     volume->path = place_.text();
+    return volume;
+  }
+  std::optional<Volume> from_remote(const std::string& source, const Place& place) {
+    if (!source.starts_with('/')) {
+      report_.add(
+          place,
+          fmt::format("\"{}\" must begin with `/`, because `remote` is only for paths on the host where "
+                      "the trial runs; write an absolute path, or remove `remote`",
+                      shortened(source)));
+      return std::nullopt;
+    }
+    Volume volume;
+    volume.source = normalised(source);
+    volume.folder_meant = source.ends_with('/');
+    volume.remote = true;
     return volume;
   }
   std::optional<Volume> from_source(const std::string& source, const Place& place) {

@@ -31,6 +31,7 @@ std::string worker_shape(const Trial& trial) {
   add(trial.process.user);
   add(trial.container.shm_size.count);
   add(trial.container.docker);
+  add(trial.container.kubernetes);
   add(trial.slots.cpus.nano);
   add(trial.slots.memory.count);
   for (const std::string& gpu : trial.slots.gpus) add(gpu);
@@ -40,6 +41,7 @@ std::string worker_shape(const Trial& trial) {
     add(volume.source);
     add(volume.target);
     add(volume.read_only);
+    add(volume.remote);
   }
   for (const Input& input : trial.inputs) {
     if (input.in_scratch) continue;
@@ -56,13 +58,6 @@ namespace {
 constexpr std::array k_worker_fields{Spelling{"count", "count"}, Spelling{"concurrency", "concurrency"},
                                      Spelling{"trials_max", "trials_max"}, Spelling{"age_max", "age_max"},
                                      Spelling{"idle", "idle"}};
-constexpr Seconds k_limit_min{1};
-
-Seconds read_time(const Json& value, const Place& place, Report& report) {
-  const auto time = read_duration(value, place, report);
-  if (time && *time < k_limit_min) report.add(place, "must be at least 1s");
-  return time.value_or(k_limit_min);
-}
 
 bool has_health_check(const Trial& trial) {
   return trial.healthcheck && (trial.healthcheck->test.empty() || trial.healthcheck->test.front() != "NONE");
@@ -119,8 +114,9 @@ WorkerSettings read_worker(const Json& value, const Place& place, Report& report
   count("concurrency", worker.concurrency);
   count("trials_max", worker.trials_max);
   if (const Json* age = section.find("age_max"))
-    worker.age_max = read_time(*age, place.key("age_max"), report);
-  if (const Json* idle = section.find("idle")) worker.idle = read_time(*idle, place.key("idle"), report);
+    worker.age_max = read_lifetime(*age, place.key("age_max"), report).value_or(worker.age_max);
+  if (const Json* idle = section.find("idle"))
+    worker.idle = read_lifetime(*idle, place.key("idle"), report).value_or(worker.idle);
   return worker;
 }
 
@@ -160,17 +156,23 @@ void check_worker(const Trial& trial, const Place& place, Report& report) {
 
 void WorkerChecks::take(const Trial& trial, const Place& place, Report& report) {
   if (!trial.worker->on) return;
-  names_.insert(trial.name);
-  if (!docker_) {
-    docker_ = trial.container.docker;
+  if (names_.empty()) {
     first_ = trial.name;
-  } else if (*docker_ != trial.container.docker) {
+    docker_ = trial.container.docker;
+    kubernetes_ = trial.container.kubernetes;
+  }
+  names_.insert(trial.name);
+  const auto expect_equal = [&](std::string_view field, const std::string& section,
+                                const std::string& of_first) {
+    if (section == of_first) return;
     report.add(
-        place.key("docker"),
+        place.key(field),
         fmt::format("must be the same for all trials with `worker`, because they share containers, but "
                     "it differs from the section of `{}`; remove `worker` or make the sections equal",
                     first_));
-  }
+  };
+  expect_equal("docker", trial.container.docker, docker_);
+  expect_equal("kubernetes", trial.container.kubernetes, kubernetes_);
   const std::string shape = worker_shape(trial);
   for (std::size_t i = 0; i < trial.outputs.size(); ++i)
     if (!trial.outputs[i].in_scratch)

@@ -2,7 +2,6 @@
 // The field `worker`, and the checks of trials whose attempts run in workers.
 
 #include <map>
-#include <optional>
 #include <string>
 #include <unordered_set>
 
@@ -36,8 +35,9 @@ class WorkerChecks {
   void take_path(const Trial& trial, const std::string& shape, const std::string& path, const Place& place,
                  Report& report);
 
-  std::optional<std::string> docker_;      // the `docker` section of the first trial with `worker`
-  std::string first_;                      // the name of that trial
+  std::string first_;                      // the name of the first trial with `worker`
+  std::string docker_;                     // the `docker` section of that trial
+  std::string kubernetes_;                 // the `kubernetes` section of that trial
   std::map<Writer, std::string> writers_;  // the first trial that writes an absolute path
   std::unordered_set<std::string> names_;  // of the trials with `worker`
 };

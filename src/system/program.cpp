@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,7 +14,9 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <functional>
+#include <sstream>
 #include <stop_token>
 #include <string_view>
 #include <system_error>
@@ -216,6 +219,18 @@ ProgramEnd run_program(const ProgramCall& call) {
   }
   end.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
   return end;
+}
+
+std::string find_program(const std::string& name) {
+  const char* const path = std::getenv("PATH");  // NOLINT(concurrency-mt-unsafe): nothing sets variables
+  std::istringstream folders(path == nullptr ? "/bin:/usr/bin" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    std::string file = (folder.empty() ? "." : folder) + "/" + name;
+    struct stat status {};
+    if (::stat(file.c_str(), &status) == 0 && S_ISREG(status.st_mode) && ::access(file.c_str(), X_OK) == 0)
+      return file;
+  }
+  return "";
 }
 
 std::vector<std::string> own_environment() {

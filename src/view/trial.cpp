@@ -110,8 +110,8 @@ void print_trial(std::ostream& out, const ShownTrial& shown) {
   line("platform", trial.platform);
   line("slots", slots_of(trial));
   for (const Volume& volume : trial.container.volumes)
-    line("volume",
-         fmt::format("{}:{}{}", shell_word(volume.source), volume.target, volume.read_only ? ":ro" : ""));
+    line("volume", fmt::format("{}:{}{}{}", shell_word(volume.source), volume.target,
+                               volume.read_only ? ":ro" : "", volume.remote ? " (remote)" : ""));
   for (std::size_t i = 0; i < trial.inputs.size(); ++i)
     line("input", fmt::format("{} at {}{}{}", source_of(trial.inputs[i]), trial.inputs[i].to,
                               shown.digest_of(i).empty() ? "" : ", ", shown.digest_of(i)));

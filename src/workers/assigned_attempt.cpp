@@ -168,7 +168,9 @@ std::optional<Observation> AssignedAttempt::start(const Trial& trial,
   Observation seen = worker->observation_of(*attempt);
   if (trial.cache.on) seen.digest = worker->container.digest;
   seen.inputs = in_order_of(trial.inputs, digests, worker->container.inputs);
-  seen.created_in = std::max(Seconds(0), Seconds(Steady::now() - asked) - attempt->spawn);
+  seen.start_took =
+      StartDuration{.created = std::max(Seconds(0), Seconds(Steady::now() - asked) - attempt->spawn),
+                    .started = attempt->spawn};
   return seen;
 }
 

@@ -84,6 +84,7 @@ Trial container_of(const Trial& trial, std::string name, std::shared_ptr<const P
   worker.container.networks = trial.container.networks;
   worker.container.shm_size = trial.container.shm_size;
   worker.container.docker = trial.container.docker;
+  worker.container.kubernetes = trial.container.kubernetes;
   worker.container.provided = std::move(program);
   worker.healthcheck = Healthcheck{.test = {"NONE"}};
   worker.slots = times(trial.slots, trial.worker->concurrency);

@@ -23,6 +23,7 @@ class WorkersEngine final : public Engine {
       : engine_(engine), images_(std::move(programs)), fleet_(engine, images_) {}
 
   Facts facts(std::stop_token stop) override { return engine_.facts(stop); }
+  std::vector<Finding> diagnose(std::stop_token stop) override { return engine_.diagnose(stop); }
   std::vector<Gpu> gpus(std::stop_token stop) override { return engine_.gpus(stop); }
   std::vector<Error> check(const Run& run, std::stop_token stop) override;
   std::vector<StartLimit> limits(const Run& run, const Slots& capacity) override {
@@ -44,7 +45,10 @@ class WorkersEngine final : public Engine {
                                    std::stop_token stop) override {
     return engine_.exec(key, argv, stop);
   }
-  void acknowledge(const std::vector<Key>& keys) override { fleet_.acknowledge(keys); }
+  void acknowledge(const std::vector<Key>& keys) override {
+    fleet_.acknowledge(keys);
+    engine_.acknowledge(keys);
+  }
   Released release(const Selector& selector, const ReleaseCallbacks& callbacks,
                    std::stop_token stop) override;
 

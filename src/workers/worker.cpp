@@ -95,8 +95,7 @@ Observation Worker::observation_of(const Attempt& attempt) const {
     seen.phase = Phase::running;
     seen.status = "running";
     seen.ran_at = attempt.began_at;
-    seen.created_in = Seconds(0);
-    seen.started_in = attempt.spawn;
+    seen.start_took = StartDuration{.created = Seconds(0), .started = attempt.spawn};
   }
   if (attempt.state != Attempt::State::ended) return seen;
   seen.phase = Phase::ended;

@@ -260,6 +260,9 @@ def test_no_command_prints_control_characters(swept, tmp_path):
         for command in (["logs", "ended" + EVIL], ["stop", "alive" + EVIL], ["wait", evil], ["run", "experiment.jsonnet"]):
             swept("--engine", engine, *command)
 
+        for more in ([], ["--json"]):
+            swept("--engine", engine, "doctor", *more)
+
     # Control characters in a run that is in progress.
     (swept.folder / "long.jsonnet").write_text(json.dumps({"experiment": ONE_LINE, "trials": [
         {"name": "long", "image": "lab/x", "params": {"p" + EVIL: EVIL}, "cmd": "sleep 1000"},

@@ -67,7 +67,7 @@ OBJECTS = {
     "devices": {"deploy": {"resources": {"reservations": {"devices": ["HERE"]}}}}, "retries": {"retries": "HERE"},
     "backoff": {"retries": {"max": 1, "backoff": "HERE"}}, "grow": {"retries": {"max": 1, "grow": "HERE"}},
     "logs": {"logs": "HERE"}, "metrics": {"metrics": "HERE"}, "cache": {"cache": "HERE"},
-    "worker": {"worker": "HERE"}, "collect": {"collect": "HERE"},
+    "worker": {"worker": "HERE"}, "collect": {"collect": "HERE"}, "kubernetes": {"kubernetes": "HERE"},
 }
 
 
@@ -203,6 +203,15 @@ VALUES = {
     "worker": ([True, False, {}, {"count": 2, "concurrency": 4, "trials_max": 1, "age_max": "1s", "idle": 1}, {"count": None, "idle": None}],
                [1, "yes", [], {"count": 0}, {"concurrency": 0}, {"concurrency": 1.5}, {"trials_max": 0}, {"age_max": 0}, {"idle": "0s"}, {"idle": 0.5}]),
     "name": (["combu-worker"], ["combu-worker-1"]),
+    "keep": (["ended", None], ["volume", "", True]),
+    "ttl": ([value for value in DURATIONS[0] if value not in (0.5, ".5s", "500ms", "1us2ns")], DURATIONS[1] + [0, 0.5, "0s"]),
+    "isolate": ([True, False, None], ["yes", 1]),
+    "kubernetes": ([{}, None, {"pod": None}, {"pod": {}, "container": {}, "metadata": {}, "x-own": 1}],
+                   ["x", [], {"pod": []}, {"container": 1}, {"metadata": "x"}, {"spec": {}}]),
+    "volumes": ([[{"host": "/a", "container": "/a", "remote": True}], [{"source": "/a", "target": "/a", "remote": True}],
+                 [{"host": "./a", "container": "/a", "remote": False}], [{"host": "a1", "container": "/a", "remote": None}]],
+                [[{"host": "./a", "container": "/a", "remote": True}], [{"host": "~/a", "container": "/a", "remote": True}],
+                 [{"source": "a1", "container": "/a", "remote": True}], [{"host": "/a", "container": "/a", "remote": "yes"}]]),
 }
 TABLE = [(field, value, is_taken) for field, values in VALUES.items() for is_taken in (True, False) for value in values[not is_taken]]
 

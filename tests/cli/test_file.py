@@ -104,8 +104,35 @@ def test_a_field_of_compose_that_the_engine_has_is_refused_with_the_line_to_writ
     assert (written.returncode, written.stderr) == (0, "")
 
 
+OF_PODS = """affinity dnsConfig hostAliases imagePullSecrets initContainers nodeSelector priorityClassName runtimeClassName
+    schedulerName securityContext serviceAccountName tolerations topologySpreadConstraints envFrom metadata""".split()
+
+
+def test_a_field_of_a_pod_is_refused_with_the_line_to_write(combu, write):
+    write("[%s]" % ", ".join(f'{{ name: "t-{i}", image: "x", {field}: 1 }}' for i, field in enumerate(OF_PODS)))
+    refused = combu("-f", "experiment.jsonnet", "validate")
+    assert refused.returncode == 2
+    lines = re.findall(r"^experiment\.jsonnet: \[\d+\]\.(\w+): unknown field `\1`; write (kubernetes: .*) \(trial `t-\d+`\)$", refused.stderr, re.M)
+    assert [field for field, _ in lines] == OF_PODS
+    assert dict(lines)["nodeSelector"] == 'kubernetes: { pod: { nodeSelector: { "kubernetes.io/arch": "amd64" } } }'
+    write("[%s]" % ", ".join(f'{{ name: "t-{i}", image: "x", {line} }}' for i, (_, line) in enumerate(lines)))
+    written = combu("-f", "experiment.jsonnet", "validate")
+    assert (written.returncode, written.stderr) == (0, "")
+
+
+def test_other_engines_ignore_the_fields_of_kubernetes(combu, write):
+    write("""{
+      keep: "ended", ttl: "1h", isolate: true,
+      defaults: { image: "x", kubernetes: { pod: { nodeSelector: { disk: "ssd" } } }, docker: { HostConfig: { CpuShares: 512 } } },
+      trials: [{ name: "solver", volumes: [{ host: "/proc/not-on-this-machine", container: "/data", mode: "ro", remote: true }] }],
+    }""")
+    result = combu("-f", "experiment.jsonnet", "--engine", "simulated:?speed=0", "run", "--wait")
+    assert result.returncode == 0, result.stderr
+    assert "/proc/not-on-this-machine:/data:ro (remote)" in combu("show", "solver").stdout
+
+
 @pytest.mark.parametrize("field, instead", [
-    ("restart", "use `retries`"), ("links", "use `networks`"), ("expose", "leave the field out: "),
+    ("restart", "use `retries`"), ("restartPolicy", "use `retries`"), ("readinessProbe", "use `healthcheck`"), ("args", "use `cmd`"), ("links", "use `networks`"), ("expose", "leave the field out: "),
     ("configs", "use `inputs`"), ("extends", "use `base + "), ("cpu_quota", "use `cpus`")])
 def test_a_field_of_compose_that_is_called_otherwise_is_refused_with_its_name(combu, write, field, instead):
     write('{ defaults: { image: "x", %s: "y" }, trials: [{ name: "solver" }] }' % field)

@@ -12,8 +12,8 @@ import time
 import pytest
 from conftest import COMBU, SIMULATED
 
-COMMANDS = ["run", "attach", "set", "pause", "unpause", "kill", "validate", "plan", "ps", "logs", "wait", "stop", "init", "schema", "completion",
-            "version", "help"]
+COMMANDS = ["run", "attach", "set", "pause", "unpause", "kill", "validate", "plan", "ps", "logs", "wait", "stop", "doctor", "init", "schema",
+            "completion", "version", "help"]
 
 
 def test_version(combu):

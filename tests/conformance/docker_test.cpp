@@ -150,8 +150,12 @@ const Flavour k_workers{
     [] { return std::make_unique<WorkersSubject>(std::make_unique<DockerSubject>(), agent::program_for); }};
 
 INSTANTIATE_TEST_SUITE_P(Docker, EngineSuite, testing::Values(k_containers, k_workers), flavour_name);
+INSTANTIATE_TEST_SUITE_P(Docker, HostSuite, testing::Values(k_containers, k_workers), flavour_name);
+INSTANTIATE_TEST_SUITE_P(Docker, FileSuite, testing::Values(k_containers, k_workers), flavour_name);
+INSTANTIATE_TEST_SUITE_P(Docker, HealthSuite, testing::Values(k_containers), flavour_name);
 INSTANTIATE_TEST_SUITE_P(Docker, ContainerSuite, testing::Values(k_containers), flavour_name);
 INSTANTIATE_TEST_SUITE_P(Docker, ExecSuite, testing::Values(k_containers), flavour_name);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(PlacingSuite);
 
 // ---- Tests that only a Docker Engine can pass
 

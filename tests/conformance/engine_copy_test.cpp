@@ -30,7 +30,7 @@ std::vector<std::string> names_in(const std::string& archive) {
 }
 
 // In an archive, the contents of files are stored unchanged.
-TEST_P(EngineSuite, CopyOutReturnsOutputsAsAnArchive) {
+TEST_P(FileSuite, CopyOutReturnsOutputsAsAnArchive) {
   const Run run = ready("leaves", {subject().leaves("leaves-a")});
   Watcher watcher(subject(), all_of(run));
   start_all(run);
@@ -73,7 +73,7 @@ class Given {
   std::string folder_;
 };
 
-TEST_P(EngineSuite, InputsAreStagedBeforeAnAttemptStarts) {
+TEST_P(FileSuite, InputsAreStagedBeforeAnAttemptStarts) {
   const Given given;
   Trial trial = subject().exits_with("given-a", 3);
   trial.inputs = {{.from = given.folder(), .to = "/in/deep/data"},
@@ -114,7 +114,7 @@ TEST_P(ContainerSuite, EachAttemptGetsTheInputsOfItsStart) {
   EXPECT_THAT(content(2, "/b"), testing::HasSubstr("another\n"));
 }
 
-TEST_P(EngineSuite, AMissingInputIsARefusal) {
+TEST_P(FileSuite, AMissingInputIsARefusal) {
   const Given given;
   Trial trial = subject().exits_with("given-none", 0);
   trial.inputs = {{.from = given.folder() + "/none", .to = "/in"}};
@@ -128,7 +128,7 @@ TEST_P(EngineSuite, AMissingInputIsARefusal) {
   }
 }
 
-TEST_P(EngineSuite, CopyOutOfAnAbsentAttemptIsNotFound) {
+TEST_P(FileSuite, CopyOutOfAnAbsentAttemptIsNotFound) {
   const Run run = ready("leaves-other", {subject().leaves("leaves-other-a")});
   start_all(run);
   for (const Key& key :

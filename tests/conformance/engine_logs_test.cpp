@@ -12,7 +12,7 @@
 namespace combu::conformance {
 namespace {
 
-TEST_P(EngineSuite, LogsContainBothStreams) {
+TEST_P(HostSuite, LogsContainBothStreams) {
   const Run run = ready("logs", {subject().says("logs-a", {"one", "two", "three"}, {"oops"})});
   Watcher watcher(subject(), all_of(run));
   start_all(run);

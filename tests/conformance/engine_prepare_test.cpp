@@ -38,7 +38,7 @@ TEST_P(EngineSuite, PrepareCanBeRepeated) {
   EXPECT_THAT(words(engine().prepare(run, [](const Preparation&) {}, {})), testing::IsEmpty());
 }
 
-TEST_P(EngineSuite, PrepareReportsEachMissingImageOnce) {
+TEST_P(HostSuite, PrepareReportsEachMissingImageOnce) {
   Trial first = subject().runs_until_stopped("missing-a");
   first.image = "combu-test-absent:never";
   first.pull = Pull::never;
@@ -53,7 +53,7 @@ TEST_P(EngineSuite, PrepareReportsEachMissingImageOnce) {
                              testing::HasSubstr("missing-b")));
 }
 
-TEST_P(EngineSuite, PrepareReportsADependencyOnHealthWithoutAHealthcheck) {
+TEST_P(HostSuite, PrepareReportsADependencyOnHealthWithoutAHealthcheck) {
   Trial service = subject().runs_until_stopped("healthless");
   Trial client = subject().exits_with("healthless-client", 0);
   client.depends = {{.trial = "healthless", .condition = Condition::healthy, .path = "[1].depends[0]"}};

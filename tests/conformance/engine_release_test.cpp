@@ -46,7 +46,7 @@ TEST_P(EngineSuite, ReleaseRemovesOnlyTheSelectedAttempts) {
   EXPECT_THAT(words(again.left), testing::IsEmpty());
 }
 
-TEST_P(EngineSuite, ReleaseKeepsTheChosenAttemptsAndTheirNetworks) {
+TEST_P(HostSuite, ReleaseKeepsTheChosenAttemptsAndTheirNetworks) {
   Trial kept = subject().leaves("kept-over");
   Trial running = subject().runs_until_stopped("kept-running");
   Trial gone = subject().runs_until_stopped("kept-gone");
@@ -106,7 +106,7 @@ TEST_P(EngineSuite, ReleaseOfARunKeepsOtherRuns) {
 
 // ---- networks
 
-TEST_P(EngineSuite, PrepareCreatesNetworksAndReleaseRemovesThem) {
+TEST_P(HostSuite, PrepareCreatesNetworksAndReleaseRemovesThem) {
   Trial trial = subject().runs_until_stopped("net-a");
   trial.container.networks = {"combu-net-1", "combu-net-2"};
   const Run run = ready("net", {trial});
@@ -122,7 +122,7 @@ TEST_P(EngineSuite, PrepareCreatesNetworksAndReleaseRemovesThem) {
   EXPECT_FALSE(subject().has_network("combu-net-2"));
 }
 
-TEST_P(EngineSuite, NetworksThatCombuDidNotCreateAreUsedAndKept) {
+TEST_P(HostSuite, NetworksThatCombuDidNotCreateAreUsedAndKept) {
   subject().make_strange_network("combu-net-strange");
   Trial trial = subject().runs_until_stopped("net-shared-a");
   trial.container.networks = {"combu-net-strange"};
@@ -134,7 +134,7 @@ TEST_P(EngineSuite, NetworksThatCombuDidNotCreateAreUsedAndKept) {
   EXPECT_TRUE(subject().has_network("combu-net-strange"));
 }
 
-TEST_P(EngineSuite, ANetworkInUseIsKeptAndReported) {
+TEST_P(HostSuite, ANetworkInUseIsKeptAndReported) {
   Trial mine = subject().runs_until_stopped("net-mine");
   Trial guest = subject().runs_until_stopped("net-guest");
   mine.container.networks = guest.container.networks = {"combu-net-used"};
@@ -156,7 +156,7 @@ TEST_P(EngineSuite, ANetworkInUseIsKeptAndReported) {
   EXPECT_FALSE(subject().has_network("combu-net-used"));
 }
 
-TEST_P(EngineSuite, ANetworkIsKeptWhileItsExperimentHasAttempts) {
+TEST_P(HostSuite, ANetworkIsKeptWhileItsExperimentHasAttempts) {
   Trial mine = subject().runs_until_stopped("net-host");
   Trial guest = subject().runs_until_stopped("net-caller");
   guest.container.networks = {"combu-net-lent"};

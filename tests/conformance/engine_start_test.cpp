@@ -13,7 +13,7 @@
 namespace combu::conformance {
 namespace {
 
-TEST_P(EngineSuite, FactsDescribeTheEngine) {
+TEST_P(HostSuite, FactsDescribeTheEngine) {
   const Facts facts = engine().facts({});
   EXPECT_NE(facts.engine, "");
   EXPECT_NE(facts.address, "");
@@ -21,7 +21,7 @@ TEST_P(EngineSuite, FactsDescribeTheEngine) {
   EXPECT_GT(facts.capacity.memory.count, 0);
 }
 
-TEST_P(EngineSuite, AStartedTrialRunsAndIsListed) {
+TEST_P(HostSuite, AStartedTrialRunsAndIsListed) {
   const Run run = ready("started", {subject().runs_until_stopped("started-a")});
   Watcher watcher(subject(), all_of(run));
   const StartResult result = engine().start(run, run.experiment.trials[0], 1, {});
@@ -105,7 +105,7 @@ TEST_P(EngineSuite, ARepeatedStartKeepsTheEndedAttempt) {
   EXPECT_EQ(listed[0].exit_code, 4);
 }
 
-TEST_P(EngineSuite, TheNextAttemptReplacesAnEndedOne) {
+TEST_P(HostSuite, TheNextAttemptReplacesAnEndedOne) {
   const Run run = ready("again", {subject().exits_with("again-a", 4)});
   Watcher watcher(subject(), all_of(run));
   start_all(run);
@@ -116,7 +116,7 @@ TEST_P(EngineSuite, TheNextAttemptReplacesAnEndedOne) {
   EXPECT_EQ(listed[0].key.attempt, 2);
 }
 
-TEST_P(EngineSuite, TheNextAttemptDoesNotReplaceARunningOne) {
+TEST_P(HostSuite, TheNextAttemptDoesNotReplaceARunningOne) {
   const Run run = ready("alive", {subject().runs_until_stopped("alive-a")});
   start_all(run);
   EXPECT_EQ(kind_of([&] { engine().start(run, run.experiment.trials[0], 2, {}); }), ErrorKind::conflict);
@@ -142,7 +142,7 @@ TEST_P(EngineSuite, AnAttemptThatExceedsItsMemoryIsReportedAsOutOfMemory) {
   EXPECT_TRUE(listed[0].oom);
 }
 
-TEST_P(EngineSuite, UsageIsReportedWhileTheAttemptRuns) {
+TEST_P(HostSuite, UsageIsReportedWhileTheAttemptRuns) {
   const Run run = ready("usage", {subject().runs_until_stopped("usage-a")});
   const Trial& trial = run.experiment.trials[0];
   const std::string id = std::get<Running>(engine().start(run, trial, 1, {})).observation.id;
@@ -177,14 +177,14 @@ TEST_P(EngineSuite, StartMayBeCalledFromManyThreads) {
   EXPECT_EQ(list_all("many").size(), k_count);
 }
 
-TEST_P(EngineSuite, AnAbsentImageIsNotFound) {
+TEST_P(HostSuite, AnAbsentImageIsNotFound) {
   Trial trial = subject().runs_until_stopped("imageless-a");
   trial.image = "combu-test-absent:never";
   const Run run = described("imageless", {trial});
   EXPECT_EQ(kind_of([&] { engine().start(run, trial, 1, {}); }), ErrorKind::not_found);
 }
 
-TEST_P(EngineSuite, AStartThatTheEngineRefusesIsRefused) {
+TEST_P(HostSuite, AStartThatTheEngineRefusesIsRefused) {
   const Run run = ready("refused", {subject().cannot_start("refused-a")});
   EXPECT_EQ(kind_of([&] { start_all(run); }), ErrorKind::refused);
   for (const Observation& observation : list_all("refused")) EXPECT_NE(observation.phase, Phase::running);
@@ -198,7 +198,7 @@ TEST_P(ContainerSuite, ANameOfAnotherContainerIsAConflict) {
   EXPECT_THAT(list_all("conflict"), testing::IsEmpty());
 }
 
-TEST_P(ContainerSuite, HealthIsReportedAndListed) {
+TEST_P(HealthSuite, HealthIsReportedAndListed) {
   const Run run = ready("health", {subject().turns("health-good", Health::healthy),
                                    subject().turns("health-bad", Health::unhealthy)});
   Watcher watcher(subject(), all_of(run));

@@ -15,6 +15,7 @@
 #include <mutex>
 #include <optional>
 #include <ostream>
+#include <set>
 #include <span>
 #include <string>
 #include <thread>
@@ -59,10 +60,14 @@ class Subject {
   virtual void let_time_pass() {}
 };
 
-// EngineSuite holds for every engine. ContainerSuite holds for engines that give each attempt a container of
-// its own: the attempt's name is the container's name, and the attempt can have ports, a health check,
-// networks of its own and any files. An attempt in a worker shares all of these with other attempts.
-// ExecSuite holds for engines with exec() whose containers have the programs `sh`, `cat` and `sleep`.
+// EngineSuite holds for every engine. HostSuite holds for engines that start attempts on one host, which they
+// know: start() starts a container at once, the host has the images, and networks belong to the host.
+// PlacingSuite holds for engines with Facts::places_attempts. FileSuite holds for engines that copy files
+// into attempts and out of them. HealthSuite holds for engines that run health checks. ContainerSuite holds
+// for engines that give each attempt a container of its own: the attempt's name is the container's name, and
+// the attempt can have ports, a health check, networks of its own and any files. An attempt in a worker
+// shares all of these with other attempts. ExecSuite holds for engines with exec() whose containers have the
+// programs `sh`, `cat` and `sleep`.
 struct Flavour {
   std::string name;
   std::function<std::unique_ptr<Subject>()> make;
@@ -182,8 +187,15 @@ class EngineSuite : public testing::TestWithParam<Flavour> {
     return run;
   }
 
+  // Starts all trials. Returns when all of them run or have run.
   void start_all(const Run& run) {
-    for (const Trial& trial : run.experiment.trials) engine().start(run, trial, 1, {});
+    std::set<std::string> accepted;
+    for (const Trial& trial : run.experiment.trials)
+      if (std::holds_alternative<Accepted>(engine().start(run, trial, 1, {}))) accepted.insert(trial.name);
+    if (accepted.empty()) return;
+    (void)list_settled(run.experiment.name, [&](const Observation& seen) {
+      return seen.key.run != run.id || !accepted.contains(seen.key.trial) || has_run(seen.phase);
+    });
   }
 
   std::vector<Observation> list_all(const std::string& experiment) {
@@ -258,6 +270,10 @@ class EngineSuite : public testing::TestWithParam<Flavour> {
   std::vector<std::string> experiments_;
 };
 
+class HostSuite : public EngineSuite {};
+class FileSuite : public EngineSuite {};
+class HealthSuite : public EngineSuite {};
+class PlacingSuite : public EngineSuite {};
 // Tests of attempts that have containers of their own.
 class ContainerSuite : public EngineSuite {};
 

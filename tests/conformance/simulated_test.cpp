@@ -12,6 +12,8 @@ constexpr double k_speed = 20;
 
 class SimulatedSubject : public Subject {
  public:
+  explicit SimulatedSubject(const SimulationOptions& options = {}) : world_(options) {}
+
   Engine& engine() override { return *engine_; }
 
   Trial runs_until_stopped(const std::string& name) override { return does(name, "sleep 1000000"); }
@@ -58,7 +60,7 @@ class SimulatedSubject : public Subject {
     return trial;
   }
 
-  World world_{{}};
+  World world_;
   std::unique_ptr<Engine> engine_ = open_simulated(world_, k_speed);
 };
 
@@ -68,7 +70,16 @@ const Flavour k_workers{"workers", [] {
                                                                   [](std::string_view) { return "agent"; });
                         }};
 
-INSTANTIATE_TEST_SUITE_P(Simulated, EngineSuite, testing::Values(k_containers, k_workers), flavour_name);
+const Flavour k_placing{"placing",
+                        [] { return std::make_unique<SimulatedSubject>(SimulationOptions{.places = true}); }};
+
+INSTANTIATE_TEST_SUITE_P(Simulated, EngineSuite, testing::Values(k_containers, k_workers, k_placing),
+                         flavour_name);
+INSTANTIATE_TEST_SUITE_P(Simulated, HostSuite, testing::Values(k_containers, k_workers), flavour_name);
+INSTANTIATE_TEST_SUITE_P(Simulated, FileSuite, testing::Values(k_containers, k_workers, k_placing),
+                         flavour_name);
+INSTANTIATE_TEST_SUITE_P(Simulated, HealthSuite, testing::Values(k_containers, k_placing), flavour_name);
+INSTANTIATE_TEST_SUITE_P(Simulated, PlacingSuite, testing::Values(k_placing), flavour_name);
 INSTANTIATE_TEST_SUITE_P(Simulated, ContainerSuite, testing::Values(k_containers), flavour_name);
 // The containers of the simulation have no programs.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ExecSuite);

@@ -77,6 +77,17 @@ class User:
     def get(self, kind, name):
         return json.loads(self.kubectl("get", kind, name, "--output", "json"))
 
+    def combu_environment(self):
+        return {"KUBECONFIG": str(self.kubeconfig)}
+
+    def combu_options(self):
+        return ["--engine", "kubernetes"]
+
+    def pods(self):
+        """Returns {name of the trial: Pod} of all Pods in the namespace."""
+        pods = json.loads(self.kubectl("get", "pods", "--output", "json"))["items"]
+        return {pod["metadata"]["annotations"].get("combu.trial", pod["metadata"]["labels"].get("combu.trial")): pod for pod in pods}
+
     def account(self):
         return self.cluster.account()
 
@@ -96,3 +107,10 @@ def simulated_pod(name, annotations=None):
     """Returns a pod that a simulated node runs. tests/engines/kubernetes/kwok.yaml describes the annotations."""
     tolerations = [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}]
     return pod(name, "", annotations, nodeSelector={"type": "kwok"}, tolerations=tolerations)
+
+
+def simulated_trial(name, annotations=None, **fields):
+    """Returns a trial whose Pods a simulated node runs."""
+    tolerations = [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}]
+    section = {"pod": {"nodeSelector": {"type": "kwok"}, "tolerations": tolerations}, "metadata": {"annotations": annotations or {}}}
+    return {"name": name, "image": "combu-test", "kubernetes": section, **fields}

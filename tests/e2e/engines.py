@@ -159,6 +159,14 @@ class Engine:
         status, answer = self.ask("POST", f"/containers/{name}/start")
         assert status == 204, answer
 
+    def combu_environment(self):
+        """Returns the variables by which combu finds the engine."""
+        return {"DOCKER_HOST": self.host}
+
+    def combu_options(self):
+        """Returns the options by which combu finds the engine."""
+        return []
+
     def remove_all(self):
         for container in self.get("/containers/json?all=1"):
             status, answer = self.ask("DELETE", f"/containers/{container['Id']}?force=1&v=1")
@@ -199,8 +207,9 @@ class Combu:
         self.program = program
         self.home = home
         self.engine = engine
+        self.engine_options = engine.combu_options()
         self.file = home / "experiment.jsonnet"
-        self.env = {"HOME": str(home), "PATH": os.environ["PATH"], "DOCKER_HOST": engine.host}
+        self.env = {"HOME": str(home), "PATH": os.environ["PATH"], **engine.combu_environment()}
         self.started = []
 
     def write(self, experiment):
@@ -209,7 +218,7 @@ class Combu:
         self.file.write_text(text, encoding="utf-8")
 
     def _command(self, arguments, in_net):
-        command = [str(self.program), "-f", str(self.file), *map(str, arguments)]
+        command = [str(self.program), *self.engine_options, "-f", str(self.file), *map(str, arguments)]
         return [str(SCRIPTS / "engine"), "in", str(self.engine.dir), *command] if in_net else command
 
     def __call__(self, *arguments, code=0, in_net=False, timeout=120, **env):

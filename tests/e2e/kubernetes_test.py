@@ -1,10 +1,14 @@
 """The test cluster itself: a real node, simulated nodes, and users with rights in one namespace."""
 
+from pathlib import Path
+
 import pytest
 from clusters import pod, simulated_pod
 from engines import wait_until
 
 pytestmark = pytest.mark.kubernetes
+
+MANIFESTS = sorted((Path(__file__).parents[1] / "golden/kubernetes").glob("*.yaml"))
 
 
 def ended(user, name):
@@ -45,8 +49,8 @@ def test_names_of_headless_services_resolve_in_pods(user):
 def test_simulated_pods_end_by_annotations_and_deadlines(user):
     user.create(
         simulated_pod("plain"),
-        simulated_pod("killed", {"combu.test/run-ms": "200", "combu.test/exit-code": "137", "combu.test/reason": "OOMKilled"}),
-        simulated_pod("long", {"combu.test/run-ms": "forever"}),
+        simulated_pod("killed", {"simulated.test/run-ms": "200", "simulated.test/exit-code": "137", "simulated.test/reason": "OOMKilled"}),
+        simulated_pod("long", {"simulated.test/run-ms": "forever"}),
     )
     assert end_of(ended(user, "plain")) == (0, "Completed")
     assert end_of(ended(user, "killed")) == (137, "OOMKilled")
@@ -72,7 +76,14 @@ def test_a_user_has_no_rights_outside_the_namespace(user):
 
 
 def test_a_killed_api_server_starts_again_with_its_objects(shared_cluster, user):
-    user.create(simulated_pod("long", {"combu.test/run-ms": "forever"}))
+    user.create(simulated_pod("long", {"simulated.test/run-ms": "forever"}))
     shared_cluster.kill9("kube-apiserver")
     shared_cluster.start()
     assert user.get("pod", "long")["metadata"]["name"] == "long"
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.stem)
+def test_the_api_server_accepts_the_manifests_of_unit_tests(user, path):
+    manifests = path.read_text(encoding="utf-8").replace('"namespace": "lab"', f'"namespace": "{user.name}"')
+    created = user.kubectl("create", "--dry-run=server", "--validate=strict", "--filename", "-", stdin=manifests)
+    assert len(created.splitlines()) == manifests.count("---\n")

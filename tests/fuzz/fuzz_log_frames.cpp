@@ -19,8 +19,8 @@ namespace {
 using combu::Instant;
 using combu::LogPiece;
 using combu::LogStream;
+using combu::TimedLines;
 using combu::docker::LogFrames;
-using combu::docker::TimedLines;
 
 enum class Form { frames, timed_frames, timed_lines };
 
@@ -41,7 +41,7 @@ struct Result {
 Result read(Form form, std::string_view bytes, std::string_view sizes) {
   Result result;
   const auto on_piece = [&](const LogPiece& piece) {
-    if (form != Form::frames && piece.text.size() > combu::docker::k_timed_piece_max) std::abort();
+    if (form != Form::frames && piece.text.size() > combu::k_timed_piece_max) std::abort();
     auto& pieces = result.pieces;
     if (form == Form::frames && !pieces.empty() && pieces.back().stream == piece.stream) {
       pieces.back().text += piece.text;

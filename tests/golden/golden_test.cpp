@@ -100,9 +100,10 @@ std::string describe(const Trial& trial) {
     lines.add("port", fmt::format("{}|{} -> {} {}", port.host_ip, port.host, port.container, port.protocol));
   }
   for (const Volume& volume : trial.container.volumes) {
-    lines.add("volume", fmt::format("{} {} -> {}{}{}", volume.source_is_path ? "path" : "named",
-                                    volume.source, volume.target, volume.read_only ? " read-only" : "",
-                                    volume.folder_meant ? " (a folder)" : ""));
+    lines.add("volume",
+              fmt::format("{}{} {} -> {}{}{}", volume.remote ? "remote " : "",
+                          volume.source_is_path ? "path" : "named", volume.source, volume.target,
+                          volume.read_only ? " read-only" : "", volume.folder_meant ? " (a folder)" : ""));
   }
   for (const Input& input : trial.inputs) {
     lines.add("input", fmt::format("{}{} -> {}{}", input.trial.empty() ? "" : input.trial + "'s ", input.from,
@@ -119,11 +120,15 @@ std::string describe(const Trial& trial) {
   lines.add("platform", trial.platform);
   lines.add("params", trial.params + (trial.params_file ? " (also as a file)" : ""));
   lines.add("docker", trial.container.docker);
+  lines.add("kubernetes", trial.container.kubernetes);
   return lines.text();
 }
 
 std::string describe(const Experiment& experiment, const Plan& plan) {
   std::string text = fmt::format("experiment {}\n", experiment.name);
+  if (experiment.keeps_ended) text += "keep: ended\n";
+  if (experiment.ttl.count() > 0) text += fmt::format("ttl: {}\n", seconds(experiment.ttl));
+  if (experiment.isolates_networks) text += "isolate: true\n";
   for (std::uint32_t wave = 0; wave < plan.wave_count; ++wave) {
     text += fmt::format("wave {}\n", wave);
     for (std::size_t at = 0; at < plan.nodes.size(); ++at) {

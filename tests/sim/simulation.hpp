@@ -164,7 +164,8 @@ class Simulation {
       watch_ = world_.watch(
           selector(), [this](const Observation& observation) { told_.push_back(observation); },
           [this] { at(k_pause, [this] { watch(); }); }, now_);
-      list(std::exchange(watched_, true));
+      // A restart of an engine that places attempts ends none (see Facts::began_at).
+      list(std::exchange(watched_, true) && !world_.options().places);
     } catch (const Error&) {
       at(k_pause, [this] { watch(); });
     }
@@ -197,7 +198,8 @@ class Simulation {
       trial.slots = command.slots;
       const StartResult result = world_.start(run_, trial, command.attempt, now_);
       starts_under_way_.erase(command.trial);
-      if (std::holds_alternative<TakenByOther>(result)) commanded_[command.trial] = command.attempt - 1;
+      if (std::holds_alternative<TakenByOther>(result) || std::holds_alternative<NoRoom>(result))
+        commanded_[command.trial] = command.attempt - 1;
       apply(StartAnswered{.trial = command.trial, .result = result});
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::unavailable) {
@@ -321,7 +323,8 @@ class Simulation {
     std::vector<std::string> gpus = held_.gpus;
     std::ranges::sort(gpus);
     if (std::ranges::adjacent_find(gpus) != gpus.end()) broken_.emplace_back("a GPU was given twice");
-    if (lives && slots_[fact.trial].gpus.size() < trial.gpus->count) broken_.emplace_back("a GPU is missing");
+    if (options_.capacity && lives && slots_[fact.trial].gpus.size() < trial.gpus->count)
+      broken_.emplace_back("a GPU is missing");
     const auto parallel_max = static_cast<std::ptrdiff_t>(run_.experiment.parallel_max);
     if (parallel_max > 0 && alive_ > parallel_max) broken_.emplace_back("too many attempts alive");
   }

@@ -177,9 +177,16 @@ TEST(Storm, EveryInvariantHoldsUnderEveryFault) {
     if (seed % 13 == 0) run.experiment.canary = true;
     if (seed % 17 == 0) run.experiment.collect.on = CollectOn::success;
     const Plan plan = test::plan(run.experiment);
-    Simulation simulation(run, plan,
-                          with_slots({.starts_in_flight_max = 1 + seed % 16, .until = Until::ended}),
-                          {.seed = seed, .gpus = k_gpus, .faults = every_fault(seed % 2 == 0)});
+    PlannerOptions options{.starts_in_flight_max = 1 + seed % 16, .until = Until::ended};
+    SimulationOptions world{.seed = seed, .gpus = k_gpus, .faults = every_fault(seed % 2 == 0)};
+    if (seed % 6 == 5) {  // an engine that places attempts, with a quota
+      world.places = true;
+      world.attempts_max = 40;
+      options.pending_max = k_simulated_pending_max;
+    } else {
+      options = with_slots(std::move(options));
+    }
+    Simulation simulation(run, plan, options, world);
     if (seed % 4 == 0) {
       record.begin(entry_of(run), run.experiment);
       die_now_and_then(simulation, record, run.id, random);

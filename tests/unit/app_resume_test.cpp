@@ -365,8 +365,7 @@ TEST_F(RecorderTest, TheRecorderWritesAtACommit) {
   Observation seen;
   seen.key = {.run = RunId("r1"), .trial = "one"};
   recorder.started(0, seen);
-  seen.created_in = Seconds(1);
-  seen.started_in = Seconds(2);
+  seen.start_took = StartDuration{.created = Seconds(1), .started = Seconds(2)};
   seen.digest = "lab/x@sha256:1";
   recorder.started(0, seen);
   recorder.fact(fact(TrialState::running));

@@ -85,7 +85,8 @@ TEST(CacheKey, FieldsThatAffectOutputsChangeTheKey) {
       [](Trial& it) { it.outputs[0].size_max.count = 3; },
       [](Trial& it) { it.metrics = Metrics{.json = true}; },
       [](Trial& it) { it.metrics = Metrics{.step = "epoch"}; },
-      [](Trial& it) { it.container.docker = R"({"HostConfig":{"CpusetCpus":"0"}})"; }};
+      [](Trial& it) { it.container.docker = R"({"HostConfig":{"CpusetCpus":"0"}})"; },
+      [](Trial& it) { it.container.kubernetes = R"({"pod":{"nodeSelector":{"disk":"ssd"}}})"; }};
   for (std::size_t i = 0; i < changes.size(); ++i) EXPECT_NE(changed(changes[i]).hash, hash) << i;
   EXPECT_NE(cache_key(trial(), k_run, "sha256:2222", {}).hash, hash);
   Trial fed = trial();

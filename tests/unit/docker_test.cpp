@@ -96,6 +96,24 @@ TEST(ContainerJson, ContainsEveryFieldOfTheTrial) {
       1U);
 }
 
+TEST(ContainerJson, ARemoteVolumeIsABindMount) {
+  Trial trial = example_trial();
+  Volume volume;
+  volume.source = "/data";
+  volume.target = "/in";
+  volume.remote = true;
+  trial.container.volumes = {volume};
+  EXPECT_EQ(body_of(trial).at("/HostConfig/Mounts"_json_pointer),
+            json::parse(R"([{"Type": "bind", "Source": "/data", "Target": "/in"}])"));
+}
+
+TEST(ContainerJson, TheKubernetesSectionIsIgnored) {
+  Trial trial = example_trial();
+  const json without = body_of(trial);
+  trial.container.kubernetes = R"({"container": {"tty": true}, "metadata": {"labels": {"x": "y"}}})";
+  EXPECT_EQ(body_of(trial), without);
+}
+
 TEST(ContainerJson, NetworksOfTheEngineHaveNoAliases) {
   Trial trial = example_trial();
   trial.container.networks = {"host"};

@@ -134,6 +134,60 @@ TEST_F(RetryTest, ASetStopTokenEndsTheRepeats) {
   }
 }
 
+// ---- Findings
+
+TEST(Diagnosis, OfAnEngineWithoutFurtherChecksIsItsNameOrItsError) {
+  EngineMock mock;
+  EXPECT_CALL(mock, facts(_)).WillOnce(Return(Facts{.engine = "Lab 1", .address = "lab:"}));
+  const std::vector<Finding> good = mock.diagnose({});
+  ASSERT_EQ(good.size(), 1U);
+  EXPECT_EQ(good[0].kind, Finding::Kind::good);
+  EXPECT_EQ(good[0].text, "Lab 1 at lab:");
+  for (const auto& [kind, is_unreachable] :
+       {std::pair(ErrorKind::unavailable, true), std::pair(ErrorKind::timeout, true),
+        std::pair(ErrorKind::corrupt, true), std::pair(ErrorKind::refused, false)}) {
+    EXPECT_CALL(mock, facts(_)).WillOnce(Throw(Error(kind, "lab:", "why")));
+    const std::vector<Finding> fault = mock.diagnose({});
+    ASSERT_EQ(fault.size(), 1U);
+    EXPECT_EQ(fault[0].kind, Finding::Kind::fault);
+    EXPECT_EQ(fault[0].text, "lab:: why");
+    EXPECT_EQ(fault[0].is_unreachable, is_unreachable) << to_string(kind);
+  }
+  EXPECT_CALL(mock, facts(_)).WillOnce(Throw(Error(ErrorKind::cancelled, "lab:", "cancelled")));
+  EXPECT_THROW((void)mock.diagnose({}), Error);
+}
+
+TEST_F(RetryTest, DoesNotRepeatADiagnosis) {
+  EXPECT_CALL(mock_, facts(_)).WillOnce(Throw(k_away));
+  EXPECT_TRUE(engine_->diagnose({}).at(0).is_unreachable);
+}
+
+TEST(Diagnosis, OfADiskDependsOnSizeAndShare) {
+  constexpr std::int64_t k_mebibyte = std::int64_t{1} << 20U;
+  constexpr std::int64_t k_gibibyte = std::int64_t{1} << 30U;
+  const auto kind = [](std::int64_t free, std::int64_t total) {
+    return disk_finding("/d", Bytes{free}, Bytes{total}, "remove").kind;
+  };
+  using Kind = Finding::Kind;
+  EXPECT_EQ(kind(1023 * k_mebibyte, 4 * k_gibibyte), Kind::fault);
+  EXPECT_EQ(kind(k_gibibyte, 4 * k_gibibyte), Kind::good);
+  EXPECT_EQ(kind(2 * k_gibibyte - 1, 100 * k_gibibyte), Kind::fault);
+  EXPECT_EQ(kind(2 * k_gibibyte, 100 * k_gibibyte), Kind::warning);
+  EXPECT_EQ(kind(10 * k_gibibyte - 1, 100 * k_gibibyte), Kind::warning);
+  EXPECT_EQ(kind(10 * k_gibibyte, 100 * k_gibibyte), Kind::good);
+  EXPECT_EQ(kind(10 * k_gibibyte - 1, 10'000 * k_gibibyte), Kind::fault);
+  EXPECT_EQ(kind(50 * k_gibibyte - 1, 10'000 * k_gibibyte), Kind::warning);
+  EXPECT_EQ(kind(50 * k_gibibyte, 10'000 * k_gibibyte), Kind::good);
+}
+
+TEST(Diagnosis, OfADiskHasARemedyOnlyIfSpaceIsShort) {
+  const Bytes total{std::int64_t{100} << 30U};
+  EXPECT_EQ(disk_finding("/d", Bytes{0}, total, "remove").remedy, "remove");
+  EXPECT_EQ(disk_finding("/d", total, total, "remove").remedy, "");
+  EXPECT_EQ(disk_finding("/d", Bytes{std::int64_t{50} << 30U}, total, "").text,
+            "50 GiB of 100 GiB are free on the disk of /d");
+}
+
 TEST(Gpu, IsKnownByEachOfItsNames) {
   const Gpu gpu{.id = "nvidia.com/gpu=0", .uuid = "GPU-a", .kind = {}, .memory = {}};
   for (const char* name : {"0", "nvidia.com/gpu=0", "GPU-a", "nvidia.com/gpu=GPU-a"})
@@ -151,6 +205,15 @@ TEST(Trace, WritesALineForAnExec) {
   EXPECT_EQ(out.str(),
             "0.000000 exec solver-1 0.000000 refused: solver-1: the engine cannot run a further program in a "
             "container\n");
+}
+
+TEST(Trace, WritesALineForADiagnosis) {
+  EngineMock mock;
+  ClockFake clock;
+  std::ostringstream out;
+  EXPECT_CALL(mock, facts(_)).WillOnce(Return(Facts{}));
+  EXPECT_EQ(with_trace(mock, clock, out)->diagnose({}).size(), 1U);
+  EXPECT_EQ(out.str(), "0.000000 diagnose - 0.000000 ok\n");
 }
 
 TEST(Trace, WritesALineForEachCall) {

@@ -70,7 +70,10 @@ class Served {
       Seconds silence_max = k_long) const {
     std::vector<std::string> lines;
     auto error = test::error_of([&] {
-      client_->watch("/w?watch=1", silence_max, [&](std::string_view line) { lines.emplace_back(line); }, {});
+      client_->read(
+          "/w?watch=1",
+          {.on_line = [&](std::string_view line) { lines.emplace_back(line); }, .silence_max = silence_max},
+          {});
     });
     return {lines, error};
   }
@@ -423,16 +426,33 @@ TEST(ApiClientTest, TheTimeThatTheCallerTakesForALineIsNoSilence) {
   });
   constexpr Seconds k_silence_max{0.5};
   std::vector<std::string> lines;
-  served.client().watch("/w", k_silence_max,
-                        [&](std::string_view line) {
-                          lines.emplace_back(line);
-                          if (line != "1") return;
-                          real_clock().wait(1.5 * k_silence_max, {});
-                          has_returned = true;
-                          has_returned.notify_all();
-                        },
-                        {});
+  served.client().read("/w",
+                       {.on_line =
+                            [&](std::string_view line) {
+                              lines.emplace_back(line);
+                              if (line != "1") return;
+                              real_clock().wait(1.5 * k_silence_max, {});
+                              has_returned = true;
+                              has_returned.notify_all();
+                            },
+                        .silence_max = k_silence_max},
+                       {});
   EXPECT_THAT(lines, ElementsAre("1", "2"));
+}
+
+TEST(ApiClientTest, ARightThatWasGrantedBeforeIsRefusedOnlyForNow) {
+  constexpr std::string_view k_refusal = "pods is forbidden: User \"u\" cannot list resource \"pods\"";
+  const Served served([&](const Asked& asked) {
+    return asked.number == 0 ? wire::whole(200, "{}")
+                             : wire::whole(403, status_object(std::string(k_refusal)));
+  });
+  const auto kind_of = [&](const std::string& target) {
+    return error_in([&] { (void)served.get(target); }).kind();
+  };
+  (void)served.get("/api/v1/namespaces/n/pods?limit=1");
+  EXPECT_EQ(kind_of("/api/v1/namespaces/n/pods?limit=500"), ErrorKind::unavailable);
+  EXPECT_EQ(kind_of("/api/v1/namespaces/n/pods/a"), ErrorKind::refused);
+  EXPECT_EQ(kind_of("/api/v1/namespaces/n/events"), ErrorKind::refused);
 }
 
 TEST(ApiClientTest, AStopEndsAWatchAtOnce) {
@@ -447,13 +467,14 @@ TEST(ApiClientTest, AStopEndsAWatchAtOnce) {
     stopped = std::chrono::steady_clock::now();
     stop.request_stop();
   });
-  served.client().watch(
-      "/w", k_long,
-      [&](std::string_view) {
-        has_line = true;
-        has_line.notify_all();
-      },
-      stop.get_token());
+  served.client().read("/w",
+                       {.on_line =
+                            [&](std::string_view) {
+                              has_line = true;
+                              has_line.notify_all();
+                            },
+                        .silence_max = k_long},
+                       stop.get_token());
   const auto ended = std::chrono::steady_clock::now();
   stopper.join();
   EXPECT_LT(Seconds(ended - stopped), k_soon);
@@ -462,12 +483,14 @@ TEST(ApiClientTest, AStopEndsAWatchAtOnce) {
 TEST(ApiClientTest, AnExceptionOfTheCallerEndsAWatch) {
   const Served served([](const Asked&) { return wire::stream({"1\n2\n"}, Reply::Then::stall); });
   int lines = 0;
-  EXPECT_THROW(served.client().watch("/w", k_long,
-                                     [&](std::string_view) {
-                                       ++lines;
-                                       throw std::runtime_error("enough");
-                                     },
-                                     {}),
+  EXPECT_THROW(served.client().read("/w",
+                                    {.on_line =
+                                         [&](std::string_view) {
+                                           ++lines;
+                                           throw std::runtime_error("enough");
+                                         },
+                                     .silence_max = k_long},
+                                    {}),
                std::runtime_error);
   EXPECT_EQ(lines, 1);
 }
@@ -476,7 +499,9 @@ TEST(ApiClientTest, AnErrorStatusEndsAWatchWithoutLines) {
   const Served served([](const Asked&) { return wire::whole(410, status_object("too old") + "\n"); });
   std::vector<std::string> lines;
   try {
-    served.client().watch("/w", k_long, [&](std::string_view line) { lines.emplace_back(line); }, {});
+    served.client().read(
+        "/w", {.on_line = [&](std::string_view line) { lines.emplace_back(line); }, .silence_max = k_long},
+        {});
     ADD_FAILURE() << "nothing was thrown";
   } catch (const ApiError& error) {
     EXPECT_EQ(error.status(), 410);

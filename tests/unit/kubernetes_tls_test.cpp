@@ -159,7 +159,10 @@ TEST_F(TlsTest, AStreamByTlsEndsWithItsLastLine) {
   };
   std::vector<std::size_t> sizes;
   ApiClient(trusting())
-      .watch("/w", Seconds{600}, [&](std::string_view line) { sizes.push_back(line.size()); }, {});
+      .read("/w",
+            {.on_line = [&](std::string_view line) { sizes.push_back(line.size()); },
+             .silence_max = Seconds{600}},
+            {});
   EXPECT_THAT(sizes, ElementsAre(100'000U, 1U));
 }
 

@@ -136,6 +136,17 @@ class Planned {
     return text(
         step(StartAnswered{.trial = index(name), .result = Running{observation(name, Phase::created)}}));
   }
+  std::string found(const std::vector<Observation>& observations) {
+    return text(step(AttemptsFound{observations}));
+  }
+  // The engine has accepted the start, and places the attempt later.
+  std::string queued(const std::string& name) {
+    return text(step(StartAnswered{.trial = index(name), .result = Accepted{}}));
+  }
+  std::string without_room(const std::string& name, Seconds retry_after) {
+    return text(step(
+        StartAnswered{.trial = index(name), .result = NoRoom{.reason = {}, .retry_after = retry_after}}));
+  }
   std::string not_started(const std::string& name) {
     return text(
         step(StartFailed{.trial = index(name), .error = Error(ErrorKind::refused, name, "port is taken")}));

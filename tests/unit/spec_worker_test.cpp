@@ -78,12 +78,26 @@ TEST(WorkerShape, TheProgramItsEnvironmentAndLabelsDoNotMatter) {
 
 TEST(WorkerShape, SettingsOfTheContainerMatter) {
   std::vector<std::string> shapes{shape("")};
-  for (const char* fields :
-       {R"("image": "j")", R"("platform": "linux/arm64")", R"("workdir": "/w")", R"("user": "1000")",
-        R"("volumes": ["vol:/v"])", R"("volumes": ["vol:/v:ro"])", R"("networks": "n")",
-        R"("shm_size": "1m")", R"("docker": {"Hostname": "h"})", R"("cpus": 1)", R"("memory": "1g")",
-        R"("gpus": 1)", R"("gpus": ["0"])", R"("inputs": "./x:/in")", R"("inputs": "./y:/in")",
-        R"("worker": {"concurrency": 2})", R"("worker": {"idle": "1m"})"}) {
+  for (const char* fields : {R"("image": "j")",
+                             R"("platform": "linux/arm64")",
+                             R"("workdir": "/w")",
+                             R"("user": "1000")",
+                             R"("volumes": ["vol:/v"])",
+                             R"("volumes": ["vol:/v:ro"])",
+                             R"("networks": "n")",
+                             R"("shm_size": "1m")",
+                             R"("docker": {"Hostname": "h"})",
+                             R"("kubernetes": {"pod": {"hostNetwork": true}})",
+                             R"("volumes": [{"host": "/v", "container": "/v"}])",
+                             R"("volumes": [{"host": "/v", "container": "/v", "remote": true}])",
+                             R"("cpus": 1)",
+                             R"("memory": "1g")",
+                             R"("gpus": 1)",
+                             R"("gpus": ["0"])",
+                             R"("inputs": "./x:/in")",
+                             R"("inputs": "./y:/in")",
+                             R"("worker": {"concurrency": 2})",
+                             R"("worker": {"idle": "1m"})"}) {
     const std::string one = shape(fields);
     EXPECT_EQ(std::ranges::count(shapes, one), 0) << fields;
     shapes.push_back(one);

@@ -369,5 +369,39 @@ TEST_F(UnderSudo, NewFilesInFoldersOfTheCallingUserBelongToTheCallingUser) {
   }
 }
 
+// ---- Programs, disks and groups
+
+TEST_F(SystemTest, FindsAProgramInPath) {
+  EXPECT_THAT(find_program("sh"), testing::EndsWith("/sh"));
+  EXPECT_EQ(find_program("combu-absent-program"), "");
+  // NOLINTBEGIN(concurrency-mt-unsafe): no other thread runs
+  const std::string old = std::getenv("PATH");
+  ::setenv("PATH", (path("one") + ":" + fs::path(path("x")).parent_path().string()).c_str(), 1);
+  const std::string program = write("program", "");
+  EXPECT_EQ(find_program("program"), "") << "the file is not executable";
+  ASSERT_EQ(::chmod(program.c_str(), 0700), 0);
+  EXPECT_EQ(find_program("program"), program);
+  ASSERT_EQ(::mkdir(path("folder").c_str(), 0700), 0);
+  EXPECT_EQ(find_program("folder"), "");
+  ::setenv("PATH", old.c_str(), 1);
+  // NOLINTEND(concurrency-mt-unsafe)
+}
+
+TEST_F(SystemTest, MeasuresTheSpaceOfADisk) {
+  const std::optional<DiskSpace> space = disk_space(path("."));
+  ASSERT_TRUE(space);
+  EXPECT_GT(space->total.count, 0);
+  EXPECT_LE(space->free, space->total);
+  EXPECT_FALSE(disk_space(path("absent")));
+  EXPECT_FALSE(disk_space("/proc")) << "this file system has no size";
+}
+
+TEST_F(SystemTest, KnowsGroups) {
+  EXPECT_EQ(name_of_group(0), "root");
+  EXPECT_EQ(name_of_group(64003), "");
+  EXPECT_THAT(groups_of_user(0), testing::Contains(0U));
+  EXPECT_THAT(groups_of_user(64003), testing::IsEmpty());
+}
+
 }  // namespace
 }  // namespace combu

@@ -45,6 +45,31 @@ Plan plan_of(const Experiment& experiment) {
   return plan;
 }
 
+TEST(PrintFindings, WritesALineForEach) {
+  const std::vector<Finding> findings{
+      {.subject = "engine", .text = "Lab 1"},
+      {.kind = Finding::Kind::warning, .subject = "disk", .text = "one\ntwo", .remedy = "remove"},
+      {.kind = Finding::Kind::fault, .subject = "rights", .text = "none", .remedy = "run:\na\nb"}};
+  std::ostringstream out;
+  print_findings(out, findings);
+  EXPECT_EQ(out.str(),
+            "ok      engine: Lab 1\n"
+            "warning disk: one two; remove\n"
+            "fault   rights: none; run:\na\nb\n");
+}
+
+TEST(PrintFindings, WritesAJsonObjectForEach) {
+  const std::vector<Finding> findings{
+      {.subject = "engine", .text = "Lab \"1\""},
+      {.kind = Finding::Kind::fault, .subject = "rights", .text = "none", .remedy = "run:\na"}};
+  std::ostringstream out;
+  print_findings_json(out, findings);
+  EXPECT_EQ(out.str(), R"({"kind":"ok","subject":"engine","text":"Lab \"1\"","remedy":""})"
+                       "\n"
+                       R"({"kind":"fault","subject":"rights","text":"none","remedy":"run:\na"})"
+                       "\n");
+}
+
 TEST(PrintPlan, ShowsCountsAndWaves) {
   const Experiment experiment = experiment_of(100);
   std::ostringstream out;

@@ -1,0 +1,141 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "combu/json.hpp"
+#include "kubernetes/kubernetes_engine.hpp"
+#include "kubernetes/names.hpp"
+#include "kubernetes/quota.hpp"
+#include "kubernetes/rights.hpp"
+
+namespace combu::kubernetes {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t k_tries_in_flight = 8;
+
+// Returns a text that is equal for Pods that an API server accepts or refuses alike. Attempts differ in their
+// names, arguments and environments.
+std::string shape_of(json pod) {
+  pod["metadata"].erase("name");
+  for (const char* const texts : {"labels", "annotations"}) {
+    json& map = pod["metadata"][texts];
+    if (!map.is_object()) continue;
+    for (const char* const own : {k_trial, k_attempt}) map.erase(own);
+  }
+  json& container = pod["spec"]["containers"][0];
+  for (const char* const own : {"command", "args", "env"}) container.erase(own);
+  pod["spec"].erase("hostname");
+  return json_text(pod);
+}
+
+// Returns the requests and limits that the server has added to a Pod, such as "limits.cpu 500m".
+std::string added_resources(const json& sent, const json& completed) {
+  const json& before = json_at(sent["spec"]["containers"][0], "resources");
+  const json& containers = json_at(json_at(completed, "spec"), "containers");
+  if (!containers.is_array() || containers.empty()) return "";
+  std::vector<std::string> added;
+  const json& after = json_at(containers[0], "resources");
+  for (const char* const kind : {"requests", "limits"}) {
+    const json& amounts = json_at(after, kind);
+    if (!amounts.is_object()) continue;
+    for (const auto& [name, amount] : amounts.items())
+      if (json_at(json_at(before, kind), name.c_str()).is_null())
+        added.push_back(fmt::format("{}.{} {}", kind, name, unquoted_text(amount)));
+  }
+  return list_text(added, added.size());
+}
+
+// Adds a remedy to the message of a refusal that users often get.
+std::string with_remedy(std::string message) {
+  if (message.find("violates PodSecurity") != std::string::npos)
+    message +=
+        "; write kubernetes: {container: {securityContext: {allowPrivilegeEscalation: false, capabilities: "
+        "{drop: [\"ALL\"]}, runAsNonRoot: true, seccompProfile: {type: \"RuntimeDefault\"}}}}, and a `user` "
+        "other than root";
+  return message;
+}
+
+}  // namespace
+
+// Asks the server whether it would accept a Pod, without creating the Pod.
+std::optional<Error> KubernetesEngine::try_shape(const json& pod, const Trial& trial,
+                                                 const std::stop_token& stop) {
+  try {
+    const auto note = [&](std::string text) {
+      const std::scoped_lock lock(mutex_);
+      notes_.insert(std::move(text));
+    };
+    const json completed = objects_.try_create(k_pods, pod, note, stop);
+    if (const std::string defaults = added_resources(pod, completed); !defaults.empty())
+      note(fmt::format("the namespace's LimitRange adds to trials such as {}: {}", trial.name, defaults));
+  } catch (const ApiError& error) {
+    if (quota_refusal(error.message()) == QuotaRefusal::used_up) return std::nullopt;
+    if (error.kind() == ErrorKind::unavailable) throw;
+    if (error.kind() == ErrorKind::not_found)
+      return Error(error.kind(), address_,
+                   fmt::format("{}; create the namespace with `kubectl create namespace {}`", error.message(),
+                               objects_.name_space()));
+    return Error(error.kind(), trial.name, with_remedy(error.message()));
+  }
+  return std::nullopt;
+}
+
+// Returns an error for each right that the run needs and the user lacks.
+std::vector<Error> KubernetesEngine::check_rights(const Run& run, const std::stop_token& stop) {
+  const bool has_volumes = std::ranges::any_of(run.experiment.trials, [](const Trial& trial) {
+    return std::ranges::any_of(trial.container.volumes,
+                               [](const Volume& one) { return !one.source_is_path; });
+  });
+  std::vector<Error> errors;
+  for (const Right& right : missing_rights(api_, objects_.name_space(), stop)) {
+    const bool is_needed = right.need == Need::runs ||
+                           (right.need == Need::isolation && run.experiment.isolates_networks) ||
+                           (right.need == Need::volumes && has_volumes);
+    if (is_needed)
+      errors.emplace_back(
+          ErrorKind::refused, address_,
+          fmt::format("you may not {} {} in the namespace {}; `combu --engine kubernetes doctor` "
+                      "prints the Role that an administrator has to grant",
+                      right.verb, right.resource_text(), objects_.name_space()));
+  }
+  return errors;
+}
+
+std::vector<Error> KubernetesEngine::check(const Run& run, std::stop_token stop) {
+  std::vector<Error> errors = check_fields(run.experiment);
+  if (errors.empty()) errors = check_rights(run, stop);
+  if (!errors.empty()) return errors;
+  std::map<std::string, std::pair<json, const Trial*>> shapes;
+  std::set<std::string> claims;
+  for (const Trial& trial : run.experiment.trials) {
+    json pod = pod_manifest(run, trial, 1, {.name_space = objects_.name_space(), .anchor_uid = {}});
+    std::string shape = shape_of(pod);
+    // A resumed run has a Pod of this name already.
+    pod["metadata"].erase("name");
+    pod["metadata"]["generateName"] = "combu-check-";
+    shapes.try_emplace(std::move(shape), std::move(pod), &trial);
+    for (const Volume& volume : trial.container.volumes) {
+      if (volume.source_is_path || !claims.insert(volume.source).second) continue;
+      if (!objects_.find(k_claims, volume.source, stop))
+        errors.emplace_back(ErrorKind::not_found, volume.path,
+                            fmt::format("the namespace {} has no PersistentVolumeClaim {}; create it first",
+                                        objects_.name_space(), volume.source));
+    }
+  }
+  std::vector<std::pair<json, const Trial*>> tries;
+  tries.reserve(shapes.size());
+  for (auto& [shape, one] : shapes) tries.push_back(std::move(one));
+  std::vector<std::optional<Error>> results(tries.size());
+  in_parallel(tries.size(), k_tries_in_flight,
+              [&](std::size_t i) { results[i] = try_shape(tries[i].first, *tries[i].second, stop); });
+  for (const auto& result : results)
+    if (result) errors.push_back(*result);
+  return errors;
+}
+
+}  // namespace combu::kubernetes

@@ -1,0 +1,18 @@
+#pragma once
+// The findings of Engine::diagnose() for a namespace of a cluster.
+
+#include <stop_token>
+#include <vector>
+
+#include "combu/engine.hpp"
+#include "kubernetes/api_client.hpp"
+#include "kubernetes/kubeconfig.hpp"
+
+namespace combu::kubernetes {
+
+// Examines the connection to the server, the namespace access.name_space, the user's rights, and the limits
+// of the namespace, as Engine::diagnose() requires. `access`: the settings of `client`.
+[[nodiscard]] std::vector<Finding> diagnose_cluster(ApiClient& client, const Access& access,
+                                                    const std::stop_token& stop);
+
+}  // namespace combu::kubernetes

@@ -1,0 +1,41 @@
+#pragma once
+// Deletes ended Pods in the background.
+
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kubernetes/objects.hpp"
+
+namespace combu::kubernetes {
+
+// A thread that deletes the Pods of attempts whose ends and logs are stored. Safe for many threads. The
+// destructor waits until the Pods are deleted, but not longer than 30 s after the last success. Pods that
+// cannot be deleted stay until `combu kill`.
+class EndedPods {
+ public:
+  // `objects` must outlive this object.
+  explicit EndedPods(Objects& objects) : objects_(objects) {}
+  ~EndedPods();
+  EndedPods(const EndedPods&) = delete;
+  EndedPods& operator=(const EndedPods&) = delete;
+
+  // Adds Pods by their names, and returns at once.
+  void remove(std::vector<std::string> names);
+
+ private:
+  void work();
+  // Returns the Pods that are not deleted because the server did not answer.
+  [[nodiscard]] std::vector<std::string> remove_all(const std::vector<std::string>& names);
+
+  Objects& objects_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::string> names_;
+  bool is_ending_ = false;
+  std::jthread thread_;  // started by the first call of remove()
+};
+
+}  // namespace combu::kubernetes

@@ -1,0 +1,134 @@
+#include "kubernetes/kubernetes_engine.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "combu/json.hpp"
+#include "kubernetes/diagnosis.hpp"
+#include "kubernetes/names.hpp"
+
+namespace combu::kubernetes {
+namespace {
+
+using nlohmann::json;
+
+// More pending Pods would only load the scheduler, which looks at all of them again after each change.
+constexpr std::size_t k_pending_max = 200;
+// A container normally begins to run within this time, so that no Events are needed.
+constexpr Seconds k_usual_start{3};
+
+}  // namespace
+
+KubernetesEngine::KubernetesEngine(Access access, std::string address, Limits limits)
+    : access_(std::move(access)),
+      address_(std::move(address)),
+      limits_(limits),
+      api_(access_, limits_.api),
+      objects_(api_, access_.name_space),
+      metrics_(objects_),
+      ended_(objects_) {}
+
+Facts KubernetesEngine::facts(std::stop_token stop) {
+  const json version = parse_json_or_discard(api_.send({.target = "/version"}, stop).body);
+  if (!version.is_object() || !version.contains("gitVersion"))
+    throw Error(ErrorKind::corrupt, address_, "the server is not an API server of Kubernetes");
+  Facts facts;
+  facts.engine = fmt::format("Kubernetes {}, context {}, namespace {}", unquoted_text(version["gitVersion"]),
+                             access_.context, access_.name_space);
+  facts.address = address_;
+  facts.began_at = Instant{};  // a restart of the API server ends no Pod
+  facts.is_remote = true;
+  facts.places_attempts = true;
+  facts.pending_max = k_pending_max;
+  return facts;
+}
+
+std::vector<Finding> KubernetesEngine::diagnose(std::stop_token stop) {
+  return diagnose_cluster(api_, access_, stop);
+}
+
+std::vector<Gpu> KubernetesEngine::gpus(std::stop_token /*stop*/) {
+  return {};
+}
+
+std::vector<Observation> KubernetesEngine::list(const Selector& selector, ListDetail /*detail*/,
+                                                std::stop_token stop) {
+  const ChosenTrials chosen(selector);
+  std::vector<PodReport> pods;
+  const Instant now = real_clock().now();
+  objects_.list(
+      k_pods, {.labels = label_selector(selector)},
+      [&](const json& object) {
+        auto pod = read_pod(object, now);
+        if (pod && chosen.contain(pod->observation.key.trial)) pods.push_back(*std::move(pod));
+      },
+      [&] { pods.clear(); }, stop);
+  std::vector<PodReport*> unclear;
+  for (PodReport& pod : pods)
+    if (pod.lacks_reason && now - pod.observation.created_at > k_usual_start) unclear.push_back(&pod);
+  add_warnings(unclear, stop);
+  std::vector<Observation> observations;
+  observations.reserve(pods.size());
+  for (PodReport& pod : pods) observations.push_back(std::move(pod.observation));
+  return observations;
+}
+
+void KubernetesEngine::add_warnings(const std::vector<PodReport*>& pods, const std::stop_token& stop) {
+  if (pods.empty()) return;
+  std::map<std::string, std::string> reasons;  // by uid of the Pod; the last Event counts
+  try {
+    objects_.list(
+        k_events, {.fields = "type=Warning,involvedObject.kind=Pod"},
+        [&](const json& event) {
+          std::string uid;
+          std::string reason = read_warning(event, uid);
+          if (!reason.empty()) reasons.insert_or_assign(uid, std::move(reason));
+        },
+        [&] { reasons.clear(); }, stop);
+  } catch (const ApiError& error) {
+    if (error.kind() != ErrorKind::refused) throw;  // without the right to list Events, reasons stay unknown
+  }
+  for (PodReport* const pod : pods)
+    if (const auto reason = reasons.find(pod->uid); reason != reasons.end())
+      pod->observation.placement.pending_reason = reason->second;
+}
+
+void KubernetesEngine::stop(const Key& key, std::optional<Seconds> /*grace*/, std::stop_token stop) {
+  const std::string name = pod_name(key);
+  const std::optional<json> object = objects_.find(k_pods, name, stop);
+  const auto pod = object ? read_pod(*object, real_clock().now()) : std::nullopt;
+  if (!pod || pod->observation.key != key || pod->observation.phase == Phase::ended) return;
+  if (pod->observation.phase == Phase::pending) {
+    // With a deadline, a pending Pod would stay pending, and run for a moment later. A grace period of 0
+    // would remove the Pod before a container that is being created has ended.
+    objects_.remove(k_pods, name, 1, pod->uid, stop);
+    return;
+  }
+  // The kubelet ends the container with its stop signal and grace period. The Pod and its log stay.
+  objects_.patch_pod(name,
+                     {{"metadata", {{"uid", pod->uid}, {"annotations", {{k_stopped, "true"}}}}},
+                      {"spec", {{"activeDeadlineSeconds", 1}}}},
+                     stop);
+}
+
+std::optional<Usage> KubernetesEngine::usage(const std::string& id, std::stop_token stop) {
+  return metrics_.find(id, stop);
+}
+
+bool KubernetesEngine::copy_out(const Key& key, const std::string& /*path*/,
+                                const std::function<void(std::string_view)>& /*on_bytes*/,
+                                std::stop_token /*stop*/) {
+  throw Error(ErrorKind::refused, key.trial, "combu does not copy files out of Pods yet");
+}
+
+void KubernetesEngine::acknowledge(const std::vector<Key>& keys) {
+  std::vector<std::string> names;
+  names.reserve(keys.size());
+  for (const Key& key : keys) names.push_back(pod_name(key));
+  ended_.remove(std::move(names));
+}
+
+}  // namespace combu::kubernetes

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <set>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "combu/engine.hpp"
+#include "kubernetes/api_client.hpp"
+#include "kubernetes/create_rate.hpp"
+#include "kubernetes/ended_pods.hpp"
+#include "kubernetes/manifest.hpp"
+#include "kubernetes/objects.hpp"
+#include "kubernetes/pod_metrics.hpp"
+#include "kubernetes/pod_report.hpp"
+
+namespace combu::kubernetes {
+
+// include/combu/engine.hpp has the contracts of the public functions. An attempt is one Pod, whose name
+// follows from the attempt's Key. The functions are implemented in kubernetes_engine.cpp, check.cpp,
+// start.cpp, watch.cpp, logs.cpp and release.cpp.
+class KubernetesEngine final : public Engine {
+ public:
+  struct Limits {
+    ApiLimits api = {};
+    // Maximum time without a byte of a watch. The server sends a bookmark each minute.
+    Seconds watch_silence_max{150};
+  };
+  // `address`: the engine's canonical name (ClusterPlace::address).
+  KubernetesEngine(Access access, std::string address, Limits limits);
+
+  Facts facts(std::stop_token stop) override;
+  std::vector<Finding> diagnose(std::stop_token stop) override;
+  std::vector<Gpu> gpus(std::stop_token stop) override;
+  std::vector<Error> check(const Run& run, std::stop_token stop) override;
+  std::vector<Error> prepare(const Run& run, const std::function<void(const Preparation&)>& on_progress,
+                             std::stop_token stop) override;
+  StartResult start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) override;
+  // `grace` has no effect: the grace period of a Pod is set when it is created.
+  void stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) override;
+  std::vector<Observation> list(const Selector& selector, ListDetail detail, std::stop_token stop) override;
+  void watch(const Selector& selector, const std::function<void(const Change&)>& on_change,
+             std::stop_token stop) override;
+  // `id`: the name of the Pod.
+  std::optional<Usage> usage(const std::string& id, std::stop_token stop) override;
+  void logs(const Key& key, const LogOptions& options, const OnLogPiece& on_piece,
+            std::stop_token stop) override;
+  bool copy_out(const Key& key, const std::string& path,
+                const std::function<void(std::string_view)>& on_bytes, std::stop_token stop) override;
+  void acknowledge(const std::vector<Key>& keys) override;
+  Released release(const Selector& selector, const ReleaseCallbacks& callbacks,
+                   std::stop_token stop) override;
+
+ private:
+  friend class PodWatch;
+
+  // Returns the uid of the run's anchor, which the first call creates.
+  std::string anchor_of(const Run& run, const std::stop_token& stop);
+  nlohmann::json create_once(const Kind& kind, const nlohmann::json& object, const std::stop_token& stop);
+  std::vector<Error> check_rights(const Run& run, const std::stop_token& stop);
+  std::optional<Error> try_shape(const nlohmann::json& pod, const Trial& trial, const std::stop_token& stop);
+  StartResult adopt(const Key& key, const std::stop_token& stop);
+  // Adds the reasons in the namespace's Events to the pending Pods that lack one.
+  void add_warnings(const std::vector<PodReport*>& pods, const std::stop_token& stop);
+  void remove_pods(const Selector& selector, const std::vector<Observation>& selected, bool is_everything,
+                   const ReleaseCallbacks& callbacks, const std::stop_token& stop);
+  void await_absence(const Selector& selector, const std::stop_token& stop);
+  std::vector<Error> await_removal(const Selector& selector, const std::set<Key>& removed,
+                                   const std::stop_token& stop);
+  std::size_t remove_objects(const Selector& selector, const std::set<std::string>& kept_runs,
+                             const std::stop_token& stop);
+
+  const Access access_;
+  const std::string address_;
+  const Limits limits_;
+  ApiClient api_;
+  Objects objects_;
+  CreateRate rate_;
+  PodMetrics metrics_;
+  EndedPods ended_;
+  std::mutex mutex_;
+  std::map<RunId, std::string> anchors_;  // uids
+  std::set<std::string> notes_;           // about the namespace, from check() for prepare()
+};
+
+// Selects the trials that a selector names, or all trials if the selector names none.
+class ChosenTrials {
+ public:
+  explicit ChosenTrials(const Selector& selector) : names_(selector.trials.begin(), selector.trials.end()) {}
+  [[nodiscard]] bool contain(const std::string& trial) const {
+    return names_.empty() || names_.contains(trial);
+  }
+
+ private:
+  std::set<std::string> names_;
+};
+
+}  // namespace combu::kubernetes

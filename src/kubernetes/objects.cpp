@@ -1,0 +1,171 @@
+#include "kubernetes/objects.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "combu/json.hpp"
+
+namespace combu::kubernetes {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t k_page = 500;
+constexpr int k_gone = 410;
+
+std::string encoded(std::string_view text) {
+  std::string result;
+  for (const char letter : text) {
+    const auto byte = static_cast<unsigned char>(letter);
+    const bool is_plain = (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
+                          (byte >= '0' && byte <= '9') ||
+                          std::string_view("-._~").find(letter) != std::string_view::npos;
+    result += is_plain ? std::string(1, letter) : fmt::format("%{:02X}", byte);
+  }
+  return result;
+}
+
+std::string query_of(const ObjectFilter& filter) {
+  return query_part("labelSelector", filter.labels) + query_part("fieldSelector", filter.fields);
+}
+
+json read_answer(const ApiResponse& response) {
+  json answer = parse_json_or_discard(response.body);
+  if (!answer.is_object())
+    throw Error(ErrorKind::corrupt, "", "the answer of the API server is not a JSON object");
+  return answer;
+}
+
+json delete_options(std::optional<int> grace, const std::string& uid) {
+  json options = {{"kind", "DeleteOptions"}, {"apiVersion", "v1"}, {"propagationPolicy", "Background"}};
+  if (grace) options["gracePeriodSeconds"] = *grace;
+  if (!uid.empty()) options["preconditions"]["uid"] = uid;
+  return options;
+}
+
+const char* text_at(const json& object, const char* member, const char* name) {
+  const auto at = object.find(member);
+  if (at == object.end() || !at->is_object()) return "";
+  const auto text = at->find(name);
+  return text == at->end() || !text->is_string() ? "" : text->get_ref<const std::string&>().c_str();
+}
+
+}  // namespace
+
+std::string query_part(std::string_view name, std::string_view value) {
+  return value.empty() ? "" : fmt::format("&{}={}", name, encoded(value));
+}
+
+std::string Objects::path(const Kind& kind, const std::string& name) const {
+  return fmt::format("{}/namespaces/{}/{}{}{}", kind.group, name_space_, kind.resource,
+                     name.empty() ? "" : "/", name);
+}
+
+std::optional<json> Objects::find(const Kind& kind, const std::string& name, const std::stop_token& stop) {
+  try {
+    return read_answer(api_.send({.target = path(kind, name)}, stop));
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::not_found) return std::nullopt;
+    throw;
+  }
+}
+
+json Objects::create(const Kind& kind, const json& object, const std::stop_token& stop) {
+  return read_answer(api_.send(
+      {.method = "POST", .target = path(kind) + "?fieldValidation=Ignore", .body = json_text(object)}, stop));
+}
+
+json Objects::try_create(const Kind& kind, const json& object,
+                         const std::function<void(const std::string&)>& on_warning,
+                         const std::stop_token& stop) {
+  const ApiResponse response = api_.send({.method = "POST",
+                                          .target = path(kind) + "?dryRun=All&fieldValidation=Strict",
+                                          .body = json_text(object)},
+                                         stop);
+  for (const std::string& warning : response.warnings) on_warning(warning);
+  return read_answer(response);
+}
+
+bool Objects::patch_pod(const std::string& name, const json& patch, const std::stop_token& stop) {
+  constexpr int k_other_uid = 422;
+  try {
+    (void)api_.send({.method = "PATCH",
+                     .target = path(k_pods, name),
+                     .body = json_text(patch),
+                     .content_type = "application/merge-patch+json"},
+                    stop);
+    return true;
+  } catch (const ApiError& error) {
+    if (error.status() == k_other_uid || error.kind() == ErrorKind::not_found ||
+        error.kind() == ErrorKind::conflict)
+      return false;
+    throw;
+  }
+}
+
+bool Objects::remove(const Kind& kind, const std::string& name, std::optional<int> grace,
+                     const std::string& uid, const std::stop_token& stop) {
+  try {
+    (void)api_.send(
+        {.method = "DELETE", .target = path(kind, name), .body = json_text(delete_options(grace, uid))},
+        stop);
+    return true;
+  } catch (const ApiError& error) {
+    // 409: the object has another uid
+    if (error.kind() == ErrorKind::not_found || error.kind() == ErrorKind::conflict) return false;
+    throw;
+  }
+}
+
+bool Objects::remove_some(const Kind& kind, const ObjectFilter& filter, std::optional<int> grace,
+                          const std::stop_token& stop) {
+  const json removed =
+      read_answer(api_.send({.method = "DELETE",
+                             .target = fmt::format("{}?limit={}{}", path(kind), k_page, query_of(filter)),
+                             .body = json_text(delete_options(grace, {}))},
+                            stop));
+  return *text_at(removed, "metadata", "continue") != 0;
+}
+
+void Objects::list(const Kind& kind, const ObjectFilter& filter,
+                   const std::function<void(json& object)>& on_object,
+                   const std::function<void()>& on_restart, const std::stop_token& stop) {
+  constexpr int k_restarts_max = 5;
+  for (int restarts = 0;; ++restarts) {
+    try {
+      return list_once(kind, filter, on_object, stop);
+    } catch (const ApiError& error) {
+      // The answer contains another token, which would continue with the objects of another moment.
+      if (error.status() != k_gone || restarts == k_restarts_max) throw;
+      on_restart();
+    }
+  }
+}
+
+void Objects::list_once(const Kind& kind, const ObjectFilter& filter,
+                        const std::function<void(json& object)>& on_object, const std::stop_token& stop) {
+  std::string next;
+  do {
+    json page = read_answer(api_.send({.target = fmt::format("{}?limit={}{}{}", path(kind), k_page,
+                                                             query_of(filter), query_part("continue", next))},
+                                      stop));
+    if (const auto items = page.find("items"); items != page.end() && items->is_array())
+      for (json& object : *items) on_object(object);
+    next = text_at(page, "metadata", "continue");
+  } while (!next.empty());
+}
+
+bool Objects::is_any(const Kind& kind, const ObjectFilter& filter, const std::stop_token& stop) {
+  const json page =
+      read_answer(api_.send({.target = fmt::format("{}?limit=1{}", path(kind), query_of(filter))}, stop));
+  const auto items = page.find("items");
+  return items != page.end() && items->is_array() && !items->empty();
+}
+
+std::string Objects::version(const Kind& kind, const std::stop_token& stop) {
+  const json page = read_answer(api_.send({.target = fmt::format("{}?limit=1", path(kind))}, stop));
+  return text_at(page, "metadata", "resourceVersion");
+}
+
+}  // namespace combu::kubernetes

@@ -1,0 +1,95 @@
+#pragma once
+// Requests for the objects in one namespace.
+
+#include <cstddef>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "kubernetes/api_client.hpp"
+
+namespace combu::kubernetes {
+
+// A kind of objects.
+struct Kind {
+  const char* group;     // path of the API group, such as "/api/v1"
+  const char* resource;  // such as "pods"
+};
+inline constexpr Kind k_pods{"/api/v1", "pods"};
+inline constexpr Kind k_config_maps{"/api/v1", "configmaps"};
+inline constexpr Kind k_services{"/api/v1", "services"};
+inline constexpr Kind k_claims{"/api/v1", "persistentvolumeclaims"};
+inline constexpr Kind k_events{"/api/v1", "events"};
+inline constexpr Kind k_network_policies{"/apis/networking.k8s.io/v1", "networkpolicies"};
+inline constexpr Kind k_pod_metrics{"/apis/metrics.k8s.io/v1beta1", "pods"};
+
+// Selects objects by their labels and fields. Empty members select all objects.
+struct ObjectFilter {
+  std::string labels;  // a labelSelector
+  std::string fields;  // a fieldSelector
+};
+
+// All functions throw the errors of ApiClient::send(). Safe for many threads.
+class Objects {
+ public:
+  // `api` must outlive this object.
+  Objects(ApiClient& api, std::string name_space) : api_(api), name_space_(std::move(name_space)) {}
+
+  [[nodiscard]] const std::string& name_space() const { return name_space_; }
+
+  // Returns nullopt if the object does not exist.
+  [[nodiscard]] std::optional<nlohmann::json> find(const Kind& kind, const std::string& name,
+                                                   const std::stop_token& stop);
+
+  // Returns the created object as the server has completed it.
+  nlohmann::json create(const Kind& kind, const nlohmann::json& object, const std::stop_token& stop);
+
+  // Makes all checks of create(), but creates nothing. Unknown fields are errors. Returns the object as the
+  // server would complete it, and passes each warning of the server to `on_warning`.
+  [[nodiscard]] nlohmann::json try_create(const Kind& kind, const nlohmann::json& object,
+                                          const std::function<void(const std::string&)>& on_warning,
+                                          const std::stop_token& stop);
+
+  // Changes a Pod by a merge patch, if the Pod still has the uid. Returns false if it does not, or if the Pod
+  // does not exist.
+  bool patch_pod(const std::string& name, const nlohmann::json& patch, const std::stop_token& stop);
+
+  // Deletes an object; returns false if it does not exist. `grace`: the Pod's grace period in seconds;
+  // nullopt: the Pod's own. `uid`: if it is not empty, only an object with this uid is deleted.
+  bool remove(const Kind& kind, const std::string& name, std::optional<int> grace, const std::string& uid,
+              const std::stop_token& stop);
+  // Deletes some of the selected objects, at most 500. Returns true if other objects may be left.
+  bool remove_some(const Kind& kind, const ObjectFilter& filter, std::optional<int> grace,
+                   const std::stop_token& stop);
+
+  // Calls `on_object` for each selected object. Reads the list in pages, which together show one moment. If
+  // the server forgets the list in the meantime, calls `on_restart`, and begins again.
+  void list(const Kind& kind, const ObjectFilter& filter,
+            const std::function<void(nlohmann::json& object)>& on_object,
+            const std::function<void()>& on_restart, const std::stop_token& stop);
+  // True if the filter selects an object.
+  [[nodiscard]] bool is_any(const Kind& kind, const ObjectFilter& filter, const std::stop_token& stop);
+  // Returns the version of the newest change to an object of this kind, from which a watch can begin.
+  [[nodiscard]] std::string version(const Kind& kind, const std::stop_token& stop);
+
+  // Returns the path of the objects of a kind, or of one object.
+  [[nodiscard]] std::string path(const Kind& kind, const std::string& name = {}) const;
+
+ private:
+  void list_once(const Kind& kind, const ObjectFilter& filter,
+                 const std::function<void(nlohmann::json& object)>& on_object, const std::stop_token& stop);
+
+  ApiClient& api_;
+  std::string name_space_;
+};
+
+// Returns the query part "&NAME=VALUE" with the value percent-encoded, or an empty string if `value` is
+// empty.
+[[nodiscard]] std::string query_part(std::string_view name, std::string_view value);
+
+}  // namespace combu::kubernetes

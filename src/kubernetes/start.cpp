@@ -1,0 +1,124 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <utility>
+
+#include "combu/json.hpp"
+#include "kubernetes/kubernetes_engine.hpp"
+#include "kubernetes/names.hpp"
+#include "kubernetes/quota.hpp"
+
+namespace combu::kubernetes {
+namespace {
+
+using nlohmann::json;
+
+constexpr Seconds k_quota_pause{2};  // until a start is tried again
+constexpr int k_conflict = 409;
+constexpr int k_too_many_requests = 429;
+
+std::string uid_of(const json& object) {
+  const json& metadata = json_at(object, "metadata");
+  return metadata.is_object() ? metadata.value("uid", "") : "";
+}
+
+// True if the API server could not ask an admission webhook. A repeat would only wait again.
+bool is_webhook_failure(const ApiError& error) {
+  return error.message().find("failed calling webhook") != std::string::npos;
+}
+
+}  // namespace
+
+// Creates an object, or returns the existing object of that name, which an earlier call has created.
+json KubernetesEngine::create_once(const Kind& kind, const json& object, const std::stop_token& stop) {
+  const std::string name = object.at("metadata").at("name");
+  while (true) {
+    try {
+      return objects_.create(kind, object, stop);
+    } catch (const ApiError& error) {
+      if (error.status() != k_conflict) throw;
+    }
+    if (auto existing = objects_.find(kind, name, stop)) return *std::move(existing);
+  }
+}
+
+std::string KubernetesEngine::anchor_of(const Run& run, const std::stop_token& stop) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (const auto known = anchors_.find(run.id); known != anchors_.end()) return known->second;
+  }
+  std::string uid = uid_of(create_once(k_config_maps, anchor_manifest(run), stop));
+  const std::scoped_lock lock(mutex_);
+  return anchors_.try_emplace(run.id, std::move(uid)).first->second;
+}
+
+std::vector<Error> KubernetesEngine::prepare(const Run& run,
+                                             const std::function<void(const Preparation&)>& on_progress,
+                                             std::stop_token stop) {
+  if (stop.stop_requested()) throw Error(ErrorKind::cancelled, address_, "cancelled");
+  std::vector<Error> errors;
+  if (on_progress) {
+    const std::scoped_lock lock(mutex_);
+    for (const std::string& note : std::exchange(notes_, {}))
+      on_progress({.kind = Preparation::Kind::note, .name = note, .finished = true});
+  }
+  try {
+    const Home home{.name_space = objects_.name_space(), .anchor_uid = anchor_of(run, stop)};
+    for (const json& object : network_manifests(run, home)) {
+      const bool is_service = object.at("kind") == "Service";
+      create_once(is_service ? k_services : k_network_policies, object, stop);
+      if (on_progress)
+        on_progress(
+            {.kind = Preparation::Kind::network, .name = object.at("metadata").at("name"), .finished = true});
+    }
+  } catch (const ApiError& error) {
+    if (error.kind() == ErrorKind::unavailable) throw;
+    errors.emplace_back(error.kind(), address_, error.message());
+  }
+  return errors;
+}
+
+StartResult KubernetesEngine::start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) {
+  const Key key{run.id, trial.name, attempt};
+  const json pod = pod_manifest(run, trial, attempt,
+                                {.name_space = objects_.name_space(), .anchor_uid = anchor_of(run, stop)});
+  // Names of ended Pods stay in DNS, so that the name of the trial would have two addresses.
+  if (attempt > 1 && pod.at("spec").contains("hostname"))
+    objects_.remove(k_pods, pod_name({run.id, trial.name, attempt - 1}), std::nullopt, {}, stop);
+  rate_.wait(stop);
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    objects_.create(k_pods, pod, stop);
+    const auto end = std::chrono::steady_clock::now();
+    rate_.answered(end - begin, end);
+    return Accepted{};
+  } catch (const ApiError& error) {
+    if (error.status() == k_conflict) return adopt(key, stop);
+    if (error.status() == k_too_many_requests)
+      rate_.overloaded(error.retry_after(), std::chrono::steady_clock::now());
+    const QuotaRefusal quota = quota_refusal(error.message());
+    if (quota == QuotaRefusal::used_up)
+      return NoRoom{.reason = error.message(), .retry_after = k_quota_pause};
+    const bool may_help = error.kind() == ErrorKind::unavailable && !is_webhook_failure(error);
+    if (may_help) throw;
+    throw Error(ErrorKind::refused, trial.name, error.message());
+  }
+}
+
+// Returns the state of an attempt whose Pod exists already.
+StartResult KubernetesEngine::adopt(const Key& key, const std::stop_token& stop) {
+  const std::string name = pod_name(key);
+  const std::optional<json> object = objects_.find(k_pods, name, stop);
+  if (!object)
+    throw Error(ErrorKind::unavailable, key.trial, "the Pod was deleted during the start; try again");
+  auto pod = read_pod(*object, real_clock().now());
+  if (!pod || pod->observation.key != key)
+    throw Error(ErrorKind::conflict, key.trial,
+                fmt::format("the name is in use by the Pod {}, which combu did not create for this attempt; "
+                            "delete the Pod",
+                            name));
+  if (pod->observation.phase == Phase::pending) return Accepted{};
+  return Running{std::move(pod->observation)};
+}
+
+}  // namespace combu::kubernetes

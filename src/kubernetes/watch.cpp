@@ -1,0 +1,159 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "combu/json.hpp"
+#include "kubernetes/kubernetes_engine.hpp"
+#include "kubernetes/names.hpp"
+
+namespace combu::kubernetes {
+namespace {
+
+using nlohmann::json;
+
+constexpr int k_too_old = 410;
+constexpr std::chrono::seconds k_stream_max{300};  // the server then ends the stream regularly
+constexpr Seconds k_warnings_pause{5};             // between two requests for Events
+
+std::string resource_version(const json& object) {
+  const auto metadata = object.find("metadata");
+  if (metadata == object.end() || !metadata->is_object()) return "";
+  const auto version = metadata->find("resourceVersion");
+  return version == metadata->end() || !version->is_string() ? "" : version->get<std::string>();
+}
+
+}  // namespace
+
+// One call of KubernetesEngine::watch().
+class PodWatch {
+ public:
+  PodWatch(KubernetesEngine& engine, const Selector& selector,
+           const std::function<void(const Change&)>& on_change)
+      : engine_(engine), chosen_(selector), labels_(label_selector(selector)), on_change_(on_change) {}
+
+  // Returns if `stop` is requested.
+  void run(const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      if (version_.empty()) {
+        version_ = engine_.objects_.version(k_pods, stop);
+        on_change_(Watching{});
+      }
+      try {
+        follow(stop);
+      } catch (const ApiError& error) {
+        if (error.status() != k_too_old) throw;
+        version_.clear();
+      }
+    }
+  }
+
+ private:
+  // Reads one stream of changes, from the last known change on.
+  void follow(const std::stop_token& stop) {
+    const std::string target = fmt::format(
+        "{}?watch=1&allowWatchBookmarks=true&timeoutSeconds={}{}{}", engine_.objects_.path(k_pods),
+        k_stream_max.count(), query_part("labelSelector", labels_), query_part("resourceVersion", version_));
+    engine_.api_.read(target,
+                      {.on_line = [&](std::string_view line) { take(line); },
+                       .on_pause = [&] { report_passed_moments(stop); },
+                       .silence_max = engine_.limits_.watch_silence_max},
+                      stop);
+  }
+
+  void take(std::string_view line) {
+    json event = parse_json_or_discard(line);
+    const auto type = event.is_object() ? event.find("type") : event.end();
+    if (!event.is_object() || type == event.end() || !type->is_string() || !event.contains("object") ||
+        !event["object"].is_object())
+      throw Error(ErrorKind::corrupt, engine_.address_, "a line of the watch is not an event");
+    const json& object = event["object"];
+    const auto& kind = type->get_ref<const std::string&>();
+    if (kind == "ERROR") throw error_of(object);
+    if (std::string version = resource_version(object); !version.empty()) version_ = std::move(version);
+    if (kind == "BOOKMARK") return;
+    report(object, kind == "DELETED");
+  }
+
+  [[nodiscard]] ApiError error_of(const json& status) const {
+    const auto code = status.find("code");
+    const auto message = status.find("message");
+    const std::string text = message != status.end() && message->is_string()
+                                 ? one_line(message->get<std::string>())
+                                 : "unknown error";
+    return {ErrorKind::unavailable, engine_.address_, "the API server has ended the watch: " + text,
+            code != status.end() && code->is_number_integer() ? code->get<int>() : 0, Seconds(0)};
+  }
+
+  void report(const json& object, bool is_gone) {
+    auto pod = read_pod(object, real_clock().now());
+    if (!pod || !chosen_.contain(pod->observation.key.trial)) return;
+    later_.erase(pod->uid);
+    waiting_.erase(pod->uid);
+    if (is_gone) {
+      // A Pod may be deleted before its end is reported. If the Pod was disrupted, its host has lost the
+      // attempt.
+      if (!pod->observation.lost.empty()) pod->observation.phase = Phase::ended;
+      if (pod->observation.phase == Phase::ended) on_change_(pod->observation);
+      pod->observation.phase = Phase::gone;
+    } else {
+      if (pod->changes_at) later_.emplace(pod->uid, Later{*pod->changes_at, object});
+      if (pod->lacks_reason) waiting_.emplace(pod->uid, *pod);
+    }
+    on_change_(std::move(pod->observation));
+  }
+
+  // Reports what changes by time alone, and why Pods wait.
+  void report_passed_moments(const std::stop_token& stop) {
+    const Instant now = real_clock().now();
+    std::vector<json> due;
+    std::erase_if(later_, [&](auto& one) {
+      if (one.second.at > now) return false;
+      due.push_back(std::move(one.second.pod));
+      return true;
+    });
+    for (const json& pod : due) report(pod, false);
+    if (waiting_.empty() || now < next_warnings_) return;
+    next_warnings_ = now + std::chrono::duration_cast<Instant::duration>(k_warnings_pause);
+    std::vector<PodReport*> pods;
+    std::map<PodReport*, std::string> known;
+    for (auto& [uid, pod] : waiting_) {
+      if (now - pod.observation.created_at < k_warnings_pause) continue;
+      pods.push_back(&pod);
+      known.emplace(&pod, pod.observation.placement.pending_reason);
+    }
+    engine_.add_warnings(pods, stop);
+    for (PodReport* const pod : pods)
+      if (pod->observation.placement.pending_reason != known.at(pod)) on_change_(pod->observation);
+  }
+
+  struct Later {
+    Instant at;
+    json pod;
+  };
+
+  KubernetesEngine& engine_;
+  const ChosenTrials chosen_;
+  const std::string labels_;
+  const std::function<void(const Change&)>& on_change_;
+  std::string version_;                       // of the last change; empty: unknown
+  std::map<std::string, Later> later_;        // by uid: Pods with PodReport::changes_at
+  std::map<std::string, PodReport> waiting_;  // by uid: Pods with PodReport::lacks_reason
+  Instant next_warnings_{};
+};
+
+void KubernetesEngine::watch(const Selector& selector, const std::function<void(const Change&)>& on_change,
+                             std::stop_token stop) {
+  try {
+    PodWatch(*this, selector, on_change).run(stop);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::cancelled && stop.stop_requested()) return;
+    throw;
+  }
+}
+
+}  // namespace combu::kubernetes

@@ -1,0 +1,103 @@
+"""Runs on a Kubernetes cluster: the main path, on a real node."""
+
+import signal
+
+import pytest
+from clusters import simulated_trial
+from engines import trial, wait_until
+
+pytestmark = pytest.mark.kubernetes
+
+
+@pytest.fixture
+def combu(combu_on, user):
+    return combu_on(user)
+
+
+def local(name, script, **fields):
+    """Returns a trial of the test image, which the real node has."""
+    return trial(name, script, pull="never", **fields)
+
+
+def states(combu):
+    return {name: row["state"] for name, row in combu.ps().items()}
+
+
+def test_trials_run_in_order_and_their_pods_are_deleted(combu, user):
+    combu.write([local("first", "echo hello; echo $COMBU_PARAM_X", params={"x": "$(HOME)"}), local("second", "exit 3", depends=[{"trial": "first", "condition": "succeeded"}])])
+    done = combu("run", "--wait", code=1)
+    assert done.stderr.splitlines()[0].endswith(f"context test, namespace {user.name}")
+    rows = combu.ps()
+    assert rows["first"]["state"] == "succeeded"
+    assert (rows["second"]["state"], rows["second"]["exit_code"]) == ("failed", 3)
+    assert combu("logs", "first").stdout == "hello\n$(HOME)\n"
+    wait_until(lambda: user.pods() == {}, "the deletion of the Pods")
+    combu("kill")
+    assert user.kubectl("get", "configmaps,services", "--selector", "combu.run", "--output", "name") == ""
+
+
+def test_names_of_a_network_resolve(combu):
+    fields = {"networks": "lab"}
+    combu.write(
+        [local("loader", "echo data | nc -l -p 8000; sleep 600", service=True, **fields)]
+        + [local(f"solver-{i}", "until nc loader 8000; do sleep 0.1; done" if i == 1 else "ping -c 1 loader", depends="loader", **fields) for i in (1, 2)]
+    )
+    combu("run", "--wait")
+    assert combu("logs", "solver-1").stdout.endswith("data\n")
+    assert states(combu) == {"loader": "stopped", "solver-1": "succeeded", "solver-2": "succeeded"}
+
+
+def test_run_returns_when_every_trial_is_accepted_and_kill_needs_only_labels(combu, user):
+    combu.write([local("short", "exit 4"), local("long", "sleep 600"), simulated_trial("nowhere", cpus=4000)])
+    combu("run")
+    assert set(user.pods()) == {"short", "long", "nowhere"}
+    wait_until(lambda: states(combu)["short"] == "failed", "the end of short")
+    row = combu.ps()["nowhere"]
+    assert row["state"] == "starting"
+    assert "Insufficient cpu" in row["reason"]
+    assert "Insufficient cpu" in combu("why", "nowhere").stdout
+    combu.file.unlink()
+    combu("kill", code=None)
+    assert user.pods() == {}
+
+
+def test_a_trial_is_stopped_with_its_grace_period(combu):
+    combu.write([local("careful", "trap 'echo saved; exit 5' TERM; sleep 600 & wait", timeout="3s", stop_grace="20s")])
+    combu("run", "--wait", code=1)
+    row = combu.ps()["careful"]
+    assert (row["state"], row["cause"], row["exit_code"]) == ("failed", "timeout", 5)
+    assert combu("logs", "careful").stdout == "saved\n"
+
+
+def test_a_killed_run_is_resumed_without_running_anything_twice(combu, user):
+    combu.write([local(f"t{i}", f"sleep {i}; echo once") for i in range(8)])
+    process = combu.start("run", "--wait")
+    wait_until(lambda: len(user.pods()) >= 4, "some Pods")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    combu("run", "--resume", "--wait")
+    assert set(states(combu).values()) == {"succeeded"}
+    for i in range(8):
+        assert combu("logs", f"t{i}").stdout == "once\n"
+    assert {row["attempt"] for row in combu.ps().values()} == {1}
+
+
+def test_many_short_trials_on_simulated_nodes(combu, user):
+    failing = {"simulated.test/exit-code": "7"}
+    combu.write({"trials": [simulated_trial(f"t{i:03}", failing if i % 10 == 0 else None) for i in range(200)], "defaults": {"retries": {"max": 1, "backoff": {"initial": "10ms"}}}})
+    combu("run", "--wait", code=1, timeout=300)
+    rows = combu.ps()
+    assert sum(row["state"] == "succeeded" for row in rows.values()) == 180
+    assert {rows[f"t{i:03}"]["attempt"] for i in range(0, 200, 10)} == {2}
+    assert user.pods() == {}
+
+
+def test_later_commands_find_the_cluster_by_the_record(combu, user):
+    combu.write([local("one", "echo here; sleep 600")])
+    combu("run")
+    wait_until(lambda: states(combu)["one"] == "running", "the start of one")
+    assert combu.ps()["one"]["reason"] == "on node"
+    assert combu("logs", "one").stdout == "here\n"
+    combu("stop", "one")
+    combu.engine_options = []
+    assert states(combu) == {"one": "stopped"}

@@ -1,0 +1,154 @@
+// KubernetesEngine: start() and stop() with a scripted API server.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <variant>
+
+#include "wire/kubernetes_fixture.hpp"
+
+namespace combu::wire {
+namespace {
+
+using nlohmann::json;
+using testing::Contains;
+using testing::HasSubstr;
+
+const std::string k_pod_path = "/api/v1/namespaces/ns/pods/a-run1-1";
+
+TEST(KubernetesStart, ACreatedPodIsAccepted) {
+  ScriptedCluster cluster([](const Asked&) { return whole(201, stored_pod(pending_status()).dump()); });
+  EXPECT_TRUE(std::holds_alternative<Accepted>(cluster.start()));
+  const json sent = json::parse(cluster.server().asked().back().body);
+  EXPECT_EQ(sent.at("/metadata/name"_json_pointer), "a-run1-1");
+  EXPECT_EQ(sent.at("/metadata/ownerReferences/0/uid"_json_pointer), "anchor-uid");
+}
+
+TEST(KubernetesStart, TheAnchorIsCreatedOnce) {
+  ScriptedCluster cluster([](const Asked&) { return whole(201, "{}"); });
+  (void)cluster.start(1);
+  (void)cluster.start(2);
+  EXPECT_THAT(cluster.server().lines(),
+              testing::ElementsAre("POST /api/v1/namespaces/ns/configmaps?fieldValidation=Ignore",
+                                   "POST /api/v1/namespaces/ns/pods?fieldValidation=Ignore",
+                                   "POST /api/v1/namespaces/ns/pods?fieldValidation=Ignore"));
+}
+
+// Answers the creation of a Pod with 409, and returns the existing Pod.
+ScriptedDaemon::Handler conflict_with(const json& existing) {
+  return [existing](const Asked& asked) {
+    return asked.method == "POST" ? failure(409, "pods \"a-run1-1\" already exists")
+                                  : whole(200, existing.dump());
+  };
+}
+
+TEST(KubernetesStart, AnExistingPodOfTheAttemptIsAdopted) {
+  ScriptedCluster pending(conflict_with(stored_pod(pending_status())));
+  EXPECT_TRUE(std::holds_alternative<Accepted>(pending.start()));
+  ScriptedCluster ended(conflict_with(stored_pod(ended_status(3))));
+  const StartResult result = ended.start();
+  ASSERT_TRUE(std::holds_alternative<Running>(result));
+  EXPECT_EQ(std::get<Running>(result).observation.phase, Phase::ended);
+  EXPECT_EQ(std::get<Running>(result).observation.exit_code, 3);
+}
+
+TEST(KubernetesStart, APodThatCombuDidNotCreateIsAConflict) {
+  json stranger = stored_pod(running_status());
+  stranger["metadata"]["labels"].erase("combu.run");
+  ScriptedCluster cluster(conflict_with(stranger));
+  const auto error = test::error_of([&] { (void)cluster.start(); });
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->kind(), ErrorKind::conflict);
+  EXPECT_EQ(error->subject(), "a");
+}
+
+TEST(KubernetesStart, AUsedUpQuotaMeansNoRoom) {
+  ScriptedCluster cluster([](const Asked&) {
+    return failure(403,
+                   "pods \"a-run1-1\" is forbidden: exceeded quota: small, requested: pods=1, used: pods=10, "
+                   "limited: pods=10");
+  });
+  const StartResult result = cluster.start();
+  ASSERT_TRUE(std::holds_alternative<NoRoom>(result));
+  EXPECT_THAT(std::get<NoRoom>(result).reason, HasSubstr("exceeded quota: small"));
+  EXPECT_GT(std::get<NoRoom>(result).retry_after.count(), 0);
+}
+
+TEST(KubernetesStart, ATrialAboveTheQuotasLimitIsRefused) {
+  ScriptedCluster cluster([](const Asked&) {
+    return failure(403,
+                   "pods \"a-run1-1\" is forbidden: exceeded quota: small, requested: requests.cpu=8, used: "
+                   "requests.cpu=0, limited: requests.cpu=1500m");
+  });
+  const auto error = test::error_of([&] { (void)cluster.start(); });
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->kind(), ErrorKind::refused);
+  EXPECT_THAT(error->message(), HasSubstr("limited: requests.cpu=1500m"));
+}
+
+TEST(KubernetesStart, AnOverloadedServerIsUnavailable) {
+  ScriptedCluster cluster(
+      [](const Asked&) { return failure(429, "too many requests", "Retry-After: 1\r\n"); });
+  const auto error = test::error_of([&] { (void)cluster.start(); });
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->kind(), ErrorKind::unavailable);
+}
+
+TEST(KubernetesStart, AWebhookThatDoesNotAnswerIsARefusal) {
+  ScriptedCluster cluster([](const Asked&) {
+    return failure(500,
+                   "Internal error occurred: failed calling webhook \"policy.example.com\": context deadline "
+                   "exceeded");
+  });
+  const auto error = test::error_of([&] { (void)cluster.start(); });
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->kind(), ErrorKind::refused);
+  EXPECT_THAT(error->message(), HasSubstr("policy.example.com"));
+}
+
+// ---- stop
+
+// Stops the attempt whose Pod has this status, and returns the last request.
+Asked stop_request(const json& status) {
+  ScriptedCluster cluster([status](const Asked&) { return whole(200, stored_pod(status).dump()); });
+  cluster.engine().stop(cluster_key(), std::nullopt, {});
+  return cluster.server().asked().back();
+}
+
+TEST(KubernetesStop, ARunningPodGetsADeadlineAndStays) {
+  const Asked asked = stop_request(running_status());
+  EXPECT_EQ(asked.method + " " + asked.target, "PATCH " + k_pod_path);
+  EXPECT_EQ(json::parse(asked.body),
+            (json{{"metadata", {{"uid", "uid-a"}, {"annotations", {{"combu.stopped", "true"}}}}},
+                  {"spec", {{"activeDeadlineSeconds", 1}}}}));
+}
+
+TEST(KubernetesStop, APendingPodIsDeletedIfItIsStillTheSame) {
+  const Asked asked = stop_request(pending_status());
+  EXPECT_EQ(asked.method + " " + asked.target, "DELETE " + k_pod_path);
+  EXPECT_EQ(json::parse(asked.body).at("/preconditions/uid"_json_pointer), "uid-a");
+}
+
+TEST(KubernetesStop, AnEndedPodIsLeftAlone) {
+  EXPECT_EQ(stop_request(ended_status(0)).method, "GET");
+}
+
+TEST(KubernetesStop, AnAbsentPodIsSuccess) {
+  ScriptedCluster cluster([](const Asked&) { return failure(404, "not found"); });
+  cluster.engine().stop(cluster_key(), std::nullopt, {});
+}
+
+// ---- acknowledge
+
+TEST(KubernetesAcknowledge, ThePodsAreDeletedBeforeTheEngineIsClosed) {
+  ScriptedCluster cluster(
+      [](const Asked& asked) { return asked.number % 3 == 0 ? failure(503, "starting") : whole(200, "{}"); });
+  cluster.engine().acknowledge({cluster_key("a"), cluster_key("b"), cluster_key("c", 2)});
+  cluster.close_engine();
+  for (const std::string name : {"a-run1-1", "b-run1-1", "c-run1-2"})
+    EXPECT_THAT(cluster.server().lines(), Contains("DELETE /api/v1/namespaces/ns/pods/" + name));
+}
+
+}  // namespace
+}  // namespace combu::wire
