@@ -8,10 +8,10 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 
 #include "app/reconcile.hpp"
 #include "combu/control.hpp"
+#include "combu/run.hpp"
 #include "combu/session.hpp"
 #include "combu/workspace.hpp"
 
@@ -19,6 +19,8 @@ namespace combu {
 namespace {
 
 constexpr std::size_t k_stops_in_flight = 128;  // a high limit, since each stop may take a whole grace period
+
+constexpr Seconds k_end_patience{60};
 
 struct Stopped {
   std::size_t count = 0;
@@ -72,22 +74,16 @@ Stopped stop_all(Session& session, const std::vector<Observation>& attempts, con
   return stopped;
 }
 
-// Waits until the engine lists none of the stopped attempts as running, so that the record can have their
-// ends. Gives up after a minute.
-void await_ends(Session& session, const Stopped& stopped, const std::vector<Observation>& attempts) {
-  constexpr Seconds k_pause{0.3};
-  constexpr int k_looks_max = 200;
-  std::set<Key> keys;
-  for (const Observation& seen : attempts) keys.insert(seen.key);
-  for (const auto& [run, trials] : stopped.trials) {
-    for (int looks = 0; looks < k_looks_max; ++looks) {
-      const auto listed = session.engine().list({.run = run}, ListDetail::basic, session.stop());
-      const bool any_runs = std::ranges::any_of(listed, [&](const Observation& seen) {
-        return seen.phase == Phase::running && keys.contains(seen.key);
-      });
-      if (!any_runs) break;
-      real_clock().wait(k_pause, session.stop());
-    }
+// Waits until the stopped attempts have ended, so that the record can have their ends. Gives up after a
+// minute.
+void await_ends(Session& session, const Stopped& stopped) {
+  const Patience patience(session.stop(), k_end_patience);
+  try {
+    for (const auto& [run, trials] : stopped.trials)
+      (void)await_end(
+          session.engine(), {.run = run, .trials = trials}, [](const Observation&) {}, patience.token());
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::cancelled || session.stop().stop_requested()) throw;
   }
 }
 
@@ -100,7 +96,7 @@ Result stop(Session& session, const Invocation& invocation, const StopOptions& o
   announce(session, invocation, attempts);
   std::erase_if(attempts, [](const Observation& seen) { return seen.phase != Phase::running; });
   const Stopped stopped = stop_all(session, attempts, options);
-  if (stopped.errors.empty()) await_ends(session, stopped, attempts);
+  if (stopped.errors.empty()) await_ends(session, stopped);
   session.progress().end();
   reconcile_runs_or_note(session, invocation, stopped.trials);
   for (const Error& error : stopped.errors)

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "combu/json.hpp"
+#include "kubernetes/diagnosis.hpp"
 #include "kubernetes/kubernetes_engine.hpp"
 #include "kubernetes/names.hpp"
 #include "kubernetes/quota.hpp"
@@ -53,10 +54,7 @@ std::string added_resources(const json& sent, const json& completed) {
 // Adds a remedy to the message of a refusal that users often get.
 std::string with_remedy(std::string message) {
   if (message.find("violates PodSecurity") != std::string::npos)
-    message +=
-        "; write kubernetes: {container: {securityContext: {allowPrivilegeEscalation: false, capabilities: "
-        "{drop: [\"ALL\"]}, runAsNonRoot: true, seccompProfile: {type: \"RuntimeDefault\"}}}}, and a `user` "
-        "other than root";
+    message += fmt::format("; write {}, and a `user` other than root", k_restricted_fields);
   return message;
 }
 

@@ -25,14 +25,6 @@ using nlohmann::json;
 constexpr int k_status_forbidden = 403;
 constexpr int k_status_absent = 404;
 constexpr std::string_view k_enforced_label = "pod-security.kubernetes.io/enforce";
-// The fields by which a Pod satisfies the level "restricted":
-// https://kubernetes.io/docs/concepts/security/pod-security-standards/
-constexpr std::string_view k_restricted_fields =
-    "write kubernetes: {container: {securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: "
-    "[\"ALL\"]}, runAsNonRoot: true, seccompProfile: {type: \"RuntimeDefault\"}}}} and a `user` other than "
-    "root "
-    "into `defaults`, and use neither `ports` nor host paths";
-
 // An answer of the API server. `status` is 200 to 299, or the status of an ApiError.
 struct Examined {
   int status = 0;
@@ -148,7 +140,10 @@ class ClusterDiagnosis {
       add(Kind::warning, "pod security",
           "the namespace enforces the level `restricted`, so that the server refuses pods without these "
           "settings",
-          std::string(k_restricted_fields));
+          fmt::format(
+              "write {} and a `user` other than root into `defaults`, and use neither `ports` nor host "
+              "paths",
+              k_restricted_fields));
     if (level == "baseline")
       add(Kind::good, "pod security",
           "the namespace enforces the level `baseline`, so that trials can use neither `ports` nor host "

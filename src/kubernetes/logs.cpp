@@ -1,6 +1,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <string>
@@ -29,21 +30,14 @@ std::string log_query(const LogOptions& options) {
   return query;
 }
 
-// Splits a log without timestamps into lines.
-class PlainLines {
- public:
-  explicit PlainLines(const OnLogPiece& on_piece) : on_piece_(on_piece) {}
-  void feed(std::string_view bytes) {
-    for (std::size_t end = bytes.find('\n'); end != std::string_view::npos; end = bytes.find('\n')) {
-      on_piece_({.text = bytes.substr(0, end + 1)});
-      bytes.remove_prefix(end + 1);
-    }
-    if (!bytes.empty()) on_piece_({.text = bytes});
+// Passes on bytes of a log without timestamps, split after line ends.
+void pass_lines(std::string_view bytes, const OnLogPiece& on_piece) {
+  while (!bytes.empty()) {
+    const std::size_t size = std::min(bytes.find('\n'), bytes.size() - 1) + 1;
+    on_piece({.text = bytes.substr(0, size)});
+    bytes.remove_prefix(size);
   }
-
- private:
-  const OnLogPiece& on_piece_;
-};
+}
 
 // The kubelet answers with this text and status 200 if the container runtime has no log.
 bool is_missing(std::string_view text) {
@@ -61,12 +55,11 @@ void KubernetesEngine::logs(const Key& key, const LogOptions& options, const OnL
     on_piece(wanted);
   };
   TimedLines timed(deliver);
-  PlainLines plain(on_piece);
   const bool has_times = options.timed || options.since;
   const auto take = [&](std::string_view bytes) {
     if (is_missing(bytes))
       throw Error(ErrorKind::refused, key.trial, "the node has no log of the attempt: " + one_line(bytes));
-    has_times ? timed.feed(bytes) : plain.feed(bytes);
+    has_times ? timed.feed(bytes) : pass_lines(bytes, on_piece);
   };
   try {
     api_.read(objects_.path(k_pods, pod_name(key)) + "/log" + log_query(options),

@@ -55,6 +55,12 @@ const json* find_member(const json& value, std::initializer_list<std::string_vie
   return at->is_null() ? nullptr : at;
 }
 
+std::string_view text_of_member(const json& value, std::initializer_list<std::string_view> names) {
+  const json* member = find_member(value, names);
+  return member == nullptr || !member->is_string() ? std::string_view()
+                                                   : std::string_view(member->get_ref<const std::string&>());
+}
+
 void merge(json& into, const json& over) {
   for (const auto& [name, value] : over.items()) {
     if (value.is_null()) {

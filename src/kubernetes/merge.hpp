@@ -17,6 +17,10 @@ namespace combu::kubernetes {
 [[nodiscard]] const nlohmann::json* find_member(const nlohmann::json& value,
                                                 std::initializer_list<std::string_view> names);
 
+// Returns find_member() if it is a string, and otherwise an empty text. The text belongs to `value`.
+[[nodiscard]] std::string_view text_of_member(const nlohmann::json& value,
+                                              std::initializer_list<std::string_view> names);
+
 // Merges the object `over` into the object `into`:
 //  - two objects are merged member by member
 //  - elements of `env` and `volumes` with equal names, and elements of `volumeMounts` with equal paths, are

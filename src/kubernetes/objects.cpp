@@ -4,7 +4,9 @@
 
 #include <utility>
 
+#include "combu/http.hpp"
 #include "combu/json.hpp"
+#include "kubernetes/merge.hpp"
 
 namespace combu::kubernetes {
 namespace {
@@ -13,18 +15,6 @@ using nlohmann::json;
 
 constexpr std::size_t k_page = 500;
 constexpr int k_gone = 410;
-
-std::string encoded(std::string_view text) {
-  std::string result;
-  for (const char letter : text) {
-    const auto byte = static_cast<unsigned char>(letter);
-    const bool is_plain = (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
-                          (byte >= '0' && byte <= '9') ||
-                          std::string_view("-._~").find(letter) != std::string_view::npos;
-    result += is_plain ? std::string(1, letter) : fmt::format("%{:02X}", byte);
-  }
-  return result;
-}
 
 std::string query_of(const ObjectFilter& filter) {
   return query_part("labelSelector", filter.labels) + query_part("fieldSelector", filter.fields);
@@ -44,17 +34,10 @@ json delete_options(std::optional<int> grace, const std::string& uid) {
   return options;
 }
 
-const char* text_at(const json& object, const char* member, const char* name) {
-  const auto at = object.find(member);
-  if (at == object.end() || !at->is_object()) return "";
-  const auto text = at->find(name);
-  return text == at->end() || !text->is_string() ? "" : text->get_ref<const std::string&>().c_str();
-}
-
 }  // namespace
 
 std::string query_part(std::string_view name, std::string_view value) {
-  return value.empty() ? "" : fmt::format("&{}={}", name, encoded(value));
+  return value.empty() ? "" : fmt::format("&{}={}", name, percent_encode(value));
 }
 
 std::string Objects::path(const Kind& kind, const std::string& name) const {
@@ -125,7 +108,7 @@ bool Objects::remove_some(const Kind& kind, const ObjectFilter& filter, std::opt
                              .target = fmt::format("{}?limit={}{}", path(kind), k_page, query_of(filter)),
                              .body = json_text(delete_options(grace, {}))},
                             stop));
-  return *text_at(removed, "metadata", "continue") != 0;
+  return !text_of_member(removed, {"metadata", "continue"}).empty();
 }
 
 void Objects::list(const Kind& kind, const ObjectFilter& filter,
@@ -152,7 +135,7 @@ void Objects::list_once(const Kind& kind, const ObjectFilter& filter,
                                       stop));
     if (const auto items = page.find("items"); items != page.end() && items->is_array())
       for (json& object : *items) on_object(object);
-    next = text_at(page, "metadata", "continue");
+    next = text_of_member(page, {"metadata", "continue"});
   } while (!next.empty());
 }
 
@@ -165,7 +148,7 @@ bool Objects::is_any(const Kind& kind, const ObjectFilter& filter, const std::st
 
 std::string Objects::version(const Kind& kind, const std::stop_token& stop) {
   const json page = read_answer(api_.send({.target = fmt::format("{}?limit=1", path(kind))}, stop));
-  return text_at(page, "metadata", "resourceVersion");
+  return std::string(text_of_member(page, {"metadata", "resourceVersion"}));
 }
 
 }  // namespace combu::kubernetes

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "combu/json.hpp"
+#include "kubernetes/merge.hpp"
 #include "kubernetes/names.hpp"
 #include "kubernetes/quota.hpp"
 
@@ -14,21 +15,13 @@ using nlohmann::json;
 constexpr std::chrono::seconds k_metrics_pause{10};
 constexpr std::chrono::seconds k_no_metrics_pause{60};
 
-std::string metrics_text(const json& object, const char* name) {
-  const auto at = object.is_object() ? object.find(name) : object.end();
-  return object.is_object() && at != object.end() && at->is_string() ? at->get<std::string>() : "";
-}
-
 // Returns the sum over the containers of a Pod.
 double sum_of(const json& metrics, const char* resource) {
   double sum = 0;
   const auto containers = metrics.find("containers");
   if (containers == metrics.end() || !containers->is_array()) return 0;
-  for (const json& container : *containers) {
-    const auto usage = container.is_object() ? container.find("usage") : container.end();
-    if (!container.is_object() || usage == container.end()) continue;
-    sum += parse_quantity(metrics_text(*usage, resource)).value_or(0);
-  }
+  for (const json& container : *containers)
+    sum += parse_quantity(text_of_member(container, {"usage", resource})).value_or(0);
   return sum;
 }
 
@@ -44,8 +37,8 @@ std::optional<Usage> PodMetrics::find(const std::string& pod, const std::stop_to
 void PodMetrics::renew(const std::stop_token& stop) {
   std::map<std::string, Sample> samples;
   const auto add = [&](const json& metrics) {
-    const std::string name = metrics_text(metrics.value("metadata", json::object()), "name");
-    const auto at = parse_timestamp(metrics_text(metrics, "timestamp"));
+    const std::string name(text_of_member(metrics, {"metadata", "name"}));
+    const auto at = parse_timestamp(text_of_member(metrics, {"timestamp"}));
     if (name.empty() || !at) return;
     Sample sample{*at, {Bytes{static_cast<std::int64_t>(sum_of(metrics, "memory"))}, Seconds(0)}};
     const auto before = samples_.find(name);

@@ -5,6 +5,7 @@
 
 #include "combu/json.hpp"
 #include "kubernetes/kubernetes_engine.hpp"
+#include "kubernetes/merge.hpp"
 #include "kubernetes/names.hpp"
 #include "kubernetes/quota.hpp"
 
@@ -14,13 +15,7 @@ namespace {
 using nlohmann::json;
 
 constexpr Seconds k_quota_pause{2};  // until a start is tried again
-constexpr int k_conflict = 409;
 constexpr int k_too_many_requests = 429;
-
-std::string uid_of(const json& object) {
-  const json& metadata = json_at(object, "metadata");
-  return metadata.is_object() ? metadata.value("uid", "") : "";
-}
 
 // True if the API server could not ask an admission webhook. A repeat would only wait again.
 bool is_webhook_failure(const ApiError& error) {
@@ -36,7 +31,7 @@ json KubernetesEngine::create_once(const Kind& kind, const json& object, const s
     try {
       return objects_.create(kind, object, stop);
     } catch (const ApiError& error) {
-      if (error.status() != k_conflict) throw;
+      if (error.kind() != ErrorKind::conflict) throw;
     }
     if (auto existing = objects_.find(kind, name, stop)) return *std::move(existing);
   }
@@ -47,9 +42,9 @@ std::string KubernetesEngine::anchor_of(const Run& run, const std::stop_token& s
     const std::scoped_lock lock(mutex_);
     if (const auto known = anchors_.find(run.id); known != anchors_.end()) return known->second;
   }
-  std::string uid = uid_of(create_once(k_config_maps, anchor_manifest(run), stop));
+  const json anchor = create_once(k_config_maps, anchor_manifest(run), stop);
   const std::scoped_lock lock(mutex_);
-  return anchors_.try_emplace(run.id, std::move(uid)).first->second;
+  return anchors_.try_emplace(run.id, text_of_member(anchor, {"metadata", "uid"})).first->second;
 }
 
 std::vector<Error> KubernetesEngine::prepare(const Run& run,
@@ -93,7 +88,7 @@ StartResult KubernetesEngine::start(const Run& run, const Trial& trial, int atte
     rate_.answered(end - begin, end);
     return Accepted{};
   } catch (const ApiError& error) {
-    if (error.status() == k_conflict) return adopt(key, stop);
+    if (error.kind() == ErrorKind::conflict) return adopt(key, stop);
     if (error.status() == k_too_many_requests)
       rate_.overloaded(error.retry_after(), std::chrono::steady_clock::now());
     const QuotaRefusal quota = quota_refusal(error.message());

@@ -9,6 +9,7 @@
 
 #include "combu/json.hpp"
 #include "kubernetes/kubernetes_engine.hpp"
+#include "kubernetes/merge.hpp"
 #include "kubernetes/names.hpp"
 
 namespace combu::kubernetes {
@@ -19,13 +20,6 @@ using nlohmann::json;
 constexpr int k_too_old = 410;
 constexpr std::chrono::seconds k_stream_max{300};  // the server then ends the stream regularly
 constexpr Seconds k_warnings_pause{5};             // between two requests for Events
-
-std::string resource_version(const json& object) {
-  const auto metadata = object.find("metadata");
-  if (metadata == object.end() || !metadata->is_object()) return "";
-  const auto version = metadata->find("resourceVersion");
-  return version == metadata->end() || !version->is_string() ? "" : version->get<std::string>();
-}
 
 }  // namespace
 
@@ -74,18 +68,17 @@ class PodWatch {
     const json& object = event["object"];
     const auto& kind = type->get_ref<const std::string&>();
     if (kind == "ERROR") throw error_of(object);
-    if (std::string version = resource_version(object); !version.empty()) version_ = std::move(version);
+    if (const auto version = text_of_member(object, {"metadata", "resourceVersion"}); !version.empty())
+      version_ = version;
     if (kind == "BOOKMARK") return;
     report(object, kind == "DELETED");
   }
 
   [[nodiscard]] ApiError error_of(const json& status) const {
     const auto code = status.find("code");
-    const auto message = status.find("message");
-    const std::string text = message != status.end() && message->is_string()
-                                 ? one_line(message->get<std::string>())
-                                 : "unknown error";
-    return {ErrorKind::unavailable, engine_.address_, "the API server has ended the watch: " + text,
+    const std::string message = one_line(text_of_member(status, {"message"}));
+    return {ErrorKind::unavailable, engine_.address_,
+            "the API server has ended the watch: " + (message.empty() ? "unknown error" : message),
             code != status.end() && code->is_number_integer() ? code->get<int>() : 0, Seconds(0)};
   }
 

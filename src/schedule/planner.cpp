@@ -385,13 +385,6 @@ struct Planner::Impl {
     life.set_timer(Timer::Kind::quota, trial, answer.retry_after);
   }
 
-  // Takes back the start of a trial for which the engine has no place, and tries again later.
-  void try_again(TrialIndex trial, Seconds after) {
-    if (!life.return_slots(trial)) return;
-    attempts[trial].queued_at = trials.now();
-    life.set_timer(Timer::Kind::place, trial, after);
-  }
-
   // Takes back the start of a trial that lost its slots to `winner`. The trial then waits until these or
   // other slots are free.
   void lose_claim(TrialIndex trial, const Observation& winner) {
@@ -399,10 +392,11 @@ struct Planner::Impl {
     if (life.holdings.see_claim(winner)) {
       life.set_timer(Timer::Kind::claim, trial, k_claim_believed);
       life.undo_start(trial);
-    } else {
+    } else if (life.return_slots(trial)) {
       // The slots of `winner` already counted as held, so an immediate retry would choose the same slots
       // again.
-      try_again(trial, k_place_after);
+      attempts[trial].queued_at = trials.now();
+      life.set_timer(Timer::Kind::place, trial, k_place_after);
     }
   }
 
