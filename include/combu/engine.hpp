@@ -45,6 +45,13 @@ struct Gpu {
 // means "nvidia.com/gpu=0".
 [[nodiscard]] bool is_called(const Gpu& gpu, const std::string& name);
 
+// How eagerly combu reads the usage and logs of attempts.
+struct ReadingPace {
+  // How long an attempt has run when combu first polls its usage and log. Later polls are rarer.
+  Seconds polled_after{1};
+  std::size_t logs_max = 2;  // maximum number of logs of ended attempts that are read at once
+};
+
 struct Facts {
   std::string engine;  // name and version, such as "Docker Engine 20.10.24 (API 1.41)"
   std::string address;
@@ -62,6 +69,7 @@ struct Facts {
   // For an engine that places attempts: the maximum number of attempts that should wait for a place at once.
   // More attempts would only load the engine. 0: no limit.
   std::size_t pending_max = 0;
+  ReadingPace reading;
 };
 
 enum class Phase {

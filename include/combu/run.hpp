@@ -159,6 +159,7 @@ struct DriveContext {
   // Where logs and metrics are stored, while attempts run and after they have ended.
   Telemetry* telemetry = nullptr;
   CacheLookup* cache_lookup = nullptr;  // used if PlannerOptions::looks_up_cache is set
+  ReadingPace reading = {};             // Facts::reading
 };
 
 // Starts the trials of `run` in the order of `plan`. Returns when the condition options.until is met. If
@@ -170,7 +171,7 @@ struct DriveContext {
 // - options.starts_in_flight_max threads that start attempts; if `steering` raises this limit, more threads
 //   are added;
 // - up to 32 threads that stop attempts;
-// - two threads that read logs;
+// - context.reading.logs_max threads that read logs;
 // - four threads that collect outputs, if any trial has outputs;
 // - two more threads that collect outputs of running attempts, if Collect::every is set;
 // - two threads that poll the usage and logs of running attempts;

@@ -115,8 +115,9 @@ void note_hints(Session& session, Record& record, const Run& run) {
 
 // Drives the run. `loaded`: the run with its newest text. Returns nullopt if another process asked this
 // process to hand over the run, in order to apply an edited file.
-std::optional<Result> drive_run(const DrivenRun& run, Loaded& loaded, const PlannerOptions& planner,
-                                const Digests& digests, std::unique_ptr<RunLock>& lock) {
+std::optional<Result> drive_run(const DrivenRun& run, Loaded& loaded, const Facts& facts,
+                                const PlannerOptions& planner, const Digests& digests,
+                                std::unique_ptr<RunLock>& lock) {
   Session& session = run.session;
   Record& record = run.record;
   session.progress().begin(loaded.run);
@@ -150,7 +151,8 @@ std::optional<Result> drive_run(const DrivenRun& run, Loaded& loaded, const Plan
                                    .steering = &run.owner.steering(),
                                    .output_store = output_store.get(),
                                    .telemetry = monitored ? telemetry.get() : nullptr,
-                                   .cache_lookup = cache_lookup.get()});
+                                   .cache_lookup = cache_lookup.get(),
+                                   .reading = facts.reading});
     if (outcome.left) return std::nullopt;
     print_outcome(session.progress(), loaded.run, outcome,
                   {.until = planner.until,
@@ -246,7 +248,7 @@ Result execute(const DrivenRun& run, Readiness ready, const std::optional<Resume
   owner.leave_foreground(loaded);
   std::unique_ptr<RunLock> starts = std::move(ready.starts);
   auto result = drive_run(
-      run, loaded,
+      run, loaded, ready.facts,
       planner_options(session.engine(), loaded.run, ready.facts, options, ready.capacity, resume_point),
       ready.prepared.digests, starts);
   std::size_t parallel_max = loaded.run.experiment.parallel_max;
@@ -267,8 +269,8 @@ Result execute(const DrivenRun& run, Readiness ready, const std::optional<Resume
     const Facts facts = session.engine().facts(session.stop());
     const auto capacity = capacity_for(session, facts, now, options);
     result =
-        drive_run(run, newest, planner_options(session.engine(), newest.run, facts, options, capacity, here),
-                  {}, starts);
+        drive_run(run, newest, facts,
+                  planner_options(session.engine(), newest.run, facts, options, capacity, here), {}, starts);
   }
   return *result;
 }

@@ -30,6 +30,9 @@ class JsonFault final : public nlohmann::json::exception {
 template <class Json>
 class Builder {
  public:
+  // `omitted`: the name of members that the value lacks; empty: none.
+  explicit Builder(std::string_view omitted) : omitted_(omitted) {}
+
   // NOLINTBEGIN(readability-redundant-typename): Clang before 16 needs it
   using number_integer_t = typename Json::number_integer_t;
   using number_unsigned_t = typename Json::number_unsigned_t;
@@ -49,6 +52,9 @@ class Builder {
   bool start_object(std::size_t /*elements*/) { return open(Json::object()); }
   bool start_array(std::size_t /*elements*/) { return open(Json::array()); }
   bool key(string_t& name) {
+    if (omitted_depth_ > 0) return true;
+    omits_next_ = !omitted_.empty() && name == omitted_;
+    if (omits_next_) return true;
     member_ = &(*open_.back())[std::move(name)];
     return true;
   }
@@ -78,19 +84,29 @@ class Builder {
     return elements.emplace_back(std::move(value));
   }
   bool put(Json&& value) {
-    place(std::move(value));
+    if (!std::exchange(omits_next_, false) && omitted_depth_ == 0) place(std::move(value));
     return true;
   }
   bool open(Json&& value) {
-    if (open_.size() == k_json_depth_max)
+    if (open_.size() + omitted_depth_ == k_json_depth_max)
       throw JsonFault("nested deeper than " + std::to_string(k_json_depth_max) + " levels");
-    open_.push_back(&place(std::move(value)));
+    if (std::exchange(omits_next_, false) || omitted_depth_ > 0)
+      ++omitted_depth_;
+    else
+      open_.push_back(&place(std::move(value)));
     return true;
   }
   bool close() {
-    open_.pop_back();
+    if (omitted_depth_ > 0)
+      --omitted_depth_;
+    else
+      open_.pop_back();
     return true;
   }
+
+  const std::string_view omitted_;
+  bool omits_next_ = false;        // true if the next value belongs to an omitted member
+  std::size_t omitted_depth_ = 0;  // number of open arrays and objects within an omitted member
 
   Json root_;
   std::vector<Json*> open_;  // open arrays and objects, outermost first
@@ -100,8 +116,8 @@ class Builder {
 enum class Comments { refused, ignored };
 
 template <class Json>
-Json parse(std::string_view text, Comments comments = Comments::refused) {
-  Builder<Json> builder;
+Json parse(std::string_view text, Comments comments = Comments::refused, std::string_view omitted = {}) {
+  Builder<Json> builder(omitted);
   Json::sax_parse(text.begin(), text.end(), &builder, Json::input_format_t::json, /*strict=*/true,
                   comments == Comments::ignored);
   return std::move(builder).value();
@@ -121,9 +137,9 @@ nlohmann::ordered_json parse_ordered_json(std::string_view text) {
   return parse<nlohmann::ordered_json>(text);
 }
 
-nlohmann::json parse_json_or_discard(std::string_view text) {
+nlohmann::json parse_json_or_discard(std::string_view text, std::string_view omitted) {
   try {
-    return parse<nlohmann::json>(text);
+    return parse<nlohmann::json>(text, Comments::refused, omitted);
   } catch (const nlohmann::json::exception&) {
     nlohmann::json discarded(nlohmann::json::value_t::discarded);
     return discarded;

@@ -3,7 +3,6 @@
 
 #include <condition_variable>
 #include <mutex>
-#include <string>
 #include <thread>
 #include <vector>
 
@@ -22,18 +21,18 @@ class EndedPods {
   EndedPods(const EndedPods&) = delete;
   EndedPods& operator=(const EndedPods&) = delete;
 
-  // Adds Pods by their names, and returns at once.
-  void remove(std::vector<std::string> names);
+  // Adds the Pods of attempts, and returns at once.
+  void remove(const std::vector<Key>& attempts);
 
  private:
   void work();
-  // Returns the Pods that are not deleted because the server did not answer.
-  [[nodiscard]] std::vector<std::string> remove_all(const std::vector<std::string>& names);
+  // Deletes Pods. Returns the attempts whose Pods are not deleted because the server did not answer.
+  [[nodiscard]] std::vector<Key> remove_all(const std::vector<Key>& attempts);
 
   Objects& objects_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::string> names_;
+  std::vector<Key> attempts_;
   bool is_ending_ = false;
   std::jthread thread_;  // started by the first call of remove()
 };

@@ -17,6 +17,9 @@ using nlohmann::json;
 
 // More pending Pods would only load the scheduler, which looks at all of them again after each change.
 constexpr std::size_t k_pending_max = 200;
+// The API server forwards each request for a log to the kubelet. Priority and fairness does not limit these
+// requests.
+constexpr ReadingPace k_reading{.polled_after = Seconds{10}, .logs_max = 8};
 // A container normally begins to run within this time, so that no Events are needed.
 constexpr Seconds k_usual_start{3};
 
@@ -43,6 +46,7 @@ Facts KubernetesEngine::facts(std::stop_token stop) {
   facts.is_remote = true;
   facts.places_attempts = true;
   facts.pending_max = k_pending_max;
+  facts.reading = k_reading;
   return facts;
 }
 
@@ -125,10 +129,7 @@ bool KubernetesEngine::copy_out(const Key& key, const std::string& /*path*/,
 }
 
 void KubernetesEngine::acknowledge(const std::vector<Key>& keys) {
-  std::vector<std::string> names;
-  names.reserve(keys.size());
-  for (const Key& key : keys) names.push_back(pod_name(key));
-  ended_.remove(std::move(names));
+  ended_.remove(keys);
 }
 
 }  // namespace combu::kubernetes

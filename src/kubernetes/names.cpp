@@ -76,6 +76,17 @@ std::string label_part(std::string_view text, std::size_t size_max) {
   return fmt::format("{}{}{}", part, part.empty() ? "" : "-", hash_of(text));
 }
 
+// Terms of a labelSelector.
+std::string equals(const char* label, std::string_view text) {
+  return fmt::format("{}={}", label, label_value(text));
+}
+
+std::string is_one_of(const std::vector<std::string>& trials) {
+  std::vector<std::string> values;
+  std::ranges::transform(trials, std::back_inserter(values), label_value);
+  return fmt::format("{} in ({})", k_trial, fmt::join(values, ","));
+}
+
 }  // namespace
 
 std::string anchor_name(const RunId& run) {
@@ -109,20 +120,20 @@ std::string label_value(std::string_view text) {
   return label_part(text, k_label_max);
 }
 
+std::string label_selector(const RunId& run, const std::vector<std::string>& trials, int attempt) {
+  return fmt::format("{},{},{}", equals(k_run, run.text()), equals(k_attempt, std::to_string(attempt)),
+                     is_one_of(trials));
+}
+
 std::string label_selector(const Selector& selector) {
   std::vector<std::string> terms;
-  const auto add = [&](const char* label, std::string_view text) {
-    terms.push_back(fmt::format("{}={}", label, label_value(text)));
-  };
+  const auto add = [&](const char* label, std::string_view text) { terms.push_back(equals(label, text)); };
   if (!selector.experiment.empty()) add(k_experiment, selector.experiment);
   if (!selector.file.empty()) add(k_file, selector.file);
   if (selector.run) add(k_run, selector.run->text());
   if (terms.empty()) terms.emplace_back(k_experiment);
-  if (!selector.trials.empty() && selector.trials.size() <= k_trials_selected_max) {
-    std::vector<std::string> trials;
-    std::ranges::transform(selector.trials, std::back_inserter(trials), label_value);
-    terms.push_back(fmt::format("{} in ({})", k_trial, fmt::join(trials, ",")));
-  }
+  if (!selector.trials.empty() && selector.trials.size() <= k_trials_selected_max)
+    terms.push_back(is_one_of(selector.trials));
   return fmt::format("{}", fmt::join(terms, ","));
 }
 

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "combu/base.hpp"
 #include "combu/engine.hpp"
@@ -51,6 +52,10 @@ inline constexpr const char* k_container = "main";
 // selects trials only if the selector names at most 20 of them; otherwise it selects the attempts of all
 // trials.
 [[nodiscard]] std::string label_selector(const Selector& selector);
+// Returns the labelSelector of the attempts with the number `attempt` of some trials, not yet
+// percent-encoded.
+[[nodiscard]] std::string label_selector(const RunId& run, const std::vector<std::string>& trials,
+                                         int attempt);
 // True if `text` is a DNS label (RFC 1123): at most 63 lower-case letters, digits and '-', which is neither
 // first nor last.
 [[nodiscard]] bool is_dns_label(std::string_view text);

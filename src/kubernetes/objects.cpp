@@ -21,7 +21,7 @@ std::string query_of(const ObjectFilter& filter) {
 }
 
 json read_answer(const ApiResponse& response) {
-  json answer = parse_json_or_discard(response.body);
+  json answer = parse_json_or_discard(response.body, k_managed_fields);
   if (!answer.is_object())
     throw Error(ErrorKind::corrupt, "", "the answer of the API server is not a JSON object");
   return answer;
@@ -54,18 +54,25 @@ std::optional<json> Objects::find(const Kind& kind, const std::string& name, con
   }
 }
 
+ApiResponse Objects::post(const Kind& kind, std::string_view options, const json& object,
+                          const std::stop_token& stop) {
+  return api_.send(
+      {.method = "POST", .target = fmt::format("{}?{}", path(kind), options), .body = json_text(object)},
+      stop);
+}
+
 json Objects::create(const Kind& kind, const json& object, const std::stop_token& stop) {
-  return read_answer(api_.send(
-      {.method = "POST", .target = path(kind) + "?fieldValidation=Ignore", .body = json_text(object)}, stop));
+  return read_answer(post(kind, "fieldValidation=Ignore", object, stop));
+}
+
+void Objects::create_pod(const json& pod, const std::stop_token& stop) {
+  (void)post(k_pods, "fieldValidation=Ignore", pod, stop);
 }
 
 json Objects::try_create(const Kind& kind, const json& object,
                          const std::function<void(const std::string&)>& on_warning,
                          const std::stop_token& stop) {
-  const ApiResponse response = api_.send({.method = "POST",
-                                          .target = path(kind) + "?dryRun=All&fieldValidation=Strict",
-                                          .body = json_text(object)},
-                                         stop);
+  const ApiResponse response = post(kind, "dryRun=All&fieldValidation=Strict", object, stop);
   for (const std::string& warning : response.warnings) on_warning(warning);
   return read_answer(response);
 }
@@ -99,6 +106,13 @@ bool Objects::remove(const Kind& kind, const std::string& name, std::optional<in
     if (error.kind() == ErrorKind::not_found || error.kind() == ErrorKind::conflict) return false;
     throw;
   }
+}
+
+void Objects::remove_selected(const Kind& kind, const ObjectFilter& filter, const std::stop_token& stop) {
+  (void)api_.send({.method = "DELETE",
+                   .target = path(kind) + "?" + query_of(filter).substr(1),
+                   .body = json_text(delete_options(std::nullopt, {}))},
+                  stop);
 }
 
 bool Objects::remove_some(const Kind& kind, const ObjectFilter& filter, std::optional<int> grace,

@@ -49,6 +49,9 @@ class Objects {
   // Returns the created object as the server has completed it.
   nlohmann::json create(const Kind& kind, const nlohmann::json& object, const std::stop_token& stop);
 
+  // Creates a Pod without reading the server's answer.
+  void create_pod(const nlohmann::json& pod, const std::stop_token& stop);
+
   // Makes all checks of create(), but creates nothing. Unknown fields are errors. Returns the object as the
   // server would complete it, and passes each warning of the server to `on_warning`.
   [[nodiscard]] nlohmann::json try_create(const Kind& kind, const nlohmann::json& object,
@@ -63,6 +66,8 @@ class Objects {
   // nullopt: the Pod's own. `uid`: if it is not empty, only an object with this uid is deleted.
   bool remove(const Kind& kind, const std::string& name, std::optional<int> grace, const std::string& uid,
               const std::stop_token& stop);
+  // Deletes the selected objects. Pods get their own grace periods.
+  void remove_selected(const Kind& kind, const ObjectFilter& filter, const std::stop_token& stop);
   // Deletes some of the selected objects, at most 500. Returns true if other objects may be left.
   bool remove_some(const Kind& kind, const ObjectFilter& filter, std::optional<int> grace,
                    const std::stop_token& stop);
@@ -81,12 +86,18 @@ class Objects {
   [[nodiscard]] std::string path(const Kind& kind, const std::string& name = {}) const;
 
  private:
+  [[nodiscard]] ApiResponse post(const Kind& kind, std::string_view options, const nlohmann::json& object,
+                                 const std::stop_token& stop);
   void list_once(const Kind& kind, const ObjectFilter& filter,
                  const std::function<void(nlohmann::json& object)>& on_object, const std::stop_token& stop);
 
   ApiClient& api_;
   std::string name_space_;
 };
+
+// The member of an object's metadata that records which client has set which field. It is about half of a
+// Pod's text, and combu does not need it.
+inline constexpr std::string_view k_managed_fields = "managedFields";
 
 // Returns the query part "&NAME=VALUE" with the value percent-encoded, or an empty string if `value` is
 // empty.

@@ -83,7 +83,7 @@ StartResult KubernetesEngine::start(const Run& run, const Trial& trial, int atte
   rate_.wait(stop);
   const auto begin = std::chrono::steady_clock::now();
   try {
-    objects_.create(k_pods, pod, stop);
+    objects_.create_pod(pod, stop);
     const auto end = std::chrono::steady_clock::now();
     rate_.answered(end - begin, end);
     return Accepted{};

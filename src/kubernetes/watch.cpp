@@ -60,7 +60,7 @@ class PodWatch {
   }
 
   void take(std::string_view line) {
-    json event = parse_json_or_discard(line);
+    json event = parse_json_or_discard(line, k_managed_fields);
     const auto type = event.is_object() ? event.find("type") : event.end();
     if (!event.is_object() || type == event.end() || !type->is_string() || !event.contains("object") ||
         !event["object"].is_object())

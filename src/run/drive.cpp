@@ -108,13 +108,13 @@ class Drive {
         collects_parts_(context.output_store != nullptr && run.experiment.collect.every > Seconds(0)),
         partial_(run.experiment.collect.every),
         logs_(context.telemetry != nullptr),
+        usage_(context.reading.polled_after),
         progress_(run, options.until, options.capacity),
         remarks_(context.progress),
         // Observations of other runs' attempts are needed only if slots are limited.
-        executor_(context.engine, run,
+        executor_(context, run,
                   options.capacity ? Selector{} : Selector{.experiment = run.experiment.name, .run = run.id},
-                  std::min(k_stops_in_flight_max, stoppable(run, options)), inbox_, context.output_store,
-                  context.telemetry, context.cache_lookup) {
+                  std::min(k_stops_in_flight_max, stoppable(run, options)), inbox_) {
     progress_.begin(now());
     restore(options.restored);
   }
@@ -223,7 +223,8 @@ class Drive {
 
   void give_due_orders() {
     for (const IngestLog& order : logs_.due(now())) executor_.ingest_log(order);
-    while (const auto poll = usage_.next(now(), planner_.starts_in_flight() > 0)) executor_.poll_usage(*poll);
+    const bool is_busy = planner_.starts_in_flight() > 0 || logs_.pending() > 0;
+    while (const auto poll = usage_.next(now(), is_busy)) executor_.poll_usage(*poll);
     while (const auto part = partial_.next(now())) executor_.collect_part(*part);
   }
 

@@ -16,7 +16,6 @@ namespace {
 
 using Steady = std::chrono::steady_clock;
 
-constexpr std::size_t k_log_threads = 2;
 // Number of threads that collect outputs. With more threads, concurrent writes would slow a disk down; with a
 // single thread, a large output would delay all others.
 constexpr std::size_t k_output_threads = 4;
@@ -46,17 +45,17 @@ void call(const Verb& verb, const OnError& on_error) {
 
 }  // namespace
 
-Executor::Executor(Engine& engine, const Run& run, Selector selector, std::size_t stops_max,
-                   Inbox<Message>& inbox, OutputStore* output_store, Telemetry* telemetry,
-                   CacheLookup* cache_lookup)
-    : engine_(engine),
+Executor::Executor(const DriveContext& context, const Run& run, Selector selector, std::size_t stops_max,
+                   Inbox<Message>& inbox)
+    : engine_(context.engine),
       run_(run),
       selector_(std::move(selector)),
       stops_max_(stops_max),
+      logs_max_(context.reading.logs_max),
       inbox_(inbox),
-      output_store_(output_store),
-      telemetry_(telemetry),
-      cache_lookup_(cache_lookup) {}
+      output_store_(context.output_store),
+      telemetry_(context.telemetry),
+      cache_lookup_(context.cache_lookup) {}
 
 Executor::~Executor() {
   for (std::jthread& thread : threads_) thread.request_stop();
@@ -70,7 +69,7 @@ void Executor::begin(std::size_t starts_max) {
   threads_.emplace_back([this](const std::stop_token& quit) { watch(quit); });
   allow_starts(starts_max);
   add_threads(stops_max_, stop_orders_);
-  add_threads(k_log_threads, log_orders_);
+  add_threads(logs_max_, log_orders_);
   add_threads(k_poll_threads, poll_orders_);
   const bool has_outputs =
       std::ranges::any_of(run_.experiment.trials, [](const Trial& trial) { return !trial.outputs.empty(); });

@@ -24,9 +24,9 @@ namespace combu {
 class Executor {
  public:
   // `selector`: the attempts that are watched and listed. `stops_max`: maximum number of concurrent stops. If
-  // a pointer is null, the caller must not give orders that need the object.
-  Executor(Engine& engine, const Run& run, Selector selector, std::size_t stops_max, Inbox<Message>& inbox,
-           OutputStore* output_store, Telemetry* telemetry, CacheLookup* cache_lookup);
+  // a pointer of `context` is null, the caller must not give orders that need the object.
+  Executor(const DriveContext& context, const Run& run, Selector selector, std::size_t stops_max,
+           Inbox<Message>& inbox);
   // Cancels everything under way and joins the threads. Without the cancellation, a command could delay the
   // end of a run whose engine is lost.
   ~Executor();
@@ -91,6 +91,7 @@ class Executor {
   const Run& run_;
   const Selector selector_;
   const std::size_t stops_max_;
+  const std::size_t logs_max_;
   Inbox<Message>& inbox_;
   OutputStore* output_store_;
   Telemetry* telemetry_;

@@ -7,8 +7,8 @@
 
 namespace combu {
 
-// combu first polls an attempt one second after the attempt began to run, and then at growing intervals.
-inline constexpr Seconds k_poll_first{1};
+// combu first polls an attempt when the attempt has run for ReadingPace::polled_after, and then at growing
+// intervals.
 inline constexpr double k_poll_factor = 1.5;
 inline constexpr Seconds k_poll_pause_max{60};
 // If a log grew by more than k_poll_brings_max between two polls, combu shortens the next pause. Otherwise

@@ -9,13 +9,13 @@
 namespace combu {
 namespace {
 
-constexpr std::chrono::seconds k_pause_during_starts{1};
+constexpr std::chrono::seconds k_busy_pause{1};
 
 }  // namespace
 
 void UsagePoller::begin(TrialIndex trial, int attempt, const std::string& id, Instant now) {
   running_[trial] = {.attempt = attempt, .usage = std::nullopt};
-  schedule({.trial = trial, .attempt = attempt, .id = id, .pause = k_poll_first}, now);
+  schedule({.trial = trial, .attempt = attempt, .id = id, .pause = first_}, now);
 }
 
 std::optional<Usage> UsagePoller::end(TrialIndex trial) {
@@ -23,9 +23,9 @@ std::optional<Usage> UsagePoller::end(TrialIndex trial) {
   return ended ? ended.mapped().usage : std::nullopt;
 }
 
-std::optional<PollUsage> UsagePoller::next(Instant now, bool are_starts_in_flight) {
+std::optional<PollUsage> UsagePoller::next(Instant now, bool is_busy) {
   while (!due_.empty() && due_.begin()->first <= now) {
-    if (are_starts_in_flight && now < last_ + k_pause_during_starts) return std::nullopt;
+    if (is_busy && now < last_ + k_busy_pause) return std::nullopt;
     PollUsage poll = std::move(due_.extract(due_.begin()).mapped());
     if (running(poll) == nullptr) continue;
     last_ = now;

@@ -234,21 +234,22 @@ struct Telemetry::Impl {
   }
 
   std::optional<StoredAttempt> kept(const std::string& trial, int attempt) {
-    SQLite::Statement query(
-        database,
-        "SELECT number, complete, size, dropped, until, at_until, passed_over, gaps FROM attempts "
-        "WHERE trial = ? AND attempt = ?");
+    SQLite::Statement& query = find_attempt;
+    query.reset();
     query.bind(1, trial);
     query.bind(2, attempt);
-    if (!query.executeStep()) return std::nullopt;
-    return StoredAttempt{.number = query.getColumn(0).getInt64(),
-                         .log = {.complete = query.getColumn(1).getInt() != 0,
-                                 .size = Bytes{query.getColumn(2).getInt64()},
-                                 .dropped = Bytes{query.getColumn(3).getInt64()},
-                                 .until = instant_of<nanoseconds>(query.getColumn(4).getInt64()),
-                                 .at_until = static_cast<std::size_t>(query.getColumn(5).getInt64()),
-                                 .passed_over = static_cast<std::size_t>(query.getColumn(6).getInt64()),
-                                 .gaps = static_cast<std::size_t>(query.getColumn(7).getInt64())}};
+    std::optional<StoredAttempt> found;
+    if (query.executeStep())
+      found = {.number = query.getColumn(0).getInt64(),
+               .log = {.complete = query.getColumn(1).getInt() != 0,
+                       .size = Bytes{query.getColumn(2).getInt64()},
+                       .dropped = Bytes{query.getColumn(3).getInt64()},
+                       .until = instant_of<nanoseconds>(query.getColumn(4).getInt64()),
+                       .at_until = static_cast<std::size_t>(query.getColumn(5).getInt64()),
+                       .passed_over = static_cast<std::size_t>(query.getColumn(6).getInt64()),
+                       .gaps = static_cast<std::size_t>(query.getColumn(7).getInt64())}};
+    query.reset();  // while a statement is open, other processes cannot write
+    return found;
   }
 
   std::int64_t add_attempt(const std::string& trial, int attempt) {
@@ -349,6 +350,9 @@ struct Telemetry::Impl {
   // that reading.
   std::map<std::pair<std::string, int>, std::pair<Instant, std::chrono::steady_clock::time_point>> readings;
   SQLite::Database database;
+  SQLite::Statement find_attempt{database,
+                                 "SELECT number, complete, size, dropped, until, at_until, passed_over, gaps "
+                                 "FROM attempts WHERE trial = ? AND attempt = ?"};
   Sql add_point{database, "INSERT INTO points VALUES (?, ?, ?, ?, ?)"};
   Sql set_series{database,
                  "UPDATE series SET points = ?, last = ?, least = ?, greatest = ? WHERE number = ?"};

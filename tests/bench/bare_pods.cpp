@@ -66,9 +66,8 @@ void start(ApiClient& api, Objects& objects, const Run& run, std::size_t width) 
   const std::string version = objects.version(k_pods, {});
   std::jthread watcher([&] { watch_ends(api, objects, version, trials.size()); });
   const Home home{objects.name_space(), ""};
-  in_parallel(trials.size(), width, [&](std::size_t i) {
-    (void)objects.create(k_pods, pod_manifest(run, trials[i], 1, home), {});
-  });
+  in_parallel(trials.size(), width,
+              [&](std::size_t i) { objects.create_pod(pod_manifest(run, trials[i], 1, home), {}); });
 }
 
 void remove(Objects& objects) {

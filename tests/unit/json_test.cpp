@@ -51,6 +51,10 @@ TEST(Json, TextThatIsNotJsonIsAnError) {
     EXPECT_TRUE(parse_json_or_discard(text).is_discarded()) << text;
   }
   EXPECT_EQ(parse_json_or_discard("[1]"), json::array({1}));
+  EXPECT_EQ(
+      json_text(parse_json_or_discard(
+          R"([{"a": 1, "no": {"a": [1, {"no": 2}]}, "b": {"no": [[]], "c": 2}}, {"no": 1, "d": 3}])", "no")),
+      R"([{"a":1,"b":{"c":2}},{"d":3}])");
 }
 
 TEST(Json, CommentsAreIgnoredWhereTheyAreAllowed) {

@@ -101,6 +101,8 @@ TEST(KubernetesNames, ASelectorNamesEachPart) {
   EXPECT_EQ(label_selector({"", "", RunId("k3x9"), {"a", "b c"}}),
             "combu.run=k3x9,combu.trial in (a," + label_value("b c") + ")");
   EXPECT_EQ(label_selector({"", "", {}, {"a"}}), "combu.experiment,combu.trial in (a)");
+  EXPECT_EQ(label_selector(RunId("k3x9"), {"a", "b"}, 2),
+            "combu.run=k3x9,combu.attempt=2,combu.trial in (a,b)");
 }
 
 TEST(KubernetesNames, ASelectorOfManyTrialsSelectsAllTrials) {

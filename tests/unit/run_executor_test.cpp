@@ -79,10 +79,17 @@ class Scripted final : public test::PassingEngine {
   std::optional<Observation> watched;
 };
 
+struct NoJournal final : Journal {
+  void fact(const Fact& /*fact*/) override {}
+  void commit() override {}
+};
+
 class ExecutorTest : public testing::Test {
  protected:
   void begin(std::size_t starts_max = 2) {
-    executor.emplace(engine, run, Selector{}, 1, inbox, nullptr, nullptr, nullptr);
+    executor.emplace(
+        DriveContext{.engine = engine, .clock = real_clock(), .journal = journal, .progress = listener}, run,
+        Selector{}, 1, inbox);
     executor->begin(starts_max);
   }
 
@@ -116,6 +123,8 @@ class ExecutorTest : public testing::Test {
 
   combu::Run run = test::run("a b");
   Scripted engine;
+  NoJournal journal;
+  ProgressListener listener;
   Inbox<Message> inbox;
   std::vector<Message> collection;
   std::optional<Executor> executor;

@@ -111,8 +111,8 @@ TEST(LogCollector, TheLogOfAnEarlierAttemptIsNotTheLast) {
 
 // ---- Usage
 
-TEST(UsagePoller, PollsARunningAttemptAfterASecondAndThenMoreRarely) {
-  UsagePoller usage;
+TEST(UsagePoller, PollsARunningAttemptAfterTheFirstPauseAndThenMoreRarely) {
+  UsagePoller usage(Seconds(1));
   usage.begin(3, 1, "id", k_now);
   EXPECT_FALSE(usage.next(after(Seconds(0.9)), false));
   EXPECT_TRUE(usage.is_due_before(after(Seconds(1.1))));
@@ -129,7 +129,7 @@ TEST(UsagePoller, PollsARunningAttemptAfterASecondAndThenMoreRarely) {
 
 TEST(UsagePoller, KeepsTheLargestMemoryAndTheLastCpuTime) {
   using std::chrono::nanoseconds;
-  UsagePoller usage;
+  UsagePoller usage(Seconds(1));
   usage.begin(3, 1, "id", k_now);
   const auto poll = usage.next(after(Seconds(1)), false);
   ASSERT_TRUE(poll);
@@ -146,7 +146,7 @@ TEST(UsagePoller, KeepsTheLargestMemoryAndTheLastCpuTime) {
 }
 
 TEST(UsagePoller, AnAnswerForAnEarlierAttemptChangesNothing) {
-  UsagePoller usage;
+  UsagePoller usage(Seconds(1));
   usage.begin(3, 1, "one", k_now);
   const auto first = usage.next(after(Seconds(1)), false);
   ASSERT_TRUE(first);
@@ -161,8 +161,8 @@ TEST(UsagePoller, AnAnswerForAnEarlierAttemptChangesNothing) {
   EXPECT_FALSE(usage.end(3));
 }
 
-TEST(UsagePoller, PollsOnceASecondWhileStartsAreInFlight) {
-  UsagePoller usage;
+TEST(UsagePoller, PollsOnceASecondWhileTheEngineIsBusy) {
+  UsagePoller usage(Seconds(1));
   for (TrialIndex trial = 0; trial < 3; ++trial) usage.begin(trial, 1, "id", k_now);
   EXPECT_TRUE(usage.next(after(Seconds(1)), true));
   EXPECT_FALSE(usage.next(after(Seconds(1.9)), true));

@@ -3,17 +3,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <string>
 #include <variant>
+#include <vector>
 
+#include "combu/http.hpp"
 #include "wire/kubernetes_fixture.hpp"
 
 namespace combu::wire {
 namespace {
 
 using nlohmann::json;
-using testing::Contains;
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::SizeIs;
 
 const std::string k_pod_path = "/api/v1/namespaces/ns/pods/a-run1-1";
 
@@ -142,12 +146,32 @@ TEST(KubernetesStop, AnAbsentPodIsSuccess) {
 // ---- acknowledge
 
 TEST(KubernetesAcknowledge, ThePodsAreDeletedBeforeTheEngineIsClosed) {
-  ScriptedCluster cluster(
-      [](const Asked& asked) { return asked.number % 3 == 0 ? failure(503, "starting") : whole(200, "{}"); });
+  std::atomic<bool> is_starting = true;
+  ScriptedCluster cluster([&](const Asked&) {
+    return is_starting.exchange(false) ? failure(503, "starting") : whole(200, "{}");
+  });
   cluster.engine().acknowledge({cluster_key("a"), cluster_key("b"), cluster_key("c", 2)});
   cluster.close_engine();
-  for (const std::string name : {"a-run1-1", "b-run1-1", "c-run1-2"})
-    EXPECT_THAT(cluster.server().lines(), Contains("DELETE /api/v1/namespaces/ns/pods/" + name));
+  const std::string pods = "DELETE /api/v1/namespaces/ns/pods?labelSelector=";
+  const std::string first = pods + percent_encode("combu.run=run1,combu.attempt=1,combu.trial in (a,b)");
+  const std::string second = pods + percent_encode("combu.run=run1,combu.attempt=2,combu.trial in (c)");
+  EXPECT_THAT(cluster.server().lines(), ElementsAre(first, second, first));
+}
+
+TEST(KubernetesAcknowledge, ARefusalIsNotRepeated) {
+  ScriptedCluster cluster([](const Asked&) { return failure(403, "cannot deletecollection"); });
+  cluster.engine().acknowledge({cluster_key("a")});
+  cluster.close_engine();
+  EXPECT_THAT(cluster.server().lines(), SizeIs(1));
+}
+
+TEST(KubernetesAcknowledge, ARequestDeletesAtMostAHundredPods) {
+  ScriptedCluster cluster([](const Asked&) { return whole(200, "{}"); });
+  std::vector<Key> keys;
+  for (int i = 0; i < 250; ++i) keys.push_back(cluster_key("t" + std::to_string(i)));
+  cluster.engine().acknowledge(keys);
+  cluster.close_engine();
+  EXPECT_THAT(cluster.server().lines(), SizeIs(3));
 }
 
 }  // namespace
