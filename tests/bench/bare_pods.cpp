@@ -1,9 +1,10 @@
-// bare_pods start|remove WIDTH EXPERIMENT.json CONTEXT
+// bare_pods start|serve|remove WIDTH EXPERIMENT.json CONTEXT
 //
-// Creates the same Pods as combu, watches them until all have ended, and does nothing else: no plan, no
-// record, no logs. WIDTH threads send the requests. EXPERIMENT.json is evaluated JSON without dependencies.
-// `remove` deletes the Pods by deletecollection, and waits until they are gone. Prints the duration in
-// seconds. The cluster is that of the context CONTEXT in KUBECONFIG.
+// `start` creates the same Pods as combu, watches them until all have ended, and does nothing else: no plan,
+// no record, no logs. `serve` also reads the log of each ended Pod, and deletes the Pod, as combu does.
+// `remove` deletes the Pods by deletecollection, and waits until they are gone. WIDTH threads send the
+// requests. EXPERIMENT.json is evaluated JSON without dependencies. Prints the duration in seconds. The
+// cluster is that of the context CONTEXT in KUBECONFIG.
 
 #include <fmt/format.h>
 
@@ -11,10 +12,13 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "combu/base.hpp"
 #include "combu/json.hpp"
@@ -22,6 +26,7 @@
 #include "kubernetes/kubeconfig.hpp"
 #include "kubernetes/manifest.hpp"
 #include "kubernetes/objects.hpp"
+#include "run/work_queue.hpp"
 
 namespace combu::kubernetes {
 namespace {
@@ -43,8 +48,9 @@ Run read_run(const char* path) {
   return {.id = RunId("bare"), .experiment = std::move(reading.experiment)};
 }
 
-// Returns the moment at which the last Pod has ended.
-void watch_ends(ApiClient& api, Objects& objects, const std::string& version, std::size_t count) {
+// Passes the name of each Pod that ends to `on_end`, until `count` Pods have ended.
+void watch_ends(ApiClient& api, Objects& objects, const std::string& version, std::size_t count,
+                const std::function<void(const std::string&)>& on_end) {
   std::set<std::string> ended;
   std::stop_source stop;
   const auto take = [&](std::string_view line) {
@@ -53,7 +59,8 @@ void watch_ends(ApiClient& api, Objects& objects, const std::string& version, st
                          line.find("\"phase\":\"Failed\"") != std::string_view::npos;
     if (!is_over) return;
     const std::size_t at = line.find("\"name\":\"") + 8;
-    ended.emplace(line.substr(at, line.find('"', at) - at));
+    const auto [name, is_new] = ended.emplace(line.substr(at, line.find('"', at) - at));
+    if (is_new) on_end(*name);
     if (ended.size() == count) stop.request_stop();
   };
   api.read(fmt::format("{}?watch=1{}{}", objects.path(k_pods), query_part("labelSelector", k_selector),
@@ -61,10 +68,26 @@ void watch_ends(ApiClient& api, Objects& objects, const std::string& version, st
            {.on_line = take, .silence_max = Seconds{600}}, stop.get_token());
 }
 
-void start(ApiClient& api, Objects& objects, const Run& run, std::size_t width) {
+enum class After { nothing, log_and_removal };
+
+void start(ApiClient& api, Objects& objects, const Run& run, std::size_t width, After after) {
   const std::vector<Trial>& trials = run.experiment.trials;
   const std::string version = objects.version(k_pods, {});
-  std::jthread watcher([&] { watch_ends(api, objects, version, trials.size()); });
+  WorkQueue<std::string> ended;
+  std::atomic<std::size_t> served = 0;
+  std::vector<std::jthread> servers;
+  for (std::size_t i = 0; after == After::log_and_removal && i < width; ++i)
+    servers.emplace_back([&] {
+      while (const auto name = ended.pop()) {
+        api.read(objects.path(k_pods, *name) + "/log?timestamps=true", {.on_bytes = [](std::string_view) {}},
+                 {});
+        objects.remove(k_pods, *name, std::nullopt, "", {});
+        if (++served == trials.size()) ended.close();
+      }
+    });
+  std::jthread watcher([&] {
+    watch_ends(api, objects, version, trials.size(), [&](const std::string& name) { ended.push(name); });
+  });
   const Home home{objects.name_space(), ""};
   in_parallel(trials.size(), width,
               [&](std::size_t i) { objects.create_pod(pod_manifest(run, trials[i], 1, home), {}); });
@@ -86,10 +109,11 @@ int bench(const std::string& what, const char* width, const char* path, const st
   ApiClient api(access);
   Objects objects(api, access.name_space);
   const auto begin = Steady::now();
-  if (what == "start")
-    start(api, objects, read_run(path), std::stoul(width));
-  else
+  if (what == "remove")
     remove(objects);
+  else
+    start(api, objects, read_run(path), std::stoul(width),
+          what == "serve" ? After::log_and_removal : After::nothing);
   fmt::print("{:.3f}\n", Seconds(Steady::now() - begin).count());
   return 0;
 }
@@ -99,7 +123,7 @@ int bench(const std::string& what, const char* width, const char* path, const st
 
 int main(int argc, char** argv) {
   if (argc != 5) {
-    fmt::print(stderr, "bare_pods start|remove WIDTH EXPERIMENT.json CONTEXT\n");
+    fmt::print(stderr, "bare_pods start|serve|remove WIDTH EXPERIMENT.json CONTEXT\n");
     return 2;
   }
   try {
