@@ -187,6 +187,19 @@ TEST(PodReportTest, AKeptPodNeedsNoAcknowledgement) {
   EXPECT_FALSE(report.observation.is_unacknowledged);
 }
 
+// The kubelet would repeat the start until the Pod is deleted.
+TEST(PodReportTest, AKeptPodWhoseStartIsRepeatedNeedsAnAcknowledgement) {
+  const std::string kept = R"({"metadata": {"annotations": {"combu.keep": "ended"}}})";
+  const auto is_unacknowledged = [&](const std::string& state) {
+    const PodReport report = report_of(pod_in_state(state, kept));
+    EXPECT_FALSE(report.observation.placement.start_error.empty());
+    return report.observation.is_unacknowledged;
+  };
+  EXPECT_TRUE(is_unacknowledged(R"({"waiting": {"reason": "ErrImageNeverPull", "message": "not present"}})"));
+  EXPECT_FALSE(is_unacknowledged(
+      R"({"terminated": {"exitCode": 128, "reason": "StartError", "message": "no such file"}})"));
+}
+
 // If a container ends by itself, the kubelet reports the end 1 to 2 seconds before the phase of the Pod.
 TEST(PodReportTest, AnEndNeedsNoPhase) {
   EXPECT_EQ(state_of(pod_in_state(ended_state(0, "Completed")), "12:00:09"),
@@ -227,6 +240,29 @@ TEST(PodReportTest, AStoppedAttemptKeepsItsExitCode) {
             "ended, exit code 0, ran at 1 s, ended at 9 s, stopped");
   EXPECT_EQ(state_of(pod_in_state(ended_state(143, "Error"), stopped)),
             "ended, exit code 143, ran at 1 s, ended at 9 s, stopped");
+}
+
+// Returns the state of a container that ended at 12:00:09, and whose Pod combu stopped at `at`. The kubelet
+// has checked the deadline after the end.
+std::string stopped_at(const std::string& at, int exit_code) {
+  return state_of(pod_in_state(
+      ended_state(exit_code, "Error"),
+      R"({"metadata": {"annotations": {"combu.stopped": "2026-01-01T)" + at +
+          R"(Z"}}, "status": {"phase": "Failed", "reason": "DeadlineExceeded", "message": "Pod was active"}})"));
+}
+
+TEST(PodReportTest, AnAttemptThatEndedBeforeItsStopKeepsItsResult) {
+  EXPECT_EQ(stopped_at("12:00:10.000", 0), "ended, exit code 0, ran at 1 s, ended at 9 s");
+  EXPECT_EQ(stopped_at("12:00:10.000", 3), "ended, exit code 3, ran at 1 s, ended at 9 s");
+  // The container may have ended at 12:00:09.999.
+  EXPECT_EQ(stopped_at("12:00:09.800", 0), "ended, exit code 0, ran at 1 s, ended at 9 s, stopped");
+  EXPECT_EQ(stopped_at("12:00:07.000", 0), "ended, exit code 0, ran at 1 s, ended at 9 s, stopped");
+}
+
+// The clocks of the node and of the API server may differ.
+TEST(PodReportTest, AnAttemptThatASignalEndedIsStopped) {
+  EXPECT_EQ(stopped_at("12:00:10.000", 143), "ended, exit code 143, ran at 1 s, ended at 9 s, stopped");
+  EXPECT_EQ(stopped_at("12:00:10.000", 137), "ended, exit code 137, ran at 1 s, ended at 9 s, stopped");
 }
 
 TEST(PodReportTest, TheEndOfItsTtlStopsAPod) {
