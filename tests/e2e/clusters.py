@@ -12,8 +12,12 @@ from engines import SCRIPTS, script
 class Cluster:
     """A cluster with simulated nodes, and with the real node `node` if `node` is true."""
 
-    def __init__(self, node=False, kwok=0):
-        self.options = [*(["--node"] if node else []), *(["--kwok", kwok] if kwok else [])]
+    def __init__(self, node=False, kwok=0, silent_after=None):
+        self.options = [
+            *(["--node"] if node else []),
+            *(["--kwok", kwok] if kwok else []),
+            *(["--silent-after", silent_after] if silent_after else []),
+        ]
         self.dir = Path(tempfile.mkdtemp(prefix="cluster-", dir=os.environ.get("COMBU_TEST_DIR")))
         self.kubeconfig = self.dir / "kubeconfig"  # the administrator's
 
@@ -23,6 +27,21 @@ class Cluster:
 
     def kill9(self, part):
         script("cluster", "kill9", self.dir, part)
+
+    def terminate(self, part):
+        """Ends one part by SIGTERM. The API server first ends all watches regularly."""
+        script("cluster", "term", self.dir, part)
+
+    def compact(self):
+        """Makes etcd forget all versions of objects except the newest ones."""
+        script("cluster", "compact", self.dir)
+
+    def silence_node(self, name):
+        """Makes a simulated node as silent as a machine without network. Its pods go on."""
+        self.kubectl("label", "node", name, "type-")
+
+    def end_silence(self, name):
+        self.kubectl("label", "node", name, "type=kwok")
 
     def wipe(self):
         script("cluster", "wipe", self.dir)
@@ -86,7 +105,7 @@ class User:
     def pods(self):
         """Returns {name of the trial: Pod} of all Pods in the namespace."""
         pods = json.loads(self.kubectl("get", "pods", "--output", "json"))["items"]
-        return {pod["metadata"]["annotations"].get("combu.trial", pod["metadata"]["labels"].get("combu.trial")): pod for pod in pods}
+        return {pod["metadata"].get("annotations", {}).get("combu.trial", pod["metadata"].get("labels", {}).get("combu.trial")): pod for pod in pods}
 
     def account(self):
         return self.cluster.account()

@@ -4,7 +4,7 @@ import json
 import signal
 
 import pytest
-from clusters import Cluster, simulated_trial
+from clusters import Cluster, simulated_pod, simulated_trial
 from engines import trial, wait_until
 
 pytestmark = pytest.mark.kubernetes
@@ -15,16 +15,21 @@ def combu(combu_on, user):
     return combu_on(user)
 
 
-@pytest.fixture
-def own_cluster(witnesses):
-    """A cluster with simulated nodes that the test may break."""
-    cluster = Cluster(kwok=3)
-    witnesses.append(cluster)
+@pytest.fixture(scope="module")
+def cluster_to_break():
+    cluster = Cluster(kwok=6, silent_after=10)
     try:
         cluster.start()
         yield cluster
     finally:
         cluster.wipe()
+
+
+@pytest.fixture
+def own_cluster(cluster_to_break, witnesses):
+    """A cluster with simulated nodes that a test may break, but must leave with at least three nodes."""
+    witnesses.append(cluster_to_break)
+    return cluster_to_break
 
 
 def local(name, script, **fields):
@@ -36,10 +41,16 @@ def long(name, **fields):
     return simulated_trial(name, {"simulated.test/run-ms": "forever"}, **fields)
 
 
+def annotate(user, pod, **annotations):
+    """Sets annotations `simulated.test/…` of a Pod, which kwok.yaml describes."""
+    texts = [f"simulated.test/{name.replace('_', '-')}={text}" for name, text in annotations.items()]
+    admin(user, "annotate", "--overwrite", "pod", pod["metadata"]["name"], *texts)
+
+
 def await_row(combu, name, accepts, what, seconds=60):
     def look():
         row = combu.ps().get(name)
-        return row if row and accepts({**row, "reason": row["reason"] or ""}) else None
+        return row if row and accepts({**row, "reason": row.get("reason") or ""}) else None
 
     return wait_until(look, what, seconds=seconds)
 
@@ -120,17 +131,76 @@ def test_an_evicted_pod_is_a_lost_host_and_a_deleted_pod_is_stopped(combu, user)
     process.wait(60)
 
 
-def test_a_removed_node_is_a_lost_host(combu_on, own_cluster):
-    user = own_cluster.new_namespace("removed")
-    combu = combu_on(user)
-    combu.write([long("one", retries=1)])
+def test_a_preempted_pod_is_a_lost_host(combu, user):
+    urgent = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": user.name}, "value": 1000}
+    create(user, urgent)
+    combu.write([long("victim", cpus=600, retries=1)])
     process = combu.start("run", "--wait")
-    await_row(combu, "one", lambda row: row["state"] == "running", "the start")
-    own_cluster.kubectl("delete", "node", user.pods()["one"]["spec"]["nodeName"])
+    await_row(combu, "victim", lambda row: row["state"] == "running", "the start")
+    node = user.pods()["victim"]["spec"]["nodeName"]
+    rival = simulated_pod("rival", {"simulated.test/run-ms": "forever"})
+    rival["spec"] |= {"priorityClassName": user.name, "nodeSelector": {"kubernetes.io/hostname": node}}
+    rival["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "600"}}
+    create(user, rival)
+    await_row(combu, "victim", lambda row: row["attempt"] == 2 and row["state"] == "running", "the second attempt")
+    assert f"the pod was preempted on the node {node}" in combu("events").stdout
+    second = user.pods()["victim"]
+    assert second["spec"]["nodeName"] != node
+    annotate(user, second, exit_code="3", run_ms="0")
+    # The lost host has not counted as the only retry.
+    third = await_row(combu, "victim", lambda row: row["attempt"] == 3 and row["state"] == "running", "the third attempt")
+    annotate(user, user.pods()["victim"], run_ms="0")
+    assert process.wait(60) == 0, third
+    admin(user, "delete", "priorityclass", user.name)
+
+
+def attempts_of(user, name):
+    """Returns {attempt: Pod} of a trial."""
+    pods = json.loads(user.kubectl("get", "pods", "--selector", f"combu.trial={name}", "--output", "json"))["items"]
+    return {int(pod["metadata"]["labels"]["combu.attempt"]): pod for pod in pods}
+
+
+def test_nodes_that_are_removed_or_silent(combu_on, own_cluster):
+    """Trials on a node that is removed, on one that is silent until its Pods are given up, and on one that comes back before."""
+    user = own_cluster.new_namespace("nodes")
+    combu = combu_on(user)
+    fields = {"cpus": 600, "retries": 1}  # each Pod has a node of its own
+    silent = long("silent", stop_grace="1s", **fields)
+    unreachable = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}
+    silent["kubernetes"]["pod"]["tolerations"].append(unreachable)
+    combu.write([long("removed", **fields), silent, long("back", **fields)])
+    process = combu.start("run", "--wait")
+    wait_until(lambda: {row["state"] for row in combu.ps().values()} == {"running"}, "the starts")
+    nodes = {name: pod["spec"]["nodeName"] for name, pod in user.pods().items()}
+    assert len(set(nodes.values())) == 3
+    own_cluster.kubectl("delete", "node", nodes["removed"])
+    own_cluster.silence_node(nodes["silent"])
+    own_cluster.silence_node(nodes["back"])
+
+    def is_unready():
+        return {"type": "Ready", "status": "False"}.items() <= next(c for c in attempts_of(user, "back")[1]["status"]["conditions"] if c["type"] == "Ready").items()
+
+    wait_until(is_unready, "the silence of the node")
+    assert combu.ps()["back"]["state"] == "running"
+    own_cluster.end_silence(nodes["back"])
+    annotate(user, attempts_of(user, "back")[1], run_ms="0")
+    row = await_row(combu, "back", lambda row: row["state"] == "succeeded", "the end of back")
+    assert row["attempt"] == 1
+
+    # combu gives a Pod on a silent node up 30 s after its deletion.
+    await_row(combu, "silent", lambda row: row["attempt"] == 2 and row["state"] == "running", "the second attempt")
+    assert f"the node {nodes['silent']} does not answer" in combu("events").stdout
+    assert set(attempts_of(user, "silent")) == {1, 2}
+    own_cluster.end_silence(nodes["silent"])
+    wait_until(lambda: set(attempts_of(user, "silent")) == {2}, "the removal of the first Pod")
+    annotate(user, attempts_of(user, "silent")[2], run_ms="0")
+    row = await_row(combu, "silent", lambda row: row["state"] == "succeeded", "the end of silent")
+    assert row["attempt"] == 2
+
     # The control plane removes the Pods of a node 40 s after the node.
-    await_row(combu, "one", lambda row: row["attempt"] == 2 and row["state"] == "running", "the second attempt", seconds=180)
-    process.send_signal(signal.SIGINT)
-    process.wait(60)
+    await_row(combu, "removed", lambda row: row["attempt"] == 2 and row["state"] == "running", "the second attempt", seconds=180)
+    annotate(user, attempts_of(user, "removed")[2], run_ms="0")
+    assert process.wait(60) == 0
 
 
 # ---- Refusals of the namespace
@@ -204,7 +274,74 @@ def test_two_experiments_of_one_name_in_one_namespace(combu, user):
     assert len(user.pods()) == 1
 
 
+def test_one_name_and_file_of_two_users_in_two_namespaces(program, tmp_path, shared_cluster, user, combu_on):
+    """Both users have the file at the same path, as on two machines. Each sees and kills only the own Pods."""
+    other = shared_cluster.new_namespace(f"{user.name[:50]}-2")
+    first = combu_on(user)
+    second = combu_on(other)
+    home = tmp_path / "other"
+    home.mkdir()
+    second.env["HOME"] = str(home)
+    first.write({"experiment": "same", "trials": [long("one"), long("two")]})
+    first("run")
+    second("run")
+    uids = {pod["metadata"]["uid"] for pod in user.pods().values()}
+    assert len(uids) == len(other.pods()) == 2
+    wait_until(lambda: {row["state"] for row in second.ps().values()} == {"running"}, "the starts of the second user")
+    second("stop", "one")
+    assert second.ps()["one"]["state"] == "stopped"
+    second("kill")
+    assert other.pods() == {}
+    assert {pod["metadata"]["uid"] for pod in user.pods().values()} == uids
+    assert {row["state"] for row in first.ps().values()} == {"running"}
+    second("run")
+    first("kill")
+    assert user.pods() == {}
+    assert set(other.pods()) == {"one", "two"}
+
+
+def test_one_name_and_file_of_two_users_in_one_namespace(tmp_path, user, combu_on):
+    first = combu_on(user)
+    second = combu_on(user)
+    home = tmp_path / "other"
+    home.mkdir()
+    second.env["HOME"] = str(home)
+    first.write({"experiment": "same", "trials": [long("one")]})
+    first("run")
+    uid = user.pods()["one"]["metadata"]["uid"]
+    done = second("run", code=None)
+    assert done.returncode != 0, done.stderr
+    assert user.pods()["one"]["metadata"]["uid"] == uid
+
+
 # ---- The API server
+
+
+def test_a_stopped_combu_survives_a_compaction(combu_on, own_cluster):
+    """While combu is stopped, all Pods end, etcd forgets the versions that combu knows, and the watch ends regularly."""
+    user = own_cluster.new_namespace("compacted")
+    combu = combu_on(user)
+    combu.write([long(f"t{i:02}") for i in range(20)])
+    trace = combu.home / "trace"
+    process = combu.start("--trace", trace, "run", "--wait")
+    wait_until(lambda: len(user.pods()) == 20 and {row["state"] for row in combu.ps().values()} == {"running"}, "the starts")
+    process.send_signal(signal.SIGSTOP)
+    pods = user.pods()
+    version = max(int(pod["metadata"]["resourceVersion"]) for pod in pods.values())
+    admin(user, "annotate", "--overwrite", "pods", "--all", "simulated.test/run-ms=0")
+    wait_until(lambda: {pod["status"]["phase"] for pod in user.pods().values()} == {"Succeeded"}, "the ends of the Pods")
+    own_cluster.compact()
+    own_cluster.terminate("kube-apiserver")
+    own_cluster.start()
+    watch = f"/api/v1/namespaces/{user.name}/pods?watch=1&timeoutSeconds=1&resourceVersion={version}"
+    assert '"code":410' in user.kubectl("get", "--raw", watch)
+    process.send_signal(signal.SIGCONT)
+    assert process.wait(60) == 0, process.stderr.read()
+    rows = combu.ps().values()
+    assert {(row["state"], row["attempt"]) for row in rows} == {("succeeded", 1)}
+    # The watch went on: it was told that its version is too old, and began again.
+    ends = [line.split()[4] for line in trace.read_text().splitlines() if line.split()[1] == "watch"]
+    assert ends == ["ok"]
 
 
 def test_a_killed_api_server_changes_nothing(combu_on, own_cluster):
