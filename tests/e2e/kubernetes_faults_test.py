@@ -1,5 +1,6 @@
 """Faults of runs on a Kubernetes cluster."""
 
+import base64
 import json
 import signal
 
@@ -260,6 +261,40 @@ def test_a_namespace_that_does_not_exist(combu, user):
     assert "absent" in combu("run", code=None).stderr
 
 
+# ---- Credentials
+
+
+def test_a_credential_plugin_identifies_the_user(combu, user):
+    """The kubeconfig has a plugin, as those of EKS, GKE and AKS have: one that works, one that fails, and one that prints junk."""
+    config = json.loads(user.kubectl("config", "view", "--raw", "--output", "json"))
+    account = config["users"][0]["user"]
+    status = {name: base64.b64decode(account[f"{key}-data"]).decode() for name, key in (("clientCertificateData", "client-certificate"), ("clientKeyData", "client-key"))}
+    credential = combu.home / "credential.json"
+    version = "client.authentication.k8s.io/v1"
+    credential.write_text(json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": status}), encoding="utf-8")
+    plugin = combu.home / "login"
+    config["users"][0]["user"] = {"exec": {"apiVersion": version, "command": "./login", "args": [str(credential)], "interactiveMode": "Never"}}
+    kubeconfig = combu.home / "plugin.kubeconfig"
+    kubeconfig.write_text(json.dumps(config), encoding="utf-8")
+    combu.env["KUBECONFIG"] = str(kubeconfig)
+    combu.write([simulated_trial(f"t{i}") for i in range(10)])
+
+    def install(script):
+        plugin.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+        plugin.chmod(0o755)
+
+    for script, message in (("echo me", "did not print an ExecCredential object"), ("exit 3", "failed with exit code 3")):
+        install(script)
+        done = combu("run", code=None)
+        assert done.returncode != 0
+        assert "the credential plugin " in done.stderr
+        assert f"{message}; type `kubectl --context test get pods` to see its messages" in done.stderr
+    install(f'echo called >> {combu.home}/calls; exec cat "$1"')
+    combu("run", "--wait")
+    assert {row["state"] for row in combu.ps().values()} == {"succeeded"}
+    assert (combu.home / "calls").read_text(encoding="utf-8") == "called\n" * 2  # once for each process
+
+
 # ---- Two users
 
 
@@ -274,7 +309,7 @@ def test_two_experiments_of_one_name_in_one_namespace(combu, user):
     assert len(user.pods()) == 1
 
 
-def test_one_name_and_file_of_two_users_in_two_namespaces(program, tmp_path, shared_cluster, user, combu_on):
+def test_one_name_and_file_of_two_users_in_two_namespaces(tmp_path, shared_cluster, user, combu_on):
     """Both users have the file at the same path, as on two machines. Each sees and kills only the own Pods."""
     other = shared_cluster.new_namespace(f"{user.name[:50]}-2")
     first = combu_on(user)
