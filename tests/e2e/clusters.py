@@ -56,7 +56,7 @@ class Cluster:
         return User(self, name, kubeconfig)
 
     def kubectl(self, *arguments, kubeconfig=None, stdin=None, code=0):
-        """Runs kubectl, by default as administrator, and returns its standard output. Fails unless the exit code is `code`.
+        """Runs kubectl, by default as administrator, and returns its standard output. Fails unless the exit code is `code` (None: any).
 
         If `code` is not 0, returns the standard error.
         """
@@ -68,8 +68,8 @@ class Cluster:
             timeout=120,
             check=False,
         )
-        assert done.returncode == code, f"kubectl {arguments}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
-        return done.stderr if code else done.stdout
+        assert code in (None, done.returncode), f"kubectl {arguments}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
+        return done.stdout if code == 0 else done.stderr
 
     def account(self):
         """Returns a text for the report of a failed test: all pods, and the end of each log."""

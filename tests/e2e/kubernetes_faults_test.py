@@ -1,8 +1,11 @@
 """Faults of runs on a Kubernetes cluster."""
 
 import base64
+import http.server
 import json
 import signal
+import ssl
+import threading
 
 import pytest
 from clusters import Cluster, simulated_pod, simulated_trial
@@ -235,6 +238,97 @@ def test_refusals_come_before_the_first_start(combu, user):
     assert "LimitRange adds" in done.stderr
     assert "limits.memory 64Mi" in done.stderr
     assert combu("logs", "one").stdout == "1000\n"
+
+
+class Webhook:
+    """An admission webhook for the Pods of a user. `review(request)` returns the refusal as text, or "" to admit the Pod."""
+
+    def __init__(self, user, review):
+        asked = threading.Event()
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                asked.set()
+                request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["request"]
+                refusal = review(request)
+                response = {"uid": request["uid"], "allowed": not refusal, "status": {"code": 403, "message": refusal}}
+                body = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        pki = user.cluster.dir / "pki"
+        self.user = user
+        self.asked = asked
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(pki / "server.crt", pki / "server.key")
+        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        self.authority = base64.b64encode((pki / "ca.crt").read_bytes()).decode()
+
+    def __enter__(self):
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        webhook = {
+            "name": "policy.example.com",
+            "clientConfig": {"url": f"https://127.0.0.1:{self.server.server_port}/", "caBundle": self.authority},
+            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": self.user.name}},
+            "sideEffects": "None",
+            "timeoutSeconds": 1,
+            "admissionReviewVersions": ["v1"],
+        }
+        kind = "ValidatingWebhookConfiguration"
+        create(self.user, {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": self.user.name}, "webhooks": [webhook]})
+        probe = json.dumps(simulated_pod("probe"))
+
+        def is_known():
+            self.user.kubectl("create", "--dry-run=server", "--filename", "-", stdin=probe, code=None)
+            return self.asked.is_set()
+
+        wait_until(is_known, "the API server's knowledge of the webhook")
+
+    def __exit__(self, *_):
+        admin(self.user, "delete", "validatingwebhookconfiguration", self.user.name)
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def test_an_admission_webhook_refuses_pods(combu, user):
+    def refuse_all(request):
+        return f"the image {request['object']['spec']['containers'][0]['image']} is not signed"
+
+    words = 'admission webhook "policy.example.com" denied the request: the image combu-test is not signed'
+    combu.write([simulated_trial("one")])
+    with Webhook(user, refuse_all):
+        done = combu("run", code=1)
+    assert f"one: {words}" in done.stderr
+    assert "nothing was started" in done.stderr
+
+
+def test_an_admission_webhook_refuses_and_does_not_answer_at_a_start(combu, user):
+    """The webhook admits the Pods when combu asks before the first start."""
+    ended = threading.Event()
+
+    def review(request):
+        if request.get("dryRun"):
+            return ""
+        trial = request["object"]["metadata"]["labels"].get("combu.trial")
+        if trial == "unanswered":
+            ended.wait(30)
+        return "the budget of the team is spent" if trial == "refused" else ""
+
+    combu.write([simulated_trial("good"), simulated_trial("refused"), simulated_trial("unanswered")])
+    with Webhook(user, review):
+        combu("run", "--wait", code=1)
+        ended.set()
+    rows = combu.ps()
+    assert {name: row["cause"] for name, row in rows.items()} == {"good": None, "refused": "start", "unanswered": "start"}
+    assert 'admission webhook "policy.example.com" denied the request: the budget of the team is spent' in rows["refused"]["reason"]
+    assert 'failed calling webhook "policy.example.com"' in rows["unanswered"]["reason"]
 
 
 def test_missing_rights_are_named(combu, user):

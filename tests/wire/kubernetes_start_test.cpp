@@ -100,7 +100,7 @@ constexpr const char* k_denied =
     "admission webhook \"policy.example.com\" denied the request: images must come from registry.example.com";
 
 TEST(KubernetesStart, AWebhookThatRefusesIsARefusalInItsOwnWords) {
-  for (const int status : {400, 403, 422}) {  // a webhook chooses the status; the default is 403
+  for (const int status : {400, 403, 422}) {  // the webhook chooses the status; by default, it is 400
     ScriptedCluster cluster([status](const Asked&) { return failure(status, k_denied); });
     const auto error = test::error_of([&] { (void)cluster.start(); });
     ASSERT_TRUE(error) << status;
