@@ -15,7 +15,8 @@ class ServerClock {
   void heard(Instant date, Instant now);
 
   // Returns the moment `now` of this machine's clock by the server's clock. Without an answer so far, returns
-  // `now`. The result is at most one second and the duration of an answer too early, and not too late.
+  // `now`. Unless a clock was set, the result is at most one second and the duration of an answer too early,
+  // and not too late.
   [[nodiscard]] Instant at(Instant now) const;
 
   // Returns how far the server's clock is ahead of this machine's clock. Returns 0 for less than 5 seconds,
