@@ -57,7 +57,7 @@ struct Incoming {
   std::string line;  // incomplete last line of the stream
   std::vector<std::string> warnings;
   const std::function<void(Instant)>& on_date;  // receives the header `Date`
-  std::exception_ptr fault;                     // exception of a callback, which must not pass through libcurl
+  std::exception_ptr fault;  // exception of a callback, which must not pass through libcurl
 
   [[nodiscard]] long status() const {
     long status = 0;

@@ -194,8 +194,7 @@ TEST(KubernetesClock, TimesOfAServerWithAnotherClockBecomeTimesOfThisMachine) {
   for (const minutes ahead : {minutes{-60}, minutes{0}, minutes{60}}) {
     const Instant now = real_clock().now();
     ScriptedCluster cluster([&](const Asked&) {
-      return whole(200, pod_list({pod_of_half_an_hour(now + ahead)}),
-                   http_date(real_clock().now() + ahead));
+      return whole(200, pod_list({pod_of_half_an_hour(now + ahead)}), http_date(real_clock().now() + ahead));
     });
     const auto listed = cluster.engine().list({}, ListDetail::basic, {});
     ASSERT_EQ(listed.size(), 1U);
@@ -237,10 +236,10 @@ TEST(KubernetesWatch, APodOnASilentNodeIsLostHalfAMinuteAfterItsDeletion) {
   const Instant deleted_at = real_clock().now() - std::chrono::seconds{29};
   ScriptedCluster cluster([&](const Asked& asked) {
     if (!is_watch(asked)) return whole(200, pod_list({}));
-    return stream({watch_event("ADDED", stored_pod(running_status())),
-                   watch_event("MODIFIED", stored_pod(unready)),
-                   watch_event("MODIFIED", evicted_pod("a", deleted_at))},
-                  Reply::Then::stall);
+    return stream(
+        {watch_event("ADDED", stored_pod(running_status())), watch_event("MODIFIED", stored_pod(unready)),
+         watch_event("MODIFIED", evicted_pod("a", deleted_at))},
+        Reply::Then::stall);
   });
   std::vector<std::string> seen;
   std::stop_source stop;
