@@ -181,10 +181,11 @@ def test_nodes_that_are_removed_or_silent(combu_on, own_cluster):
     own_cluster.silence_node(nodes["silent"])
     own_cluster.silence_node(nodes["back"])
 
-    def is_unready():
-        return {"type": "Ready", "status": "False"}.items() <= next(c for c in attempts_of(user, "back")[1]["status"]["conditions"] if c["type"] == "Ready").items()
+    def is_noticed():
+        conditions = attempts_of(user, "back")[1]["status"]["conditions"]
+        return {(one["type"], one["status"]) for one in conditions} >= {("Ready", "False")}
 
-    wait_until(is_unready, "the silence of the node")
+    wait_until(is_noticed, "the silence of the node")
     assert combu.ps()["back"]["state"] == "running"
     own_cluster.end_silence(nodes["back"])
     annotate(user, attempts_of(user, "back")[1], run_ms="0")
@@ -281,8 +282,8 @@ class Webhook:
             "timeoutSeconds": 1,
             "admissionReviewVersions": ["v1"],
         }
-        kind = "ValidatingWebhookConfiguration"
-        create(self.user, {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": self.user.name}, "webhooks": [webhook]})
+        configuration = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration"}
+        create(self.user, {**configuration, "metadata": {"name": self.user.name}, "webhooks": [webhook]})
         probe = json.dumps(simulated_pod("probe"))
 
         def is_known():
@@ -362,7 +363,8 @@ def test_a_credential_plugin_identifies_the_user(combu, user):
     """The kubeconfig has a plugin, as those of EKS, GKE and AKS have: one that works, one that fails, and one that prints junk."""
     config = json.loads(user.kubectl("config", "view", "--raw", "--output", "json"))
     account = config["users"][0]["user"]
-    status = {name: base64.b64decode(account[f"{key}-data"]).decode() for name, key in (("clientCertificateData", "client-certificate"), ("clientKeyData", "client-key"))}
+    names = {"clientCertificateData": "client-certificate-data", "clientKeyData": "client-key-data"}
+    status = {name: base64.b64decode(account[member]).decode() for name, member in names.items()}
     credential = combu.home / "credential.json"
     version = "client.authentication.k8s.io/v1"
     credential.write_text(json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": status}), encoding="utf-8")
