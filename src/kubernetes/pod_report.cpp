@@ -127,8 +127,15 @@ class PodReader {
   // a passed deadline, too. The API's timestamps are whole seconds.
   [[nodiscard]] bool is_stopped_after_end() const {
     const std::optional<Instant> stopped_at = time_of(annotations_, k_stopped);
-    return stopped_at && !is_ended_by_signal() &&
+    return stopped_at && !is_ended_by_signal() && !is_node_behind() &&
            *seen_.ended_at < std::chrono::floor<std::chrono::seconds>(*stopped_at);
+  }
+  // True if the node's clock is behind the clocks of the control plane: the kubelet has accepted the Pod
+  // before the scheduler chose the node.
+  [[nodiscard]] bool is_node_behind() const {
+    const std::optional<Instant> accepted_at = time_of(status_, "startTime");
+    const std::optional<Instant> scheduled_at = time_of(condition("PodScheduled"), "lastTransitionTime");
+    return accepted_at && scheduled_at && *accepted_at < *scheduled_at;
   }
 
   static std::optional<Disruption> disruption_of(const Sign& status, const json& condition) {

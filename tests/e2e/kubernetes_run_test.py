@@ -1,7 +1,9 @@
 """Runs on a Kubernetes cluster: the main path, on a real node."""
 
+import random
 import shutil
 import signal
+from subprocess import TimeoutExpired
 
 import pytest
 from clusters import simulated_trial
@@ -85,6 +87,40 @@ def test_a_killed_run_is_resumed_without_running_anything_twice(combu, user):
     for i in range(8):
         assert combu("logs", f"t{i}").stdout == "once\n"
     assert {row["attempt"] for row in combu.ps().values()} == {1}
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(1, 10))])
+def test_random_kills_of_combu_lose_no_trial(combu, user, seed):
+    """Every Pod stays after its end, so a trial that ran twice would have two Pods, or another Pod than before."""
+    moments = random.Random(seed)
+
+    def one(i):
+        annotations = {"simulated.test/run-ms": str(moments.randrange(600)), "simulated.test/exit-code": "3" if i % 5 == 0 else "0"}
+        depends = [{"trial": f"t{i - 10:02}", "condition": "finished"}] if i >= 10 else []
+        return simulated_trial(f"t{i:02}", annotations, depends=depends)
+
+    combu.write({"keep": "ended", "trials": [one(i) for i in range(40)]})
+    uids = {}
+    deaths = 0
+    process = combu.start("run", "--wait")
+    while process.poll() is None:
+        wait_until(lambda: process.poll() is not None or set(user.pods()) > set(uids), "another Pod")
+        try:
+            process.wait(moments.uniform(0, 0.3))
+        except TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            deaths += 1
+        pods = {name: pod["metadata"]["uid"] for name, pod in user.pods().items()}
+        assert pods == {**pods, **uids}
+        uids = pods
+        if process.returncode < 0:
+            process = combu.start("run", "--resume", "--wait")
+    assert process.returncode == 1
+    assert deaths > 1
+    assert {pod["metadata"]["labels"]["combu.attempt"] for pod in user.pods().values()} == {"1"}
+    rows = {name: (row["state"], row["attempt"], row["exit_code"]) for name, row in combu.ps().items()}
+    assert rows == {f"t{i:02}": ("failed", 1, 3) if i % 5 == 0 else ("succeeded", 1, 0) for i in range(40)}
 
 
 def test_a_run_is_resumed_on_another_machine(combu, combu_on, user, tmp_path):

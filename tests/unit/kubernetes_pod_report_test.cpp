@@ -243,12 +243,15 @@ TEST(PodReportTest, AStoppedAttemptKeepsItsExitCode) {
 }
 
 // Returns the state of a container that ended at 12:00:09, and whose Pod combu stopped at `at`. The kubelet
-// has checked the deadline after the end.
-std::string stopped_at(const std::string& at, int exit_code) {
-  return state_of(pod_in_state(
-      ended_state(exit_code, "Error"),
-      R"({"metadata": {"annotations": {"combu.stopped": "2026-01-01T)" + at +
-          R"(Z"}}, "status": {"phase": "Failed", "reason": "DeadlineExceeded", "message": "Pod was active"}})"));
+// has checked the deadline after the end. `accepted_at`: when the kubelet accepted the Pod, by its own clock.
+std::string stopped_at(const std::string& at, int exit_code, const std::string& accepted_at = "12:00:00") {
+  return state_of(
+      pod_in_state(ended_state(exit_code, "Error"),
+                   R"({"metadata": {"annotations": {"combu.stopped": "2026-01-01T)" + at +
+                       R"(Z"}}, "status": {"phase": "Failed", "reason": "DeadlineExceeded", "conditions": [
+      {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T12:00:00Z"}],
+      "startTime": "2026-01-01T)" +
+                       accepted_at + R"(Z"}})"));
 }
 
 TEST(PodReportTest, AnAttemptThatEndedBeforeItsStopKeepsItsResult) {
@@ -260,9 +263,11 @@ TEST(PodReportTest, AnAttemptThatEndedBeforeItsStopKeepsItsResult) {
 }
 
 // The clocks of the node and of the API server may differ.
-TEST(PodReportTest, AnAttemptThatASignalEndedIsStopped) {
+TEST(PodReportTest, AnAttemptThatMayHaveEndedByItsStopIsStopped) {
   EXPECT_EQ(stopped_at("12:00:10.000", 143), "ended, exit code 143, ran at 1 s, ended at 9 s, stopped");
   EXPECT_EQ(stopped_at("12:00:10.000", 137), "ended, exit code 137, ran at 1 s, ended at 9 s, stopped");
+  EXPECT_EQ(stopped_at("12:00:10.000", 0, "11:59:58"),
+            "ended, exit code 0, ran at 1 s, ended at 9 s, stopped");
 }
 
 TEST(PodReportTest, TheEndOfItsTtlStopsAPod) {
