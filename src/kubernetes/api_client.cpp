@@ -8,6 +8,7 @@
 #include <cctype>
 #include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <exception>
 #include <mutex>
 #include <new>
@@ -55,6 +56,7 @@ struct Incoming {
   curl::BufferedAnswer kept;
   std::string line;  // incomplete last line of the stream
   std::vector<std::string> warnings;
+  const std::function<void(Instant)>& on_date;  // receives the header `Date`
   std::exception_ptr fault;  // exception of a callback, which must not pass through libcurl
 
   [[nodiscard]] long status() const {
@@ -114,14 +116,22 @@ std::string warning_text(std::string_view value) {
   return one_line(text);
 }
 
+// Returns the value of a header line if `name`, in lower case and with its colon, is the header's name.
+std::optional<std::string_view> value_of(std::string_view line, std::string_view name) {
+  const auto is_same = [](unsigned char a, unsigned char b) { return std::tolower(a) == b; };
+  if (!std::ranges::equal(line.substr(0, name.size()), name, is_same)) return std::nullopt;
+  return line.substr(name.size());
+}
+
 std::size_t receive_api_header(char* bytes, std::size_t size, std::size_t count, void* of) {
   auto& incoming = *static_cast<Incoming*>(of);
   const std::string_view line(bytes, size * count);
   if (!incoming.kept.add_header(line.size())) return 0;
-  constexpr std::string_view k_name = "warning:";
-  const auto is_same = [](unsigned char a, unsigned char b) { return std::tolower(a) == b; };
-  if (std::ranges::equal(line.substr(0, k_name.size()), k_name, is_same))
-    incoming.warnings.push_back(warning_text(line.substr(k_name.size())));
+  if (const auto value = value_of(line, "warning:")) incoming.warnings.push_back(warning_text(*value));
+  if (const auto value = value_of(line, "date:")) {
+    const std::time_t date = curl_getdate(std::string(*value).c_str(), nullptr);
+    if (date > 0) incoming.on_date(std::chrono::system_clock::from_time_t(date));
+  }
   return line.size();
 }
 
@@ -305,7 +315,10 @@ struct Answer {
 
 struct ApiClient::Impl {
   Impl(Access wanted, ApiLimits limits_of_answers, Clock& clock)
-      : access(std::move(wanted)), limits(limits_of_answers), credentials(access, clock) {}
+      : access(std::move(wanted)),
+        limits(limits_of_answers),
+        credentials(access, clock),
+        on_date([this, &clock](Instant date) { server_clock.heard(date, clock.now()); }) {}
 
   // Sends a request, after 401 once more with renewed credentials, and returns a successful answer.
   // `stream`: receives a stream; nullptr: the answer keeps the body.
@@ -338,6 +351,8 @@ struct ApiClient::Impl {
   const Access access;
   const ApiLimits limits;
   Credentials credentials;
+  ServerClock server_clock;
+  const std::function<void(Instant)> on_date;  // for Incoming
   std::mutex mutex;
   std::vector<std::unique_ptr<Handle>> idle;
   std::set<std::string> granted;  // right_of() all requests that have succeeded
@@ -367,8 +382,11 @@ Answer ApiClient::Impl::ask_once(const ApiRequest& request, const ApiStream* str
                                  const std::stop_token& stop) {
   std::unique_ptr<Handle> handle = take();
   CURL* const easy = handle->easy.get();
-  Incoming incoming{
-      .easy = easy, .stream = stream, .line_max = limits.line_max, .kept = {.body_max = limits.body_max}};
+  Incoming incoming{.easy = easy,
+                    .stream = stream,
+                    .line_max = limits.line_max,
+                    .kept = {.body_max = limits.body_max},
+                    .on_date = on_date};
   set_up(easy, request, identity);
   const ServerAddress& address = access.cluster.address;
   std::vector<std::string> lines{"Accept: application/json", "User-Agent: combu/" COMBU_VERSION, "Expect:"};
@@ -503,6 +521,10 @@ void ApiClient::read(const std::string& target, const ApiStream& stream, const s
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::cancelled || !stop.stop_requested()) throw;
   }
+}
+
+const ServerClock& ApiClient::server_clock() const {
+  return impl_->server_clock;
 }
 
 }  // namespace combu::kubernetes

@@ -13,6 +13,7 @@
 
 #include "combu/base.hpp"
 #include "kubernetes/kubeconfig.hpp"
+#include "kubernetes/server_clock.hpp"
 
 namespace combu::kubernetes {
 
@@ -96,6 +97,9 @@ class ApiClient {
   // Returns if the server ends the stream regularly, and within 0.1 s if `stop` is requested. Throws
   // Error(unavailable) if the stream breaks, or if the server sends nothing for `silence_max`.
   void read(const std::string& target, const ApiStream& stream, const std::stop_token& stop);
+
+  // The server's clock, as the answers so far have shown it.
+  [[nodiscard]] const ServerClock& server_clock() const;
 
  private:
   struct Impl;

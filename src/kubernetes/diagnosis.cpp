@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <initializer_list>
 #include <iterator>
@@ -49,6 +50,7 @@ class ClusterDiagnosis {
         examine_rights();
         examine_quotas();
         examine_metrics();
+        examine_clock();
       }
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::cancelled) throw;
@@ -237,6 +239,16 @@ class ClusterDiagnosis {
                                   error.message()),
           is_absent ? "an administrator can install metrics-server" : "");
     }
+  }
+
+  // The more answers have arrived, the better is the clock known.
+  void examine_clock() {
+    const Seconds lead = client_.server_clock().lead();
+    if (lead == Seconds(0)) return;
+    add(Kind::warning, "clock",
+        fmt::format("the API server's clock is {} {} this machine's clock",
+                    to_string(Seconds(std::abs(lead.count()))), lead > Seconds(0) ? "ahead of" : "behind"),
+        "correct this machine's clock, or ask an administrator to correct the cluster's clock");
   }
 
   ApiClient& client_;

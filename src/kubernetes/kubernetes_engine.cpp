@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "combu/json.hpp"
+#include "combu/text.hpp"
 #include "kubernetes/diagnosis.hpp"
 #include "kubernetes/names.hpp"
 
@@ -58,18 +59,30 @@ std::vector<Gpu> KubernetesEngine::gpus(std::stop_token /*stop*/) {
   return {};
 }
 
+std::optional<PodReport> KubernetesEngine::report_of(const json& pod) const {
+  const ServerClock& clock = api_.server_clock();
+  auto report = read_pod(pod, clock.at(real_clock().now()));
+  const Instant::duration lead = clock.lead();
+  if (!report || lead == Instant::duration{}) return report;
+  Observation& seen = report->observation;
+  if (seen.created_at != Instant{}) seen.created_at -= lead;
+  for (std::optional<Instant>* const moment : {&seen.ran_at, &seen.ended_at, &report->changes_at})
+    if (*moment) **moment -= lead;
+  return report;
+}
+
 std::vector<Observation> KubernetesEngine::list(const Selector& selector, ListDetail /*detail*/,
                                                 std::stop_token stop) {
   const ChosenTrials chosen(selector);
   std::vector<PodReport> pods;
-  const Instant now = real_clock().now();
   objects_.list(
       k_pods, {.labels = label_selector(selector)},
       [&](const json& object) {
-        auto pod = read_pod(object, now);
+        auto pod = report_of(object);
         if (pod && chosen.contain(pod->observation.key.trial)) pods.push_back(*std::move(pod));
       },
       [&] { pods.clear(); }, stop);
+  const Instant now = real_clock().now();
   std::vector<PodReport*> unclear;
   for (PodReport& pod : pods)
     if (pod.lacks_reason && now - pod.observation.created_at > k_usual_start) unclear.push_back(&pod);
@@ -103,7 +116,7 @@ void KubernetesEngine::add_warnings(const std::vector<PodReport*>& pods, const s
 void KubernetesEngine::stop(const Key& key, std::optional<Seconds> /*grace*/, std::stop_token stop) {
   const std::string name = pod_name(key);
   const std::optional<json> object = objects_.find(k_pods, name, stop);
-  const auto pod = object ? read_pod(*object, real_clock().now()) : std::nullopt;
+  const auto pod = object ? report_of(*object) : std::nullopt;
   if (!pod || pod->observation.key != key || pod->observation.phase == Phase::ended) return;
   if (pod->observation.phase == Phase::pending) {
     // With a deadline, a pending Pod would stay pending, and run for a moment later. A grace period of 0
@@ -112,8 +125,9 @@ void KubernetesEngine::stop(const Key& key, std::optional<Seconds> /*grace*/, st
     return;
   }
   // The kubelet ends the container with its stop signal and grace period. The Pod and its log stay.
+  const std::string stopped_at = rfc3339(api_.server_clock().at(real_clock().now()));
   objects_.patch_pod(name,
-                     {{"metadata", {{"uid", pod->uid}, {"annotations", {{k_stopped, "true"}}}}},
+                     {{"metadata", {{"uid", pod->uid}, {"annotations", {{k_stopped, stopped_at}}}}},
                       {"spec", {{"activeDeadlineSeconds", 1}}}},
                      stop);
 }

@@ -64,6 +64,9 @@ class KubernetesEngine final : public Engine {
   std::vector<Error> check_rights(const Run& run, const std::stop_token& stop);
   std::optional<Error> try_shape(const nlohmann::json& pod, const Trial& trial, const std::stop_token& stop);
   StartResult adopt(const Key& key, const std::stop_token& stop);
+  // Calls read_pod() with the present by the server's clock, and converts all moments of the report to this
+  // machine's clock.
+  [[nodiscard]] std::optional<PodReport> report_of(const nlohmann::json& pod) const;
   // Adds the reasons in the namespace's Events to the pending Pods that lack one.
   void add_warnings(const std::vector<PodReport*>& pods, const std::stop_token& stop);
   void remove_pods(const Selector& selector, const std::vector<Observation>& selected, bool is_everything,

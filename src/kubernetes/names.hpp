@@ -25,7 +25,8 @@ inline constexpr const char* k_service = "combu.service";  // "true" for Trial::
 inline constexpr const char* k_cpus = "combu.cpus";        // Slots::cpus, for example "1.5"; absent: none
 inline constexpr const char* k_memory = "combu.memory";    // Slots::memory in bytes; absent: none
 inline constexpr const char* k_keep = "combu.keep";        // Experiment::keeps_ended: "ended"
-inline constexpr const char* k_stopped = "combu.stopped";  // set by Engine::stop(): "true"
+// Set by Engine::stop(): the moment by the API server's clock, for example "2026-01-31T12:00:00.000Z".
+inline constexpr const char* k_stopped = "combu.stopped";
 // Healthcheck::start_period in seconds, for example "30" or "0.5"; absent: none.
 inline constexpr const char* k_start_period = "combu.start-period";
 // All labels and annotations of combu begin with this text.

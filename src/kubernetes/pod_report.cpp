@@ -100,7 +100,7 @@ class PodReader {
     read_settings();
     disruption_ = disruption_of(status_reason(), condition("DisruptionTarget"));
     if (!read_end()) member_of(state_, "running").is_object() ? read_running() : read_pending();
-    seen_.is_unacknowledged = seen_.phase == Phase::ended && !report_.is_kept;
+    seen_.is_unacknowledged = seen_.phase == Phase::ended && (!report_.is_kept || is_started_again_);
     return std::move(report_);
   }
 
@@ -118,8 +118,25 @@ class PodReader {
   [[nodiscard]] Sign status_reason() const {
     return {words_of(status_, "reason"), words_of(status_, "message")};
   }
-  [[nodiscard]] bool is_stopped_by_combu() const { return words_of(annotations_, k_stopped) == "true"; }
+  [[nodiscard]] bool is_stopped_by_combu() const { return !words_of(annotations_, k_stopped).empty(); }
   [[nodiscard]] bool is_past_deadline() const { return status_reason().reason == "DeadlineExceeded"; }
+  [[nodiscard]] bool is_ended_by_signal() const {
+    return seen_.exit_code == k_exit_killed || seen_.exit_code == k_exit_terminated;
+  }
+  // True if the container ended by itself, and combu stopped the Pod afterwards. The kubelet may then report
+  // a passed deadline, too. The API's timestamps are whole seconds.
+  [[nodiscard]] bool is_stopped_after_end() const {
+    const std::optional<Instant> stopped_at = time_of(annotations_, k_stopped);
+    return stopped_at && !is_ended_by_signal() && !is_node_behind() &&
+           *seen_.ended_at < std::chrono::floor<std::chrono::seconds>(*stopped_at);
+  }
+  // True if the node's clock is behind the clocks of the control plane: the kubelet has accepted the Pod
+  // before the scheduler chose the node.
+  [[nodiscard]] bool is_node_behind() const {
+    const std::optional<Instant> accepted_at = time_of(status_, "startTime");
+    const std::optional<Instant> scheduled_at = time_of(condition("PodScheduled"), "lastTransitionTime");
+    return accepted_at && scheduled_at && *accepted_at < *scheduled_at;
+  }
 
   static std::optional<Disruption> disruption_of(const Sign& status, const json& condition) {
     if (is_disruption(status.reason)) return Disruption{.sign = status, .is_by_kubelet = true};
@@ -187,6 +204,7 @@ class PodReader {
     }
     if (const Sign waiting = waiting_sign(); is_start_error(waiting)) {
       fail_start(start_error_text(waiting), std::nullopt);
+      is_started_again_ = true;
       return true;
     }
     return read_silent_node();
@@ -224,7 +242,7 @@ class PodReader {
 
   // Sets `lost` and `stopped` of an attempt whose container has ended.
   void read_interruption() {
-    seen_.stopped = is_stopped_by_combu() || is_past_deadline();
+    seen_.stopped = (is_stopped_by_combu() || is_past_deadline()) && !is_stopped_after_end();
     if (!is_ended_by_interruption()) return;
     seen_.stopped = true;
     if (disruption_) seen_.lost = lost_text(disruption_->sign, seen_.placement.host);
@@ -235,7 +253,7 @@ class PodReader {
   [[nodiscard]] bool is_ended_by_interruption() const {
     if (!disruption_ && !deleted_at_) return false;
     if (disruption_ && disruption_->is_by_kubelet) return true;
-    if (seen_.exit_code == k_exit_killed || seen_.exit_code == k_exit_terminated) return true;
+    if (is_ended_by_signal()) return true;
     const std::optional<Instant> began_at = disruption_ ? disruption_->began_at : deletion_began_at();
     return deleted_at_ && began_at && *seen_.ended_at >= *began_at;
   }
@@ -424,6 +442,7 @@ class PodReader {
   Observation& seen_ = report_.observation;
   std::optional<Disruption> disruption_;
   std::optional<Instant> deleted_at_;  // the end of the grace period
+  bool is_started_again_ = false;      // the start has failed, but the kubelet repeats it
 };
 
 }  // namespace

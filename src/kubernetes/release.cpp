@@ -86,7 +86,7 @@ std::vector<Error> KubernetesEngine::await_removal(const Selector& selector, con
     objects_.list(
         k_pods, {.labels = label_selector(selector)},
         [&](const json& object) {
-          const auto pod = read_pod(object, real_clock().now());
+          const auto pod = report_of(object);
           if (!pod || !removed.contains(pod->observation.key)) return;
           left.emplace_back(
               ErrorKind::unavailable, pod->observation.key.trial,

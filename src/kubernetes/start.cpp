@@ -106,7 +106,7 @@ StartResult KubernetesEngine::adopt(const Key& key, const std::stop_token& stop)
   const std::optional<json> object = objects_.find(k_pods, name, stop);
   if (!object)
     throw Error(ErrorKind::unavailable, key.trial, "the Pod was deleted during the start; try again");
-  auto pod = read_pod(*object, real_clock().now());
+  auto pod = report_of(*object);
   if (!pod || pod->observation.key != key)
     throw Error(ErrorKind::conflict, key.trial,
                 fmt::format("the name is in use by the Pod {}, which combu did not create for this attempt; "

@@ -83,7 +83,7 @@ class PodWatch {
   }
 
   void report(const json& object, bool is_gone) {
-    auto pod = read_pod(object, real_clock().now());
+    auto pod = engine_.report_of(object);
     if (!pod || !chosen_.contain(pod->observation.key.trial)) return;
     later_.erase(pod->uid);
     waiting_.erase(pod->uid);

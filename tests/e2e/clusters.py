@@ -12,8 +12,12 @@ from engines import SCRIPTS, script
 class Cluster:
     """A cluster with simulated nodes, and with the real node `node` if `node` is true."""
 
-    def __init__(self, node=False, kwok=0):
-        self.options = [*(["--node"] if node else []), *(["--kwok", kwok] if kwok else [])]
+    def __init__(self, node=False, kwok=0, silent_after=None):
+        self.options = [
+            *(["--node"] if node else []),
+            *(["--kwok", kwok] if kwok else []),
+            *(["--silent-after", silent_after] if silent_after else []),
+        ]
         self.dir = Path(tempfile.mkdtemp(prefix="cluster-", dir=os.environ.get("COMBU_TEST_DIR")))
         self.kubeconfig = self.dir / "kubeconfig"  # the administrator's
 
@@ -23,6 +27,21 @@ class Cluster:
 
     def kill9(self, part):
         script("cluster", "kill9", self.dir, part)
+
+    def terminate(self, part):
+        """Ends one part by SIGTERM. The API server first ends all watches regularly."""
+        script("cluster", "term", self.dir, part)
+
+    def compact(self):
+        """Makes etcd forget all versions of objects except the newest ones."""
+        script("cluster", "compact", self.dir)
+
+    def silence_node(self, name):
+        """Makes a simulated node as silent as a machine without network. Its pods go on."""
+        self.kubectl("label", "node", name, "type-")
+
+    def end_silence(self, name):
+        self.kubectl("label", "node", name, "type=kwok")
 
     def wipe(self):
         script("cluster", "wipe", self.dir)
@@ -37,7 +56,7 @@ class Cluster:
         return User(self, name, kubeconfig)
 
     def kubectl(self, *arguments, kubeconfig=None, stdin=None, code=0):
-        """Runs kubectl, by default as administrator, and returns its standard output. Fails unless the exit code is `code`.
+        """Runs kubectl, by default as administrator, and returns its standard output. Fails unless the exit code is `code` (None: any).
 
         If `code` is not 0, returns the standard error.
         """
@@ -49,8 +68,8 @@ class Cluster:
             timeout=120,
             check=False,
         )
-        assert done.returncode == code, f"kubectl {arguments}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
-        return done.stderr if code else done.stdout
+        assert code in (None, done.returncode), f"kubectl {arguments}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
+        return done.stdout if code == 0 else done.stderr
 
     def account(self):
         """Returns a text for the report of a failed test: all pods, and the end of each log."""
@@ -86,7 +105,7 @@ class User:
     def pods(self):
         """Returns {name of the trial: Pod} of all Pods in the namespace."""
         pods = json.loads(self.kubectl("get", "pods", "--output", "json"))["items"]
-        return {pod["metadata"]["annotations"].get("combu.trial", pod["metadata"]["labels"].get("combu.trial")): pod for pod in pods}
+        return {pod["metadata"].get("annotations", {}).get("combu.trial", pod["metadata"].get("labels", {}).get("combu.trial")): pod for pod in pods}
 
     def account(self):
         return self.cluster.account()

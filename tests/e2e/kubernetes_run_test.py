@@ -1,12 +1,18 @@
 """Runs on a Kubernetes cluster: the main path, on a real node."""
 
+import os
+import random
+import shutil
 import signal
+from subprocess import TimeoutExpired
 
 import pytest
 from clusters import simulated_trial
 from engines import trial, wait_until
 
 pytestmark = pytest.mark.kubernetes
+
+ROUNDS = int(os.environ.get("COMBU_KUBERNETES_KILL_ROUNDS", "1"))
 
 
 @pytest.fixture
@@ -17,6 +23,10 @@ def combu(combu_on, user):
 def local(name, script, **fields):
     """Returns a trial of the test image, which the real node has."""
     return trial(name, script, pull="never", **fields)
+
+
+def run_of(combu):
+    return next(iter(combu.ps().values()))["run"]
 
 
 def states(combu):
@@ -80,6 +90,105 @@ def test_a_killed_run_is_resumed_without_running_anything_twice(combu, user):
     for i in range(8):
         assert combu("logs", f"t{i}").stdout == "once\n"
     assert {row["attempt"] for row in combu.ps().values()} == {1}
+
+
+@pytest.mark.parametrize("seed", range(ROUNDS))
+def test_random_kills_of_combu_lose_no_trial(combu, user, seed):
+    """Every Pod stays after its end, so a trial that ran twice would have two Pods, or another Pod than before."""
+    moments = random.Random(seed)
+
+    def one(i):
+        annotations = {"simulated.test/run-ms": str(moments.randrange(600)), "simulated.test/exit-code": "3" if i % 5 == 0 else "0"}
+        depends = [{"trial": f"t{i - 10:02}", "condition": "finished"}] if i >= 10 else []
+        return simulated_trial(f"t{i:02}", annotations, depends=depends)
+
+    combu.write({"keep": "ended", "trials": [one(i) for i in range(40)]})
+    uids = {}
+    deaths = 0
+    process = combu.start("run", "--wait")
+    while process.poll() is None:
+        wait_until(lambda: process.poll() is not None or set(user.pods()) > set(uids), "another Pod")
+        try:
+            process.wait(moments.uniform(0, 0.3))
+        except TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            deaths += 1
+        pods = {name: pod["metadata"]["uid"] for name, pod in user.pods().items()}
+        assert pods == {**pods, **uids}
+        uids = pods
+        if process.returncode < 0:
+            process = combu.start("run", "--resume", "--wait")
+    assert process.returncode == 1
+    assert deaths > 1
+    assert {pod["metadata"]["labels"]["combu.attempt"] for pod in user.pods().values()} == {"1"}
+    rows = {name: (row["state"], row["attempt"], row["exit_code"]) for name, row in combu.ps().items()}
+    assert rows == {f"t{i:02}": ("failed", 1, 3) if i % 5 == 0 else ("succeeded", 1, 0) for i in range(40)}
+
+
+def test_a_run_is_resumed_on_another_machine(combu, combu_on, user, tmp_path):
+    """The other machine has copies of the record, of the kubeconfig and of the experiment file, at other paths."""
+    last = local("last", "echo once", depends=[{"trial": "t3", "condition": "succeeded"}])
+    combu.write({"keep": "ended", "trials": [*(local(f"t{i}", f"sleep {i}; echo once") for i in range(4)), last]})
+    process = combu.start("run", "--wait")
+    wait_until(lambda: len(user.pods()) == 4, "the Pods")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    uids = {name: pod["metadata"]["uid"] for name, pod in user.pods().items()}
+    other = combu_on(user)
+    other.home = tmp_path / "other"
+    shutil.copytree(combu.home / ".local", other.home / ".local", ignore=shutil.ignore_patterns("channels", "locks"))
+    shutil.copy(user.kubeconfig, other.home / "kubeconfig")
+    other.file = shutil.copy(combu.file, other.home)
+    other.env |= {"HOME": str(other.home), "KUBECONFIG": str(other.home / "kubeconfig")}
+    other("run", "--resume", run_of(combu), "--wait")
+    other.file = combu.file  # the record names the run's file as on the first machine
+    rows = other.ps()
+    assert {(row["state"], row["attempt"]) for row in rows.values()} == {("succeeded", 1)}
+    for name in rows:
+        assert other("logs", name).stdout == "once\n"
+    pods = {name: pod["metadata"]["uid"] for name, pod in user.pods().items()}
+    assert pods == {**uids, "last": pods["last"]}
+
+
+def test_a_ttl_ends_a_pod_without_an_owner(combu, user):
+    combu.write({"ttl": "2s", "trials": [local("long", "trap 'echo saved; exit 5' TERM; sleep 600 & wait")]})
+    combu("run")
+    pod = wait_until(lambda: next((pod for pod in user.pods().values() if pod["status"]["phase"] == "Failed"), None), "the end of the Pod")
+    assert pod["status"]["reason"] == "DeadlineExceeded"
+    row = combu.ps()["long"]
+    assert (row["state"], row["cause"], row["exit_code"]) == ("stopped", "stopped", 5)
+    assert combu("logs", "long").stdout == "saved\n"
+
+
+def test_kept_pods_are_those_that_have_ended(combu, user):
+    """The kubelet would repeat some failed starts forever. combu deletes their Pods."""
+    absent = {"container": {"envFrom": [{"configMapRef": {"name": "absent"}}]}}
+    trials = [
+        local("good", "true"),
+        local("program", "true", entrypoint=["/no/such/program"]),
+        trial("image", "true", image="combu-none:1", pull="never"),
+        local("unset", "true", kubernetes=absent),
+    ]
+    combu.write({"keep": "ended", "trials": trials})
+    combu("run", "--wait", code=1)
+    assert {row["cause"] for name, row in combu.ps().items() if name != "good"} == {"start"}
+    wait_until(lambda: set(user.pods()) == {"good", "program"}, "the deletion of the other Pods")
+
+
+def test_names_that_are_no_labels(combu, user):
+    names = ["x" * 200, "x" * 199 + "y", "Upper_Case", "upper_case", "end-", "a--b", "1.5"]
+    combu.write([simulated_trial(name, {"simulated.test/run-ms": "forever"}) for name in names])
+    combu("run")
+    assert set(user.pods()) == set(names)
+    wait_until(lambda: set(states(combu).values()) == {"running"}, "the starts")
+    assert set(states(combu)) == set(names)
+    for name in names:
+        assert combu("logs", "--", name).stdout == "simulated\n"
+    combu("stop", "--", names[0])
+    assert {name for name, state in states(combu).items() if state == "stopped"} == {names[0]}
+    combu("kill")
+    assert user.pods() == {}
 
 
 def test_many_short_trials_on_simulated_nodes(combu, user):

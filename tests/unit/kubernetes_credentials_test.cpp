@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kubernetes/credentials.hpp"
+#include "kubernetes/exec_plugin.hpp"
 #include "kubernetes_fixture.hpp"
 
 namespace combu::kubernetes {
@@ -312,6 +313,17 @@ TEST_F(PluginTest, AnswersWithoutCredentialsAreCorrupt) {
   }
   plugin("exec cat /dev/zero");
   EXPECT_THAT(error().message(), HasSubstr("printed more than 1 MiB"));
+}
+
+TEST_F(PluginTest, APluginThatHangsIsKilledWithItsChildren) {
+  plugin("mkfifo $FOLDER/never; cat $FOLDER/never & echo $! > $FOLDER/child; wait");
+  const Error error = error_in([&] { (void)run_plugin(access_, Seconds{0.5}, {}); });
+  EXPECT_EQ(error.kind(), ErrorKind::unavailable);
+  EXPECT_THAT(error.message(), HasSubstr("the credential plugin"));
+  EXPECT_THAT(error.message(), HasSubstr("did not end within 500 ms"));
+  EXPECT_THAT(error.message(), EndsWith("type `kubectl --context lab get pods` to see its messages"));
+  const std::string child(trimmed(content_of(folder_.path("child"))));
+  while (std::filesystem::exists("/proc/" + child + "/cwd")) std::this_thread::yield();  // not a zombie
 }
 
 TEST_F(PluginTest, AStopEndsTheWaitForAPlugin) {

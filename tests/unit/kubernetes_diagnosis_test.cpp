@@ -153,6 +153,21 @@ TEST(ClusterDiagnosis, TheVersionMayBeForbidden) {
               Contains(StartsWith("ok cluster: Kubernetes of unknown version at ")));
 }
 
+TEST(ClusterDiagnosis, AClockThatDiffersIsAWarning) {
+  const auto lines_with = [](const std::string& header) {
+    ScriptedCluster cluster;
+    cluster.set("/version", wire::whole(200, R"({"gitVersion": "v1.36.3"})", header));
+    return lines_of(cluster.findings());
+  };
+  EXPECT_THAT(lines_with("Date: Thu, 01 Jan 2099 12:00:00 GMT\r\n"),
+              Contains(AllOf(StartsWith("warning clock: the API server's clock is "),
+                             EndsWith(" ahead of this machine's clock"))));
+  EXPECT_THAT(lines_with("Date: Tue, 01 Jan 2019 12:00:00 GMT\r\n"),
+              Contains(AllOf(StartsWith("warning clock: the API server's clock is "),
+                             EndsWith(" behind this machine's clock"))));
+  EXPECT_THAT(lines_with(""), Not(Contains(HasSubstr("clock"))));
+}
+
 TEST(ClusterDiagnosis, CanBeCancelled) {
   const ScriptedCluster cluster;
   std::stop_source stop;

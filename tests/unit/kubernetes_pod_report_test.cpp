@@ -187,6 +187,19 @@ TEST(PodReportTest, AKeptPodNeedsNoAcknowledgement) {
   EXPECT_FALSE(report.observation.is_unacknowledged);
 }
 
+// The kubelet would repeat the start until the Pod is deleted.
+TEST(PodReportTest, AKeptPodWhoseStartIsRepeatedNeedsAnAcknowledgement) {
+  const std::string kept = R"({"metadata": {"annotations": {"combu.keep": "ended"}}})";
+  const auto is_unacknowledged = [&](const std::string& state) {
+    const PodReport report = report_of(pod_in_state(state, kept));
+    EXPECT_FALSE(report.observation.placement.start_error.empty());
+    return report.observation.is_unacknowledged;
+  };
+  EXPECT_TRUE(is_unacknowledged(R"({"waiting": {"reason": "ErrImageNeverPull", "message": "not present"}})"));
+  EXPECT_FALSE(is_unacknowledged(
+      R"({"terminated": {"exitCode": 128, "reason": "StartError", "message": "no such file"}})"));
+}
+
 // If a container ends by itself, the kubelet reports the end 1 to 2 seconds before the phase of the Pod.
 TEST(PodReportTest, AnEndNeedsNoPhase) {
   EXPECT_EQ(state_of(pod_in_state(ended_state(0, "Completed")), "12:00:09"),
@@ -227,6 +240,34 @@ TEST(PodReportTest, AStoppedAttemptKeepsItsExitCode) {
             "ended, exit code 0, ran at 1 s, ended at 9 s, stopped");
   EXPECT_EQ(state_of(pod_in_state(ended_state(143, "Error"), stopped)),
             "ended, exit code 143, ran at 1 s, ended at 9 s, stopped");
+}
+
+// Returns the state of a container that ended at 12:00:09, and whose Pod combu stopped at `at`. The kubelet
+// has checked the deadline after the end. `accepted_at`: when the kubelet accepted the Pod, by its own clock.
+std::string stopped_at(const std::string& at, int exit_code, const std::string& accepted_at = "12:00:00") {
+  return state_of(
+      pod_in_state(ended_state(exit_code, "Error"),
+                   R"({"metadata": {"annotations": {"combu.stopped": "2026-01-01T)" + at +
+                       R"(Z"}}, "status": {"phase": "Failed", "reason": "DeadlineExceeded", "conditions": [
+      {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T12:00:00Z"}],
+      "startTime": "2026-01-01T)" +
+                       accepted_at + R"(Z"}})"));
+}
+
+TEST(PodReportTest, AnAttemptThatEndedBeforeItsStopKeepsItsResult) {
+  EXPECT_EQ(stopped_at("12:00:10.000", 0), "ended, exit code 0, ran at 1 s, ended at 9 s");
+  EXPECT_EQ(stopped_at("12:00:10.000", 3), "ended, exit code 3, ran at 1 s, ended at 9 s");
+  // The container may have ended at 12:00:09.999.
+  EXPECT_EQ(stopped_at("12:00:09.800", 0), "ended, exit code 0, ran at 1 s, ended at 9 s, stopped");
+  EXPECT_EQ(stopped_at("12:00:07.000", 0), "ended, exit code 0, ran at 1 s, ended at 9 s, stopped");
+}
+
+// The clocks of the node and of the API server may differ.
+TEST(PodReportTest, AnAttemptThatMayHaveEndedByItsStopIsStopped) {
+  EXPECT_EQ(stopped_at("12:00:10.000", 143), "ended, exit code 143, ran at 1 s, ended at 9 s, stopped");
+  EXPECT_EQ(stopped_at("12:00:10.000", 137), "ended, exit code 137, ran at 1 s, ended at 9 s, stopped");
+  EXPECT_EQ(stopped_at("12:00:10.000", 0, "11:59:58"),
+            "ended, exit code 0, ran at 1 s, ended at 9 s, stopped");
 }
 
 TEST(PodReportTest, TheEndOfItsTtlStopsAPod) {
@@ -651,43 +692,6 @@ TEST(PodReportTest, LongTimesDoNotOverflow) {
   json deleted = pod_in_state(k_running, R"({"metadata": {"deletionTimestamp": "1970-01-02T00:00:00Z"}})");
   deleted["metadata"]["deletionGracePeriodSeconds"] = 1e300;
   EXPECT_EQ(report_of(deleted).observation.phase, Phase::ended);
-}
-
-// ---- Events
-
-json event_of(const std::string& changes) {
-  json event = parse_json(R"({"kind": "Event", "type": "Warning", "reason": "FailedMount",
-    "message": "MountVolume.SetUp failed for volume \"v\" : configmap \"nosuch\" not found",
-    "involvedObject": {"kind": "Pod", "namespace": "lab", "name": "a-r1-1", "uid": "u1"}})");
-  event.merge_patch(parse_json(changes));
-  return event;
-}
-
-// Returns "UID: TEXT".
-std::string warning_in(const json& event) {
-  std::string uid = "old";
-  const std::string text = read_warning(event, uid);
-  return uid + ": " + text;
-}
-
-TEST(PodWarningTest, AWarningSaysWhyAPodDoesNotStart) {
-  EXPECT_EQ(warning_in(event_of("{}")),
-            "u1: FailedMount: MountVolume.SetUp failed for volume \"v\" : configmap \"nosuch\" not found");
-  EXPECT_EQ(warning_in(event_of(
-                R"({"reason": "FailedCreatePodSandBox", "message": "Failed to create pod\nsandbox"})")),
-            "u1: FailedCreatePodSandBox: Failed to create pod sandbox");
-  EXPECT_EQ(warning_in(event_of(R"({"reason": "Failed", "message":
-      "Failed to pull image \"img:1\": rpc error: code = NotFound desc = no such image"})")),
-            "u1: Failed: Failed to pull image \"img:1\": no such image");
-}
-
-TEST(PodWarningTest, OtherEventsAreIgnored) {
-  for (const std::string changes :
-       {R"({"type": "Normal"})", R"({"reason": "Unhealthy"})", R"({"reason": null})",
-        R"({"involvedObject": null})", R"({"involvedObject": {"kind": "Job"}})",
-        R"({"involvedObject": {"uid": 7}})"})
-    EXPECT_EQ(warning_in(event_of(changes)), ": ") << changes;
-  EXPECT_EQ(warning_in(json("x")), ": ");
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ using nlohmann::json;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::SizeIs;
+using testing::StartsWith;
 
 const std::string k_pod_path = "/api/v1/namespaces/ns/pods/a-run1-1";
 
@@ -99,6 +100,31 @@ TEST(KubernetesStart, AnOverloadedServerIsUnavailable) {
   EXPECT_EQ(error->kind(), ErrorKind::unavailable);
 }
 
+constexpr const char* k_denied =
+    "admission webhook \"policy.example.com\" denied the request: images must come from registry.example.com";
+
+TEST(KubernetesStart, AWebhookThatRefusesIsARefusalInItsOwnWords) {
+  for (const int status : {400, 403, 422}) {  // the webhook chooses the status; by default, it is 400
+    ScriptedCluster cluster([status](const Asked&) { return failure(status, k_denied); });
+    const auto error = test::error_of([&] { (void)cluster.start(); });
+    ASSERT_TRUE(error) << status;
+    EXPECT_EQ(error->kind(), ErrorKind::refused) << status;
+    EXPECT_EQ(error->subject(), "a");
+    EXPECT_EQ(error->message(), k_denied);
+  }
+}
+
+TEST(KubernetesCheck, AWebhookThatRefusesIsFoundBeforeTheFirstStart) {
+  ScriptedCluster cluster([](const Asked& asked) {
+    if (asked.target.find("dryRun=All") != std::string::npos) return failure(403, k_denied);
+    return whole(201, R"({"status": {"allowed": true}})");
+  });
+  const std::vector<Error> errors = cluster.engine().check(cluster_run(), {});
+  ASSERT_EQ(errors.size(), 1U);
+  EXPECT_EQ(errors[0].subject(), "a");
+  EXPECT_THAT(errors[0].message(), HasSubstr(k_denied));
+}
+
 TEST(KubernetesStart, AWebhookThatDoesNotAnswerIsARefusal) {
   ScriptedCluster cluster([](const Asked&) {
     return failure(500,
@@ -113,9 +139,11 @@ TEST(KubernetesStart, AWebhookThatDoesNotAnswerIsARefusal) {
 
 // ---- stop
 
-// Stops the attempt whose Pod has this status, and returns the last request.
+// Stops the attempt whose Pod has this status, and returns the last request. The server's clock says 2030.
 Asked stop_request(const json& status) {
-  ScriptedCluster cluster([status](const Asked&) { return whole(200, stored_pod(status).dump()); });
+  ScriptedCluster cluster([status](const Asked&) {
+    return whole(200, stored_pod(status).dump(), "Date: Wed, 02 Jan 2030 03:04:05 GMT\r\n");
+  });
   cluster.engine().stop(cluster_key(), std::nullopt, {});
   return cluster.server().asked().back();
 }
@@ -123,9 +151,10 @@ Asked stop_request(const json& status) {
 TEST(KubernetesStop, ARunningPodGetsADeadlineAndStays) {
   const Asked asked = stop_request(running_status());
   EXPECT_EQ(asked.method + " " + asked.target, "PATCH " + k_pod_path);
-  EXPECT_EQ(json::parse(asked.body),
-            (json{{"metadata", {{"uid", "uid-a"}, {"annotations", {{"combu.stopped", "true"}}}}},
-                  {"spec", {{"activeDeadlineSeconds", 1}}}}));
+  json patch = json::parse(asked.body);
+  EXPECT_THAT(patch["metadata"]["annotations"]["combu.stopped"], StartsWith("2030-01-02T03:"));
+  patch["metadata"].erase("annotations");
+  EXPECT_EQ(patch, (json{{"metadata", {{"uid", "uid-a"}}}, {"spec", {{"activeDeadlineSeconds", 1}}}}));
 }
 
 TEST(KubernetesStop, APendingPodIsDeletedIfItIsStillTheSame) {

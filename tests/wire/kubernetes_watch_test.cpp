@@ -1,15 +1,19 @@
 // KubernetesEngine: list(), watch(), logs() and release() with a scripted API server.
 
+#include <fmt/chrono.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <variant>
 #include <vector>
 
+#include "combu/text.hpp"
 #include "wire/kubernetes_fixture.hpp"
 
 namespace combu::wire {
@@ -142,19 +146,113 @@ TEST(KubernetesWatch, TheEndOfAPodMayComeWithItsDeletion) {
   EXPECT_THAT(watch(cluster.engine(), 3).changes, ElementsAre("watching", "a ended", "a gone"));
 }
 
-TEST(KubernetesWatch, ADisruptedPodThatVanishesIsLost) {
+// Returns the Pod of a running attempt that the taint manager has deleted. `until`: the end of the grace
+// period.
+json evicted_pod(const std::string& trial, Instant until) {
   json status = running_status();
   status["conditions"] = json::array({{{"type", "DisruptionTarget"},
                                        {"status", "True"},
-                                       {"reason", "EvictionByEvictionAPI"},
-                                       {"message", "Eviction API: evicting"}}});
+                                       {"reason", "DeletionByTaintManager"},
+                                       {"message", "Taint manager: deleting due to NoExecute taint"}}});
+  json pod = stored_pod(status, trial);
+  pod["metadata"]["deletionTimestamp"] = rfc3339(until);
+  return pod;
+}
+
+TEST(KubernetesWatch, ADisruptedPodThatVanishesIsLost) {
   ScriptedCluster cluster([&](const Asked& asked) {
     if (!is_watch(asked)) return whole(200, pod_list({}));
-    json pod = stored_pod(status);
-    pod["metadata"]["deletionTimestamp"] = "2100-01-01T00:00:00Z";
-    return stream({watch_event("DELETED", pod)}, Reply::Then::stall);
+    const Instant later = real_clock().now() + std::chrono::hours{1};
+    return stream({watch_event("DELETED", evicted_pod("a", later))}, Reply::Then::stall);
   });
   EXPECT_THAT(watch(cluster.engine(), 3).changes, ElementsAre("watching", "a ended", "a gone"));
+}
+
+// ---- Clocks
+
+std::string http_date(Instant at) {
+  return fmt::format("Date: {:%a, %d %b %Y %H:%M:%S} GMT\r\n",
+                     fmt::gmtime(std::chrono::system_clock::to_time_t(at)));
+}
+
+// Returns the Pod of an attempt that ran from 40 to 10 minutes before `now`, and was created 50 minutes
+// before `now`.
+json pod_of_half_an_hour(Instant now) {
+  using std::chrono::minutes;
+  json status = ended_status(0);
+  json& terminated = status["containerStatuses"][0]["state"]["terminated"];
+  terminated["startedAt"] = rfc3339(now - minutes{40});
+  terminated["finishedAt"] = rfc3339(now - minutes{10});
+  json pod = stored_pod(status);
+  pod["metadata"]["creationTimestamp"] = rfc3339(now - minutes{50});
+  return pod;
+}
+
+TEST(KubernetesClock, TimesOfAServerWithAnotherClockBecomeTimesOfThisMachine) {
+  using std::chrono::minutes;
+  using std::chrono::seconds;
+  for (const minutes ahead : {minutes{-60}, minutes{0}, minutes{60}}) {
+    const Instant now = real_clock().now();
+    ScriptedCluster cluster([&](const Asked&) {
+      return whole(200, pod_list({pod_of_half_an_hour(now + ahead)}), http_date(real_clock().now() + ahead));
+    });
+    const auto listed = cluster.engine().list({}, ListDetail::basic, {});
+    ASSERT_EQ(listed.size(), 1U);
+    const auto is_near = [](Instant moment, Instant expected) {
+      return std::chrono::abs(moment - expected) < seconds{60};
+    };
+    EXPECT_TRUE(is_near(listed[0].created_at, now - minutes{50})) << ahead;
+    EXPECT_TRUE(is_near(listed[0].ran_at.value(), now - minutes{40})) << ahead;
+    EXPECT_TRUE(is_near(listed[0].ended_at.value(), now - minutes{10})) << ahead;
+    EXPECT_EQ(*listed[0].ended_at - *listed[0].ran_at, minutes{30}) << ahead;
+  }
+}
+
+// Otherwise the trial would be started again while the container still runs.
+TEST(KubernetesClock, ANodeIsNotSilentBecauseClocksDiffer) {
+  using std::chrono::seconds;
+  for (const seconds ahead : {seconds{-3600}, seconds{0}, seconds{3600}}) {
+    ScriptedCluster cluster([&](const Asked&) {
+      const Instant now = real_clock().now() + ahead;
+      json evicted = evicted_pod("evicted", now + seconds{20});
+      json silent = evicted_pod("silent", now - seconds{40});
+      return whole(200, pod_list({evicted, silent}), http_date(now));
+    });
+    const auto listed = cluster.engine().list({}, ListDetail::basic, {});
+    ASSERT_EQ(listed.size(), 2U);
+    EXPECT_EQ(listed[0].phase, Phase::running) << ahead;
+    EXPECT_EQ(listed[1].phase, Phase::ended) << ahead;
+    EXPECT_THAT(listed[1].lost, HasSubstr("the node n1 does not answer")) << ahead;
+  }
+}
+
+// ---- Silent nodes
+
+// The objects are those that a control plane sends: the node controller taints the node, and the taint
+// manager deletes the Pod. No kubelet ends the Pod.
+TEST(KubernetesWatch, APodOnASilentNodeIsLostHalfAMinuteAfterItsDeletion) {
+  json unready = running_status();
+  unready["conditions"] = json::array({{{"type", "Ready"}, {"status", "False"}}});
+  const Instant deleted_at = real_clock().now() - std::chrono::seconds{29};
+  ScriptedCluster cluster([&](const Asked& asked) {
+    if (!is_watch(asked)) return whole(200, pod_list({}));
+    return stream(
+        {watch_event("ADDED", stored_pod(running_status())), watch_event("MODIFIED", stored_pod(unready)),
+         watch_event("MODIFIED", evicted_pod("a", deleted_at))},
+        Reply::Then::stall);
+  });
+  std::vector<std::string> seen;
+  std::stop_source stop;
+  cluster.engine().watch(
+      {},
+      [&](const Change& change) {
+        const auto* pod = std::get_if<Observation>(&change);
+        if (pod == nullptr) return;
+        seen.push_back(std::string(to_string(pod->phase)) + (pod->lost.empty() ? "" : ", lost"));
+        if (pod->phase == Phase::ended) stop.request_stop();
+      },
+      stop.get_token());
+  EXPECT_THAT(seen, ElementsAre("running", "running", "running, lost", "ended, lost"));
 }
 
 TEST(KubernetesWatch, WarningsExplainAPodThatWaitsWithoutAReason) {
