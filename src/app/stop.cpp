@@ -104,6 +104,9 @@ Result stop(Session& session, const Invocation& invocation, const StopOptions& o
   if (any_chosen)
     session.progress().note(
         attempts.empty() ? "nothing runs" : fmt::format("stopped {} of {}", stopped.count, attempts.size()));
+  if (attempts.empty())
+    if (const std::string hint = note_of_other_engine(invocation, session.engine_address()); !hint.empty())
+      session.progress().note(hint);
   for (const Error& error : missing) session.progress().error(fmt::format("combu: {}", error.what()));
   return std::max(result_of(stopped.errors), result_of(missing));
 }
