@@ -60,14 +60,17 @@ void print_undelivered(Progress& progress, const Run& run, const Outcome& outcom
 
 std::string summary(const Run& run, const Outcome& outcome, Until until) {
   const std::string time = to_string(outcome.last.elapsed);
+  const std::size_t pending = outcome.last.count(TrialState::starting);
   if (outcome.interrupted)
     return fmt::format(
-        "interrupted{}: {} of {} trials were started",
+        "interrupted{}: {} of {} trials were started{}",
         outcome.last.interrupter.empty() ? "" : fmt::format(" by `{}`", outcome.last.interrupter),
-        outcome.last.started, outcome.last.trials);
+        outcome.last.started, outcome.last.trials,
+        pending > 0 ? fmt::format("; the engine has accepted {} more, and starts them by itself", pending)
+                    : "");
   if (until == Until::ended)
     return fmt::format("run {} has ended: {} in {}", run.id.text(), counts_text(outcome.last), time);
-  if (const std::size_t pending = outcome.last.count(TrialState::starting); pending > 0)
+  if (pending > 0)
     return fmt::format(
         "run {}: the engine has accepted {} of {} trials in {}, and starts them by itself; {} started",
         run.id.text(), outcome.last.started + pending, outcome.last.trials, time, outcome.last.started);

@@ -469,6 +469,19 @@ TEST(Outcome, PendingTrialsAreNotCountedAsStarted) {
             "combu --engine kubernetes -f /lab/experiment.jsonnet kill: removes the containers\n");
 }
 
+TEST(Outcome, AnInterruptLeavesPendingTrials) {
+  Paper paper;
+  Outcome outcome;
+  outcome.interrupted = true;
+  outcome.last = snapshot_of(0, 2, 1);
+  print_outcome(*make_plain_progress(around(paper)), run_of({"a", "b", "c"}), outcome,
+                {.until = Until::ended, .engine = "kubernetes"});
+  EXPECT_THAT(paper.text(),
+              HasSubstr("interrupted: 0 of 3 trials were started; the engine has accepted 2 more, and "
+                        "starts them by itself\n"));
+  EXPECT_THAT(paper.text(), HasSubstr("kill: removes the containers\n"));
+}
+
 TEST(Outcome, SuggestsResumingFirstAfterAnInterrupt) {
   Paper paper;
   Outcome outcome;
