@@ -53,7 +53,7 @@ std::size_t count_accepted(const std::vector<TrialRow>& rows, const ByName& by_n
   return static_cast<std::size_t>(std::ranges::count_if(rows, [&](const TrialRow& row) {
     if (row.entry.state != TrialState::starting) return false;
     const Observation* const seen = find_in(by_name, row.entry.name);
-    return seen != nullptr && (seen->phase == Phase::pending || seen->phase == Phase::running);
+    return seen != nullptr && is_alive(*seen);
   }));
 }
 

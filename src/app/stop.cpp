@@ -94,7 +94,7 @@ Result stop(Session& session, const Invocation& invocation, const StopOptions& o
   const bool any_chosen = !attempts.empty() || missing.empty();
   // Announce the stop also for trials that wait for a retry and have no running attempt.
   announce(session, invocation, attempts);
-  std::erase_if(attempts, [](const Observation& seen) { return seen.phase != Phase::running; });
+  std::erase_if(attempts, [](const Observation& seen) { return !is_alive(seen); });
   const Stopped stopped = stop_all(session, attempts, options);
   if (stopped.errors.empty()) await_ends(session, stopped);
   session.progress().end();

@@ -96,8 +96,7 @@ class EngineQuestions {
       try {
         for (const Observation& seen :
              session.engine().list({.run = entry_.id}, ListDetail::basic, patience.token()))
-          if (seen.phase == Phase::pending || seen.phase == Phase::running)
-            reasons.insert_or_assign(seen.key.trial, seen.placement.pending_reason);
+          if (is_alive(seen)) reasons.insert_or_assign(seen.key.trial, seen.placement.pending_reason);
       } catch (const Error&) {
         if (session.stop().stop_requested()) throw;
       }

@@ -391,6 +391,17 @@ TEST_F(StopTest, StopEndsRunningTrialsAndRecordsTheStop) {
   EXPECT_THAT(printed.of("note"), ElementsAre("nothing runs"));
 }
 
+TEST_F(StopTest, StopEndsPendingTrials) {
+  World placing({.start_takes = Seconds(0), .places = true});
+  const std::unique_ptr<Engine> placing_engine = open_simulated(placing, 1);
+  KeptEngine kept(*placing_engine);
+  engine = &kept;
+  EXPECT_EQ(start(file_text(trial_text("large", "true", "cpus: 100000")), new_run("r1")), Result::succeeded);
+  EXPECT_EQ(stop_trials({"large"}), Result::succeeded);
+  EXPECT_THAT(printed.of("note"), ElementsAre("stopped 1 of 1"));
+  EXPECT_EQ(states("r1").at("large"), "stopped");
+}
+
 TEST_F(StopTest, ATrialWithoutAContainerIsAnError) {
   EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
   EXPECT_EQ(stop_trials({"go*", "nobody"}), Result::failed);
