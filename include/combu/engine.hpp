@@ -151,6 +151,12 @@ struct Observation {
   std::string digest;
 };
 
+// True if the attempt runs, or is pending and will run. An attempt that was created but not started will not
+// end.
+[[nodiscard]] inline bool is_alive(const Observation& seen) {
+  return seen.phase == Phase::pending || seen.phase == Phase::running;
+}
+
 // Selects attempts by their labels. A container without combu's labels is never selected. Empty fields do not
 // restrict the selection.
 struct Selector {

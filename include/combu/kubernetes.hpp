@@ -15,8 +15,9 @@
 
 namespace combu {
 
-// True if a value of --engine names a Kubernetes cluster: "kubernetes[:CONTEXT[/NAMESPACE]]". The record
-// stores "kubernetes:https://SERVER:PORT/NAMESPACE" in place of this, which find_cluster() also accepts.
+// True if a value of --engine is meant to name a Kubernetes cluster: "kubernetes[:CONTEXT[/NAMESPACE]]". The
+// record stores "kubernetes:https://SERVER:PORT/NAMESPACE" in place of this, which find_cluster() also
+// accepts.
 [[nodiscard]] bool names_cluster(std::string_view engine);
 
 using ClusterEnvironment = std::function<std::optional<std::string>(const std::string&)>;
@@ -32,6 +33,10 @@ struct ClusterPlace {
 // context, the part behind it is the namespace. Reads the kubeconfig files, but sends nothing to the cluster.
 // Throws Error(not_found) or Error(invalid) with the remedy.
 [[nodiscard]] ClusterPlace find_cluster(const ClusterEnvironment& env, const std::string& engine);
+
+// Returns the names of the contexts in the kubeconfig files, the current context first. Throws
+// Error(invalid).
+[[nodiscard]] std::vector<std::string> cluster_contexts(const ClusterEnvironment& env);
 
 // Returns the errors in the trials' `kubernetes` sections, each with its path in the evaluated file. If many
 // trials share a section, for example the defaults' section, each of its errors is returned only once. Pure

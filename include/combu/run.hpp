@@ -26,9 +26,17 @@ struct RunningTrial {
   Seconds age{0};  // time since the attempt began to run
 };
 
+// Trials that are starting, and wait for the same reason.
+struct PendingTrials {
+  std::string reason;  // Placement::pending_reason
+  TrialIndex first = 0;
+  std::size_t count = 0;
+};
+
 // The state of a run at one moment, for display.
 struct Snapshot {
   static constexpr std::size_t k_running_max = 5;
+  static constexpr std::size_t k_pending_max = 3;
 
   std::size_t trials = 0;
   TrialCounts counts{};
@@ -36,8 +44,9 @@ struct Snapshot {
   // Running trials for which the run waits (see Planner::is_waited_for()), the oldest first. Empty if more
   // than k_running_max such trials run.
   std::vector<RunningTrial> running = {};
-  std::size_t started = 0;      // number of trials that have had a running attempt
-  Seconds elapsed{0};           // time since the run began; an earlier process may have begun it
+  std::vector<PendingTrials> pending = {};  // at most k_pending_max reasons, the most frequent first
+  std::size_t started = 0;                  // number of trials that have had a running attempt
+  Seconds elapsed{0};                       // time since the run began; an earlier process may have begun it
   std::optional<Seconds> left;  // estimated remaining time (see src/run/time_left.hpp); nullopt if unknown
   bool interrupted = false;
   std::string interrupter;  // the command that interrupted the run, such as "combu kill"; empty if none did

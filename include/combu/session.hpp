@@ -157,6 +157,10 @@ void note_waits(Record& record, Progress& progress);
 // invocation names no file, uses the default file (see with_default_file()). Throws Error(not_found).
 [[nodiscard]] RunEntry find_run(Record& record, const Invocation& invocation, const std::string& id);
 
+// Returns a note with the right --engine if the last run of the invocation's file is on another engine than
+// `address`. Returns an empty string if it is not, or if the record cannot be read.
+[[nodiscard]] std::string note_of_other_engine(const Invocation& invocation, std::string_view address);
+
 // Like find_run(), but if `id` is empty, prefers the file's newest run that has an owner.
 [[nodiscard]] RunEntry find_owned_run(Record& record, const Invocation& given, const std::string& id);
 

@@ -25,18 +25,18 @@ constexpr Seconds k_second_look{1};
 std::set<RunId> runs_that_live(const std::vector<Observation>& earlier) {
   std::set<RunId> runs;
   for (const Observation& observation : earlier)
-    if (observation.phase == Phase::running) runs.insert(observation.key.run);
+    if (is_alive(observation)) runs.insert(observation.key.run);
   return runs;
 }
 
-// True if any attempt in `earlier` still runs. Lists each attempt again with ListDetail::consistent, since
-// the listing in `earlier` may be slightly out of date.
+// True if any attempt in `earlier` still runs, or is pending and will run. Lists each attempt again with
+// ListDetail::consistent, since the listing in `earlier` may be slightly out of date.
 bool any_lives(Session& session, const std::vector<Observation>& earlier) {
   return std::ranges::any_of(earlier, [&](const Observation& seen) {
-    if (seen.phase != Phase::running) return false;
+    if (!is_alive(seen)) return false;
     const Selector one{.experiment = seen.experiment, .run = seen.key.run, .trials = {seen.key.trial}};
     return std::ranges::any_of(session.engine().list(one, ListDetail::consistent, session.stop()),
-                               [](const Observation& now) { return now.phase == Phase::running; });
+                               [](const Observation& now) { return is_alive(now); });
   });
 }
 
@@ -50,11 +50,14 @@ std::vector<Observation> list_others(Session& session, const Run& run) {
 
 Error still_lives(const Experiment& experiment, const std::vector<Observation>& earlier,
                   std::string_view engine) {
-  const auto count = std::count_if(earlier.begin(), earlier.end(),
-                                   [](const Observation& seen) { return seen.phase == Phase::running; });
+  const auto count_in = [&](Phase phase) {
+    return static_cast<std::size_t>(std::ranges::count(earlier, phase, &Observation::phase));
+  };
+  const std::size_t pending = count_in(Phase::pending);
+  const std::string_view what = pending == 0 ? "running trial" : "running or pending trial";
   return {ErrorKind::conflict, experiment.name,
           fmt::format("an earlier run still has {}; remove them with `{}`, or start with `run --replace`",
-                      number_of(static_cast<std::size_t>(count), "running trial"),
+                      number_of(count_in(Phase::running) + pending, what),
                       command_line(experiment, "kill", engine))};
 }
 

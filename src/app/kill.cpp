@@ -359,8 +359,9 @@ Result remove_all(Session& session, const Invocation& invocation, const KillOpti
   if (released.attempts == 0 && released.networks == 0 && released.left.empty() && released.in_use.empty() &&
       known.kept.empty()) {
     session.progress().note("nothing to remove");
-    if (const std::string others = others_text(session, invocation, options); !others.empty())
-      session.progress().note(others);
+    for (const std::string& hint : {others_text(session, invocation, options),
+                                    note_of_other_engine(invocation, session.engine_address())})
+      if (!hint.empty()) session.progress().note(hint);
     return Result::succeeded;
   }
   session.progress().note(fmt::format("removed {}, {}", number_of(released.attempts, "container"),

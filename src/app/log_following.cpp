@@ -143,7 +143,7 @@ void follow_logs(Session& session, const Invocation& invocation, const Selection
       std::erase_if(attempts,
                     [&](const Observation& seen) { return !is_chosen(selection.trials, seen.key.trial); });
       const bool lives =
-          std::ranges::any_of(attempts, [](const Observation& seen) { return seen.phase == Phase::running; });
+          std::ranges::any_of(attempts, [](const Observation& seen) { return is_alive(seen); });
       if (!following.look(attempts) || (!goes_on && !lives)) return;
       cuts = 0;
     } catch (const Error& error) {

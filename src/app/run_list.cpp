@@ -64,6 +64,19 @@ std::size_t runs_max_of(const RunListQuery& query) {
   return query.all || !query.where.empty() ? 0 : k_runs_shown;
 }
 
+// Lists the attempts on the session's engine. If there are no recorded runs, throws the engine's error, since
+// nothing else can be shown. If no recorded run is on the default engine, a user may have only another
+// engine, such as a cluster: then the default engine need not answer.
+std::optional<std::vector<Observation>> list_attempts(Session& session, const Invocation& invocation,
+                                                      const std::vector<RunEntry>& entries) {
+  if (entries.empty()) return session.engine().list({}, ListDetail::consistent, session.stop());
+  const bool is_used = std::ranges::any_of(
+      entries, [&](const RunEntry& entry) { return entry.engine.address == session.engine_address(); });
+  if (is_used || invocation.named_engine != NamedEngine::none) return list_or_note(session, {});
+  std::string why;
+  return try_to_list(session, {}, why);
+}
+
 }  // namespace
 
 void list_runs(Session& session, Record* record, const Invocation& invocation, const RunListQuery& query,
@@ -73,10 +86,7 @@ void list_runs(Session& session, Record* record, const Invocation& invocation, c
   RunFilter filter{.address = query.address};
   if (means_simulated(invocation)) filter.simulated = true;
   if (record != nullptr) entries = record->runs(filter, SIZE_MAX);
-  // If there are no recorded runs, throw the engine's error, since nothing else can be shown.
-  const std::optional<std::vector<Observation>> listed =
-      entries.empty() ? session.engine().list({}, ListDetail::consistent, session.stop())
-                      : list_or_note(session, {});
+  const std::optional<std::vector<Observation>> listed = list_attempts(session, invocation, entries);
   // The limit applies to runs that match the condition, so with a condition all runs are read.
   const std::size_t most = runs_max_of(query);
   const std::size_t shown = where || most == 0 ? entries.size() : std::min(most, entries.size());

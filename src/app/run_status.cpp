@@ -35,18 +35,6 @@ TrialCounts counts_of(const std::vector<TrialRow>& rows) {
   return counts;
 }
 
-std::string_view state_of(const RunEntry& entry, const TrialCounts& counts, bool attended) {
-  if (attended) return "running";
-  if (entry.ended_at) return "ended";
-  if (any_left(counts)) return "interrupted";
-  if (counts.at(static_cast<std::size_t>(TrialState::running)) == 0) return "ended";
-  return run_options_of(entry.options).monitored ? "interrupted" : "left running";
-}
-
-bool is_on_record(Record& record, const RunId& run) {
-  return !record.runs({.id = run}, 1).empty();
-}
-
 using ByName = std::map<std::string_view, const Observation*>;
 
 ByName by_name_in(const std::vector<Observation>& containers) {
@@ -58,6 +46,27 @@ ByName by_name_in(const std::vector<Observation>& containers) {
 const Observation* find_in(const ByName& by_name, const std::string& trial) {
   const auto found = by_name.find(trial);
   return found == by_name.end() ? nullptr : found->second;
+}
+
+// Returns the number of starting trials whose attempts the engine has accepted.
+std::size_t count_accepted(const std::vector<TrialRow>& rows, const ByName& by_name) {
+  return static_cast<std::size_t>(std::ranges::count_if(rows, [&](const TrialRow& row) {
+    if (row.entry.state != TrialState::starting) return false;
+    const Observation* const seen = find_in(by_name, row.entry.name);
+    return seen != nullptr && is_alive(*seen);
+  }));
+}
+
+std::string_view state_of(const RunEntry& entry, const TrialCounts& counts, bool attended) {
+  if (attended) return "running";
+  if (entry.ended_at) return "ended";
+  if (any_left(counts)) return "interrupted";
+  if (counts.at(static_cast<std::size_t>(TrialState::running)) == 0) return "ended";
+  return run_options_of(entry.options).monitored ? "interrupted" : "left running";
+}
+
+bool is_on_record(Record& record, const RunId& run) {
+  return !record.runs({.id = run}, 1).empty();
 }
 
 // Returns the run's containers. If the run has no owner and a trial has not ended, lists the containers
@@ -80,6 +89,7 @@ RunStatus run_status(Session& session, Record& record, RunEntry run, const RunSt
   const RunId id = run.id;
   const bool attended = owner_pid(id, caller_for({})).has_value();
   std::vector<TrialRow> rows = rows_of(record, id, query.trial, query.detail);
+  std::size_t accepted = 0;
   if (query.listed) {
     const std::vector<Observation> own = own_of(session, run, rows, query, attended);
     const ByName by_name = by_name_in(own);
@@ -97,11 +107,16 @@ RunStatus run_status(Session& session, Record& record, RunEntry run, const RunSt
     if (!by_name.empty())
       for (TrialRow& row : rows)
         if (const Observation* seen = find_in(by_name, row.entry.name)) add_observation(row, *seen);
+    accepted = count_accepted(rows, by_name);
   }
   RunStatus status{.run = {.entry = std::move(run), .state = {}, .counts = {}}, .trials = std::move(rows)};
   if (!query.trial.empty()) return status;
   status.run.counts = counts_of(status.trials);
-  status.run.state = state_of(status.run.entry, status.run.counts, attended);
+  // Accepted attempts need no process of combu.
+  TrialCounts counts = status.run.counts;
+  counts.at(static_cast<std::size_t>(TrialState::starting)) -= accepted;
+  counts.at(static_cast<std::size_t>(TrialState::running)) += accepted;
+  status.run.state = state_of(status.run.entry, counts, attended);
   return status;
 }
 
@@ -115,8 +130,8 @@ RunRow run_row(Session& session, Record& record, const RunEntry& run,
   return row;
 }
 
-std::optional<std::vector<Observation>> list_or_note(Session& session, const Selector& selector) {
-  std::string why;
+std::optional<std::vector<Observation>> try_to_list(Session& session, const Selector& selector,
+                                                    std::string& why) {
   try {
     const Patience patience(session.stop(), k_list_patience);
     return session.engine().list(selector, ListDetail::basic, patience.token());
@@ -126,6 +141,13 @@ std::optional<std::vector<Observation>> list_or_note(Session& session, const Sel
               ? fmt::format("no answer within {}", to_string(k_list_patience))
               : error.what();
   }
+  return std::nullopt;
+}
+
+std::optional<std::vector<Observation>> list_or_note(Session& session, const Selector& selector) {
+  std::string why;
+  std::optional<std::vector<Observation>> listed = try_to_list(session, selector, why);
+  if (listed) return listed;
   session.progress().note(
       fmt::format("only the record is shown, because the engine could not be asked: {}", why));
   return std::nullopt;

@@ -34,6 +34,9 @@ struct RunStatusQuery {
 [[nodiscard]] RunRow run_row(Session& session, Record& record, const RunEntry& run,
                              const std::optional<std::vector<Observation>>& listed);
 
+// Lists the attempts on the engine. If the engine does not answer in time, sets `why` and returns nullopt.
+[[nodiscard]] std::optional<std::vector<Observation>> try_to_list(Session& session, const Selector& selector,
+                                                                  std::string& why);
 // Lists the attempts on the engine. If the engine does not answer in time, prints a note and returns nullopt.
 [[nodiscard]] std::optional<std::vector<Observation>> list_or_note(Session& session,
                                                                    const Selector& selector);

@@ -94,7 +94,7 @@ Result stop(Session& session, const Invocation& invocation, const StopOptions& o
   const bool any_chosen = !attempts.empty() || missing.empty();
   // Announce the stop also for trials that wait for a retry and have no running attempt.
   announce(session, invocation, attempts);
-  std::erase_if(attempts, [](const Observation& seen) { return seen.phase != Phase::running; });
+  std::erase_if(attempts, [](const Observation& seen) { return !is_alive(seen); });
   const Stopped stopped = stop_all(session, attempts, options);
   if (stopped.errors.empty()) await_ends(session, stopped);
   session.progress().end();
@@ -104,6 +104,9 @@ Result stop(Session& session, const Invocation& invocation, const StopOptions& o
   if (any_chosen)
     session.progress().note(
         attempts.empty() ? "nothing runs" : fmt::format("stopped {} of {}", stopped.count, attempts.size()));
+  if (attempts.empty())
+    if (const std::string hint = note_of_other_engine(invocation, session.engine_address()); !hint.empty())
+      session.progress().note(hint);
   for (const Error& error : missing) session.progress().error(fmt::format("combu: {}", error.what()));
   return std::max(result_of(stopped.errors), result_of(missing));
 }

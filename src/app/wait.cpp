@@ -25,13 +25,13 @@ namespace {
 
 constexpr Seconds k_wait_poll{0.1};
 
-// Erases the attempts of every run that has no running attempt. If no run has a running attempt, keeps the
+// Erases the attempts of every run that has no running or pending attempt. If no run has one, keeps the
 // attempts of the newest run, which has just ended.
 void erase_ended_runs(std::vector<Observation>& attempts) {
   if (attempts.empty()) return;
   std::set<RunId> awaited;
   for (const Observation& seen : attempts)
-    if (seen.phase == Phase::running) awaited.insert(seen.key.run);
+    if (is_alive(seen)) awaited.insert(seen.key.run);
   if (awaited.empty()) {
     const auto is_older = [](const Observation& left, const Observation& right) {
       return left.created_at < right.created_at;

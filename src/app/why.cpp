@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -86,20 +87,21 @@ class EngineQuestions {
     return last_line_of(text);
   }
 
-  // Returns why an attempt waits for a place; empty if it does not wait, or if the engine does not answer.
-  [[nodiscard]] std::string pending_reason(const std::string& trial) const {
-    std::string reason;
+  // Returns the trials whose attempts are pending or run on the engine, each with the reason why its attempt
+  // is pending, if known. Returns nothing if the engine does not answer.
+  [[nodiscard]] std::map<std::string, std::string> living() const {
+    std::map<std::string, std::string> reasons;
     in_session([&](Session& session) {
       const Patience patience(session.stop(), k_log_patience);
       try {
-        for (const Observation& seen : session.engine().list({.run = entry_.id, .trials = {trial}},
-                                                             ListDetail::basic, patience.token()))
-          if (seen.phase == Phase::pending) reason = seen.placement.pending_reason;
+        for (const Observation& seen :
+             session.engine().list({.run = entry_.id}, ListDetail::basic, patience.token()))
+          if (is_alive(seen)) reasons.insert_or_assign(seen.key.trial, seen.placement.pending_reason);
       } catch (const Error&) {
         if (session.stop().stop_requested()) throw;
       }
     });
-    return reason;
+    return reasons;
   }
 
   void reconcile(Record& record) const {
@@ -116,12 +118,21 @@ class EngineQuestions {
   const OpenSession& open_session_;
 };
 
-// True if the run has unfinished trials that `run --resume` would continue.
-bool is_unfinished(const RunEntry& entry, const std::vector<RestoredTrial>& restored) {
-  const bool monitored = run_options_of(entry.options).monitored;
-  return !entry.ended_at && std::ranges::any_of(restored, [&](const RestoredTrial& one) {
-    return !is_over(one.state) && (monitored || one.state != TrialState::running);
-  });
+// True if the run has unfinished trials that `run --resume` would continue. Trials that run or are pending on
+// the engine need no process of combu, unless the run is monitored. `living_count`: size of
+// EngineQuestions::living().
+bool is_unfinished(const RunEntry& entry, const std::vector<RestoredTrial>& restored,
+                   std::size_t living_count) {
+  if (entry.ended_at) return false;
+  const auto left = static_cast<std::size_t>(
+      std::ranges::count_if(restored, [](const RestoredTrial& one) { return !is_over(one.state); }));
+  const auto running =
+      static_cast<std::size_t>(std::ranges::count(restored, TrialState::running, &RestoredTrial::state));
+  const auto starting =
+      static_cast<std::size_t>(std::ranges::count(restored, TrialState::starting, &RestoredTrial::state));
+  if (run_options_of(entry.options).monitored) return left > 0;
+  const std::size_t accepted = std::min(starting, living_count - std::min(living_count, running));
+  return left > running + accepted;
 }
 
 bool is_log_complete(Telemetry& telemetry, const std::string& trial, int attempt) {
@@ -164,19 +175,27 @@ std::string why_trial(const Invocation& invocation, const WhyOptions& options,
     const bool is_kept = telemetry && is_log_complete(*telemetry, name, attempt);
     return is_kept ? kept(name, attempt) : engine.last_line(name, attempt);
   };
-  std::string text =
-      fmt::format("{} {}", options.trial,
-                  explanation_text({.loaded = loaded,
-                                    .restored = restored,
-                                    .settings = settings,
-                                    .snapshot = snapshot,
-                                    .limits = std::move(limits),
-                                    .others = [&] { return engine.others(); },
-                                    .last_line = last_line,
-                                    .pending_reason = [&] { return engine.pending_reason(options.trial); },
-                                    .record = record},
-                                   trial));
-  if (!is_over(state) && !has_owner && is_unfinished(entry, restored))
+  std::optional<std::map<std::string, std::string>> living;
+  const auto living_of_run = [&]() -> const auto& {
+    if (!living) living = engine.living();
+    return *living;
+  };
+  const auto pending_reason = [&] {
+    const auto found = living_of_run().find(options.trial);
+    return found == living_of_run().end() ? std::string() : found->second;
+  };
+  std::string text = fmt::format("{} {}", options.trial,
+                                 explanation_text({.loaded = loaded,
+                                                   .restored = restored,
+                                                   .settings = settings,
+                                                   .snapshot = snapshot,
+                                                   .limits = std::move(limits),
+                                                   .others = [&] { return engine.others(); },
+                                                   .last_line = last_line,
+                                                   .pending_reason = pending_reason,
+                                                   .record = record},
+                                                  trial));
+  if (!is_over(state) && !has_owner && is_unfinished(entry, restored, living_of_run().size()))
     text +=
         fmt::format("; no process owns the run: `{}` resumes it", resume_line(entry.id, invocation.engine));
   return text + "\n";
@@ -187,8 +206,8 @@ std::string why_run(const Invocation& invocation, const WhyOptions& options,
   Record record = open_record(invocation, Record::Use::reading);
   const RunEntry entry = find_run(record, invocation, options.run);
   const Caller caller = caller_for(invocation);
-  if (!entry.ended_at && !owner_pid(entry.id, caller))
-    EngineQuestions(invocation, entry, open_session).reconcile(record);
+  const EngineQuestions engine(invocation, entry, open_session);
+  if (!entry.ended_at && !owner_pid(entry.id, caller)) engine.reconcile(record);
 
   const std::unique_ptr<Telemetry> telemetry = open_telemetry_to_read(entry.id, state_folder(caller));
   const LastLine last_line = last_lines_in(telemetry.get());
@@ -205,6 +224,12 @@ std::string why_run(const Invocation& invocation, const WhyOptions& options,
     if (it.state == TrialState::blocked && it.root) failure.root = trials.at(*it.root).name;
     failures.push_back(std::move(failure));
   }
+  const auto is_starting = [](const RestoredTrial& it) { return it.state == TrialState::starting; };
+  std::map<std::string, std::string> pending;
+  if (std::ranges::any_of(restored, is_starting)) pending = engine.living();
+  for (const auto& [trial, reason] : pending)
+    if (!reason.empty())
+      failures.push_back({.trial = trial, .state = TrialState::starting, .reason = reason});
   std::string text = fmt::format("run {}: {}\n", entry.id.text(), counts_of(restored));
   for (const FailureGroup& group : group_failures(failures)) text += group_line(group) + "\n";
   return text;

@@ -232,8 +232,8 @@ int parse_and_act(int argc, const char* const* argv) {
   };
   Action action;
   CommandLine line("combu",
-                   "combu runs an experiment on a Docker Engine: a Jsonnet file describes the trials, and "
-                   "each trial is a container.",
+                   "combu runs an experiment on a Docker Engine or in a Kubernetes cluster: a Jsonnet file "
+                   "describes the trials, and each trial is a container.",
                    std::string(version_text()));
   line.program().footer(
       "Example:\n  combu -f experiment.jsonnet run\n  combu -f experiment.jsonnet kill\n\n"

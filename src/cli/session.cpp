@@ -89,7 +89,8 @@ struct CommandSessions::Opened {
 
 std::shared_ptr<Session> CommandSessions::open(const Invocation& invocation) {
   const auto opened = std::make_shared<Opened>(*this, invocation);
-  engine_source_ = opened->name.source;
+  engine_ = opened->name;
+  invocation_ = invocation;
   return {opened, &opened->session};
 }
 
@@ -100,7 +101,11 @@ int CommandSessions::exit_code(Result result) const {
 int CommandSessions::exit_code(const Error& error) {
   progress_->end();
   if (error.kind() == ErrorKind::cancelled && signal_ != 0) return exit_code(Result::interrupted);
-  progress_->error(error_line(error, engine_source_));
+  progress_->error(error_line(error, engine_));
+  const bool is_unreachable = error.kind() == ErrorKind::unavailable || error.kind() == ErrorKind::timeout;
+  if (is_unreachable && engine_.given.empty())
+    if (const std::string hint = note_of_other_engine(invocation_, engine_.address); !hint.empty())
+      progress_->error(hint);
   return exit_code(result_of(error.kind()));
 }
 
@@ -136,14 +141,18 @@ std::string address_given(const Invocation& invocation) {
   return find_docker(environment, invocation.engine).address.text();
 }
 
-std::string error_line(const Error& error, std::string_view engine_source) {
+std::string error_line(const Error& error, const EngineName& engine) {
   if (error.kind() != ErrorKind::unavailable && error.kind() != ErrorKind::timeout)
     return fmt::format("combu: {}", error.what());
-  const std::string source = engine_source.empty() ? "" : fmt::format(" (from {})", engine_source);
-  return fmt::format(
-      "combu: no engine at {}{}: {}; run `combu doctor`, or choose another engine with --engine or "
-      "DOCKER_HOST",
-      error.subject(), source, error.message());
+  const std::string source = engine.source.empty() ? "" : fmt::format(" (from {})", engine.source);
+  const std::string line =
+      fmt::format("combu: no engine at {}{}: {}", error.subject(), source, error.message());
+  if (names_cluster(engine.given))
+    return fmt::format(
+        "{}; run `combu --engine {} doctor`, or choose another context with --engine "
+        "kubernetes:CONTEXT",
+        line, shell_word(engine.given));
+  return line + "; run `combu doctor`, or choose another engine with --engine or DOCKER_HOST";
 }
 
 int exit_code(Result result, int signal) {

@@ -34,8 +34,9 @@ class CommandSessions {
   struct Opened;
 
   std::unique_ptr<Progress> progress_;
-  // For the last session: where the engine's address came from, and the signal that the session received.
-  std::string engine_source_;
+  // For the last session: its engine and invocation, and the signal that the session received.
+  EngineName engine_;
+  Invocation invocation_;
   int signal_ = 0;
 };
 
@@ -47,9 +48,8 @@ class CommandSessions {
 // runs. Returns an empty string if --engine is not given. Throws Error if the address is invalid.
 [[nodiscard]] std::string address_given(const Invocation& invocation);
 
-// Returns the line that reports an error which ends the program. `engine_source`: where the engine's address
-// came from, if known.
-[[nodiscard]] std::string error_line(const Error& error, std::string_view engine_source = {});
+// Returns the line that reports an error which ends the program. `engine`: the session's engine, if known.
+[[nodiscard]] std::string error_line(const Error& error, const EngineName& engine = {});
 
 // Returns 0 to 3 as in cli.hpp or, if the command was interrupted, 128 plus the signal's number.
 [[nodiscard]] int exit_code(Result result, int signal);

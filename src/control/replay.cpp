@@ -159,6 +159,10 @@ Snapshot Replay::snapshot(const json& line) {
     for (const json& one : line["running"])
       snapshot.running.push_back(
           {.trial = trial(one.at("trial")), .age = Seconds(one.at("seconds").get<double>())});
+  if (line.contains("pending"))
+    for (const json& one : line["pending"])
+      snapshot.pending.push_back(
+          {.reason = one.at("reason"), .first = trial(one.at("trial")), .count = count_of(one.at("trials"))});
   if (line.contains("left")) snapshot.left = Seconds(line["left"].get<double>());
   if (line.contains("capacity")) {
     snapshot.capacity = slots_of(line["capacity"]);

@@ -471,7 +471,10 @@ void ApiClient::Impl::check(const Answer& answer, Seconds silence_max, const std
     message = fmt::format("answered with a redirection (status {}); correct `server` in the kubeconfig file",
                           answer.status);
   const bool lacks_right =
-      answer.status == k_forbidden_status && message.find("cannot ") != std::string::npos;
+      answer.status == k_forbidden_status && message.find("\" cannot ") != std::string::npos;
+  if (lacks_right && !was_granted)
+    message +=
+        "; check the name of the namespace; `combu doctor` with the same --engine prints the missing rights";
   const ErrorKind kind = lacks_right && was_granted ? ErrorKind::unavailable : kind_of_status(answer.status);
   throw ApiError(kind, server, message, static_cast<int>(answer.status), answer.retry_after);
 }

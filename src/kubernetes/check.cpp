@@ -18,6 +18,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t k_tries_in_flight = 8;
+constexpr const char* k_check_prefix = "combu-check-";  // begin of the name of a Pod that is not created
 
 // Returns a text that is equal for Pods that an API server accepts or refuses alike. Attempts differ in their
 // names, arguments and environments.
@@ -34,7 +35,8 @@ std::string shape_of(json pod) {
   return json_text(pod);
 }
 
-// Returns the requests and limits that the server has added to a Pod, such as "limits.cpu 500m".
+// Returns the requests and limits that the server has added to a Pod, such as "limits.cpu 500m". Omits
+// requests that the server has copied from limits of the Pod.
 std::string added_resources(const json& sent, const json& completed) {
   const json& before = json_at(sent["spec"]["containers"][0], "resources");
   const json& containers = json_at(json_at(completed, "spec"), "containers");
@@ -44,17 +46,31 @@ std::string added_resources(const json& sent, const json& completed) {
   for (const char* const kind : {"requests", "limits"}) {
     const json& amounts = json_at(after, kind);
     if (!amounts.is_object()) continue;
-    for (const auto& [name, amount] : amounts.items())
-      if (json_at(json_at(before, kind), name.c_str()).is_null())
+    for (const auto& [name, amount] : amounts.items()) {
+      const bool is_copy = !json_at(json_at(before, "limits"), name.c_str()).is_null() &&
+                           json_at(json_at(after, "limits"), name.c_str()) == amount;
+      if (!is_copy && json_at(json_at(before, kind), name.c_str()).is_null())
         added.push_back(fmt::format("{}.{} {}", kind, name, unquoted_text(amount)));
+    }
   }
   return list_text(added, added.size());
 }
 
-// Adds a remedy to the message of a refusal that users often get.
-std::string with_remedy(std::string message) {
-  if (message.find("violates PodSecurity") != std::string::npos)
+// Returns the message of a refusal without the name of the Pod, and with a remedy for refusals that users
+// often get.
+std::string refusal_text(std::string message) {
+  const auto has = [&](std::string_view part) { return message.find(part) != std::string::npos; };
+  if (constexpr std::string_view k_forbidden = "\" is forbidden: ";
+      message.starts_with(fmt::format("pods \"{}", k_check_prefix)) && has(k_forbidden))
+    message.replace(0, message.find(k_forbidden) + k_forbidden.size(), "the cluster refuses the Pod: ");
+  if (has("violates PodSecurity"))
     message += fmt::format("; write {}, and a `user` other than root", k_restricted_fields);
+  else if (has("failed quota: "))
+    message += "; set `cpus` and `memory`, for example in `defaults`";
+  else if (has("exceeded quota: "))
+    message += "; request less, or ask an administrator for a larger quota";
+  else if (has(" usage per ") || has(" limit to request ratio per "))  // a LimitRange
+    message += "; change `cpus` or `memory` (`kubectl describe limitranges` shows what the namespace allows)";
   return message;
 }
 
@@ -78,7 +94,7 @@ std::optional<Error> KubernetesEngine::try_shape(const json& pod, const Trial& t
       return Error(error.kind(), address_,
                    fmt::format("{}; create the namespace with `kubectl create namespace {}`", error.message(),
                                objects_.name_space()));
-    return Error(error.kind(), trial.name, with_remedy(error.message()));
+    return Error(error.kind(), trial.name, refusal_text(error.message()));
   }
   return std::nullopt;
 }
@@ -115,7 +131,7 @@ std::vector<Error> KubernetesEngine::check(const Run& run, std::stop_token stop)
     std::string shape = shape_of(pod);
     // A resumed run has a Pod of this name already.
     pod["metadata"].erase("name");
-    pod["metadata"]["generateName"] = "combu-check-";
+    pod["metadata"]["generateName"] = k_check_prefix;
     shapes.try_emplace(std::move(shape), std::move(pod), &trial);
     for (const Volume& volume : trial.container.volumes) {
       if (volume.source_is_path || !claims.insert(volume.source).second) continue;

@@ -14,6 +14,7 @@ using kubernetes::Access;
 using kubernetes::find_access;
 
 constexpr std::string_view k_name = "kubernetes";
+constexpr std::string_view k_prefix = "kube";  // also of misspelt names
 
 std::string address_of(const Access& access) {
   const auto& server = access.cluster.address;
@@ -60,10 +61,18 @@ Access find_by_context(const ClusterEnvironment& env, const std::string& text) {
 }  // namespace
 
 bool names_cluster(std::string_view engine) {
-  return engine == k_name || (engine.starts_with(k_name) && engine.substr(k_name.size()).starts_with(':'));
+  return engine.starts_with(k_prefix);
+}
+
+std::vector<std::string> cluster_contexts(const ClusterEnvironment& env) {
+  return kubernetes::context_names(env);
 }
 
 ClusterPlace find_cluster(const ClusterEnvironment& env, const std::string& engine) {
+  if (engine != k_name && !engine.starts_with(fmt::format("{}:", k_name)))
+    throw Error(ErrorKind::invalid, "--engine",
+                fmt::format("\"{}\" does not name a cluster; write {}, {}:CONTEXT or {}:CONTEXT/NAMESPACE",
+                            shortened(engine), k_name, k_name, k_name));
   const std::string text = engine.size() > k_name.size() ? engine.substr(k_name.size() + 1) : "";
   const bool is_address = text.starts_with("https://") || text.starts_with("http://");
   Access access = is_address ? find_by_address(env, text) : find_by_context(env, text);

@@ -48,6 +48,7 @@ class ClusterDiagnosis {
     try {
       if (examine_server() && examine_namespace()) {
         examine_rights();
+        if (hides_namespace_) try_plain_pod();
         examine_quotas();
         examine_metrics();
         examine_clock();
@@ -119,6 +120,7 @@ class ClusterDiagnosis {
       return false;
     }
     const Examined found = get("/api/v1/namespaces/" + name, {k_status_forbidden, k_status_absent});
+    hides_namespace_ = found.status == k_status_forbidden;
     if (found.status == k_status_absent) {
       add(Kind::fault, "namespace", fmt::format("the cluster has no namespace {}", name),
           fmt::format("run `kubectl create namespace {}`, or name another namespace with --engine "
@@ -150,6 +152,25 @@ class ClusterDiagnosis {
       add(Kind::good, "pod security",
           "the namespace enforces the level `baseline`, so that trials can use neither `ports` nor host "
           "paths");
+  }
+
+  // Examines pod security by the creation of a plain Pod on trial, because the user may not read the labels
+  // of the namespace.
+  void try_plain_pod() {
+    const json pod = {{"apiVersion", "v1"},
+                      {"kind", "Pod"},
+                      {"metadata", {{"generateName", "combu-check-"}}},
+                      {"spec", {{"containers", json::array({{{"name", "main"}, {"image", "busybox"}}})}}}};
+    try {
+      (void)client_.send({.method = "POST",
+                          .target = fmt::format("/api/v1/namespaces/{}/pods?dryRun=All", access_.name_space),
+                          .body = json_text(pod)},
+                         stop_);
+    } catch (const ApiError& error) {
+      // Other refusals depend on the trial; a run reports them before its first start.
+      if (error.message().find("violates PodSecurity \"restricted") != std::string::npos)
+        examine_pod_security("restricted");
+    }
   }
 
   void examine_rights() {
@@ -255,6 +276,7 @@ class ClusterDiagnosis {
   const Access& access_;
   const std::stop_token stop_;
   std::vector<Finding> findings_;
+  bool hides_namespace_ = false;  // the user may not read the namespace
 };
 
 }  // namespace

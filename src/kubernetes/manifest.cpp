@@ -64,7 +64,7 @@ std::string cpu_quantity(Cpus cpus) {
 void add_slots(json& container, const Trial& trial) {
   json amounts = json::object();
   if (trial.slots.cpus.nano > 0) amounts["cpu"] = cpu_quantity(trial.slots.cpus);
-  if (trial.slots.memory.count > 0) amounts["memory"] = std::to_string(trial.slots.memory.count);
+  if (trial.slots.memory.count > 0) amounts["memory"] = memory_quantity(trial.slots.memory);
   json& resources = container["resources"];
   if (!amounts.empty()) resources = {{"requests", amounts}, {"limits", amounts}};
   if (is_gpu_count(*trial.gpus)) resources["limits"][k_gpu] = std::to_string(trial.gpus->count);

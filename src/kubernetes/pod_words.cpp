@@ -73,7 +73,7 @@ std::string plain_message(Words message) {
 
 std::string with_message(std::string text, Words message) {
   if (const Words words = trimmed(message); !words.empty()) {
-    text += ": ";
+    if (!text.empty()) text += ": ";
     text += words;
   }
   text = one_line(text);
@@ -99,6 +99,13 @@ bool is_taint_word(Words text) {
     return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
            (letter >= '0' && letter <= '9') || has("-_./", Words(&letter, 1));
   });
+}
+
+// Removes the end of a scheduler's message: why ending other Pods would not help.
+Words without_preemption(Words message) {
+  for (const Words end : {". no new claims to deallocate", ". preemption: "})
+    message = message.substr(0, message.find(end));
+  return message;
 }
 
 std::string toleration_advice(Words message) {
@@ -176,8 +183,10 @@ bool is_part_of_reason(const Sign& sign) {
 }
 
 std::string scheduling_text(const Sign& sign) {
-  const Words reason = sign.reason.empty() ? Words("Unschedulable") : sign.reason;
-  return with_message(std::string(reason), sign.message) + toleration_advice(sign.message);
+  const Words message = without_preemption(sign.message);
+  const bool is_unschedulable = sign.reason.empty() || sign.reason == "Unschedulable";
+  if (!is_unschedulable) return with_message(std::string(sign.reason), message);
+  return with_message(message.empty() ? "Unschedulable" : "", message) + toleration_advice(message);
 }
 
 std::string toleration_for(Words message) {

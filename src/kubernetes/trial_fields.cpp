@@ -1,5 +1,7 @@
 #include "kubernetes/trial_fields.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -34,6 +36,17 @@ bool has_health_command(const Trial& trial) {
 
 bool is_default_stop_signal(const std::string& signal) {
   return signal == "TERM" || signal == "SIGTERM" || signal == "15";
+}
+
+std::string memory_quantity(Bytes bytes) {
+  std::int64_t count = bytes.count;
+  std::string_view unit;
+  for (const std::string_view larger : {"Ki", "Mi", "Gi"}) {
+    if (count == 0 || count % 1024 != 0) break;
+    count /= 1024;
+    unit = larger;
+  }
+  return fmt::format("{}{}", count, unit);
 }
 
 std::int64_t whole_seconds(Seconds duration) {

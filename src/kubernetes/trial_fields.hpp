@@ -30,6 +30,9 @@ struct NumericUser {
 // True if `signal` is the signal that Kubernetes sends unless the image names another: SIGTERM.
 [[nodiscard]] bool is_default_stop_signal(const std::string& signal);
 
+// Returns the quantity of the API, in the largest unit of which `bytes` is a multiple: "512Mi".
+[[nodiscard]] std::string memory_quantity(Bytes bytes);
+
 // Returns the duration in whole seconds, rounded up, within the API's limit (2^31 - 1).
 [[nodiscard]] std::int64_t whole_seconds(Seconds duration);
 

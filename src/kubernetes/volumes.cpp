@@ -8,6 +8,7 @@
 
 #include "combu/json.hpp"
 #include "kubernetes/merge.hpp"
+#include "kubernetes/trial_fields.hpp"
 
 namespace combu::kubernetes {
 namespace {
@@ -35,8 +36,8 @@ class Mounts {
   }
 
   void add_shm(Bytes size) {
-    volumes_.push_back({{"name", "combu-shm"},
-                        {"emptyDir", {{"medium", "Memory"}, {"sizeLimit", std::to_string(size.count)}}}});
+    volumes_.push_back(
+        {{"name", "combu-shm"}, {"emptyDir", {{"medium", "Memory"}, {"sizeLimit", memory_quantity(size)}}}});
     mounts_.push_back({{"name", "combu-shm"}, {"mountPath", k_shm}});
   }
 

@@ -61,6 +61,14 @@ std::string running_text(const std::vector<NamedAge>& running) {
   return text;
 }
 
+std::vector<std::string> pending_lines(const Snapshot& snapshot, const Run& run) {
+  std::vector<std::string> lines;
+  for (const auto& [reason, first, count] : snapshot.pending)
+    lines.push_back(fmt::format("starting: {}{}: {}", run.experiment.trials[first].name,
+                                count > 1 ? fmt::format(" and {} more", count - 1) : "", reason));
+  return lines;
+}
+
 std::string left_text(const Snapshot& snapshot) {
   // The remaining duration of the run is rounded to seconds, because that duration is an estimate.
   if (!snapshot.left || *snapshot.left < Seconds(1)) return "";
@@ -97,6 +105,7 @@ std::vector<std::string> block_lines(const BlockContent& content, ScreenSize siz
     for (const std::string& name : content.starting) names += " " + name;
     lines.push_back("  starting" + names);
   }
+  for (const std::string& line : content.pending) lines.push_back("  " + line);
   for (const std::string& line : content.failures) lines.push_back("  " + line);
   for (const auto& [name, pull] : content.pulls) lines.push_back("  " + pull_line(pull));
 

@@ -31,6 +31,10 @@ struct NamedAge {
 // Returns a text such as "running forest-s3 (4m10s), forest-s7 (12 s)".
 [[nodiscard]] std::string running_text(const std::vector<NamedAge>& running);
 
+// Returns a line for each element of snapshot.pending, such as "starting: train-1 and 7 more: 0/3 nodes are
+// available: 3 Insufficient cpu".
+[[nodiscard]] std::vector<std::string> pending_lines(const Snapshot& snapshot, const Run& run);
+
 struct BlockContent {
   std::string phase;
   std::map<std::string, Preparation> pulls;  // unfinished pulls of images, by image
@@ -38,6 +42,7 @@ struct BlockContent {
   std::string counted;
   std::optional<Snapshot> snapshot;
   std::vector<std::string> starting;  // names of snapshot->starting
+  std::vector<std::string> pending;   // pending_lines()
   std::vector<std::string> failures;  // FailureFeed::counted()
   std::vector<NamedAge> running;      // trials of snapshot->running, and how long each has run by now
   Seconds elapsed{0};

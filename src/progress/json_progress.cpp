@@ -100,6 +100,11 @@ class JsonProgress final : public Progress {
     for (const auto& [trial, age] : snapshot.running)
       running.push_back({{"trial", run_->experiment.trials[trial].name}, {"seconds", age.count()}});
     fields["running"] = running;
+    ordered_json pending = ordered_json::array();
+    for (const auto& [reason, first, count] : snapshot.pending)
+      pending.push_back(
+          {{"trial", run_->experiment.trials[first].name}, {"trials", count}, {"reason", reason}});
+    if (!pending.empty()) fields["pending"] = pending;
     if (snapshot.left) fields["left"] = snapshot.left->count();
     if (snapshot.capacity) {
       fields["held"] = slots_json(snapshot.held);

@@ -60,13 +60,20 @@ void print_undelivered(Progress& progress, const Run& run, const Outcome& outcom
 
 std::string summary(const Run& run, const Outcome& outcome, Until until) {
   const std::string time = to_string(outcome.last.elapsed);
+  const std::size_t pending = outcome.last.count(TrialState::starting);
   if (outcome.interrupted)
     return fmt::format(
-        "interrupted{}: {} of {} trials were started",
+        "interrupted{}: {} of {} trials were started{}",
         outcome.last.interrupter.empty() ? "" : fmt::format(" by `{}`", outcome.last.interrupter),
-        outcome.last.started, outcome.last.trials);
+        outcome.last.started, outcome.last.trials,
+        pending > 0 ? fmt::format("; the engine has accepted {} more, and starts them by itself", pending)
+                    : "");
   if (until == Until::ended)
     return fmt::format("run {} has ended: {} in {}", run.id.text(), counts_text(outcome.last), time);
+  if (pending > 0)
+    return fmt::format(
+        "run {}: the engine has accepted {} of {} trials in {}, and starts them by itself; {} started",
+        run.id.text(), outcome.last.started + pending, outcome.last.trials, time, outcome.last.started);
   const std::size_t skipped = outcome.last.count(TrialState::skipped);
   return fmt::format("run {}: {} of {} trials started{} in {}", run.id.text(), outcome.last.started,
                      outcome.last.trials, skipped > 0 ? fmt::format(", {} skipped,", skipped) : "", time);
@@ -88,8 +95,9 @@ void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, c
   // A trial whose start failed or was stopped may have left a container, too.
   const std::size_t unstarted =
       outcome.last.count(TrialState::failed) + outcome.last.count(TrialState::stopped);
-  if (outcome.last.started + unstarted == 0) return;
-  if (until == Until::started && !outcome.interrupted && !outcome.running.empty())
+  const std::size_t pending = outcome.last.count(TrialState::starting);
+  if (outcome.last.started + unstarted + pending == 0) return;
+  if (until == Until::started && !outcome.interrupted && (!outcome.running.empty() || pending > 0))
     progress.note(
         fmt::format("{}: waits until the trials end", command_line(run.experiment, "wait", engine)));
   progress.note(fmt::format("{}: removes the containers", command_line(run.experiment, "kill", engine)));

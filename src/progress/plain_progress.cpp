@@ -45,6 +45,7 @@ class PlainProgress : public Progress {
     settings_ = {};
     failures_ = {};
     counted_.clear();
+    pending_.clear();
     say(begin_line(run));
   }
 
@@ -68,10 +69,8 @@ class PlainProgress : public Progress {
                     rate_text(rate_.per_second()), left_text(snapshot), paused_ ? ", paused" : "",
                     snapshot.capacity ? "; " + slots_text(snapshot) : "",
                     snapshot.running.empty() ? "" : "; " + running_text(named_ages(snapshot, *run_))));
-    const std::vector<std::string> counted = failures_.counted();
-    for (const std::string& line : counted)
-      if (std::ranges::find(counted_, line) == counted_.end()) say("  " + line);
-    counted_ = counted;
+    say_new(pending_lines(snapshot, *run_), pending_);
+    say_new(failures_.counted(), counted_);
   }
 
   void end() override {}
@@ -92,6 +91,13 @@ class PlainProgress : public Progress {
     return true;
   }
 
+  // Prints the lines that are not in `printed`, and stores all lines there.
+  void say_new(std::vector<std::string> lines, std::vector<std::string>& printed) {
+    for (const std::string& line : lines)
+      if (std::ranges::find(printed, line) == printed.end()) say("  " + line);
+    printed = std::move(lines);
+  }
+
   void say(std::string_view line) {
     const std::string text = clean_lines(line);
     std::scoped_lock lock(mutex_);
@@ -106,6 +112,7 @@ class PlainProgress : public Progress {
   const Run* run_ = nullptr;
   FailureFeed failures_;
   std::vector<std::string> counted_;  // result of FailureFeed::counted() when counts were last printed
+  std::vector<std::string> pending_;  // result of pending_lines() when counts were last printed
   bool interrupted_ = false;
   bool paused_ = false;
   SettingsWatch settings_;

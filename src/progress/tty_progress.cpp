@@ -115,6 +115,7 @@ class TtyProgress final : public Progress {
     for (const TrialIndex trial : snapshot.starting)
       content_.starting.push_back(run_->experiment.trials[trial].name);
     content_.running = named_ages(snapshot, *run_);
+    content_.pending = pending_lines(snapshot, *run_);
     snapshot_at_ = around_.time();
     repaint();
   }

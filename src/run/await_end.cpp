@@ -11,11 +11,6 @@ bool is_over(const Observation& observation) {
   return observation.phase == Phase::ended || observation.phase == Phase::gone;
 }
 
-// True if the attempt runs or will run. An attempt that was created but not started will not end.
-bool is_alive(const Observation& observation) {
-  return observation.phase == Phase::pending || observation.phase == Phase::running;
-}
-
 // The attempts to wait for, and the newest observation of each.
 class Awaited {
  public:

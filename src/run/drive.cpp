@@ -334,8 +334,8 @@ class Drive {
     std::ranges::move(step.commands, std::back_inserter(pending_.commands));
   }
 
-  // Notes the results that the engine keeps until the run has stored them, and the usage that it has
-  // measured.
+  // Notes the results that the engine keeps until the run has stored them, the usage that it has measured,
+  // and why attempts are pending.
   void note_results(const Event& event) {
     if (const auto* observed = std::get_if<Observed>(&event)) {
       note_result(observed->observation);
@@ -348,7 +348,9 @@ class Drive {
     }
   }
   void note_result(const Observation& seen) {
-    if (seen.phase != Phase::ended || seen.key.run != run_.id) return;
+    if (seen.key.run != run_.id) return;
+    if (seen.phase == Phase::pending) note_pending(seen);
+    if (seen.phase != Phase::ended) return;
     if (!seen.usage && !seen.is_unacknowledged) return;
     const auto trial = planner_.find(seen.key.trial);
     if (!trial) return;
@@ -359,6 +361,11 @@ class Drive {
         EngineResult{
             .usage = seen.usage, .is_unacknowledged = seen.is_unacknowledged, .is_concluded = is_recorded});
     if (is_new && is_recorded) pending_.ended.emplace_back(*trial, seen.key.attempt);
+  }
+
+  void note_pending(const Observation& seen) {
+    const auto trial = planner_.find(seen.key.trial);
+    if (trial) progress_.set_pending_reason(*trial, seen.placement.pending_reason);
   }
 
   // Lets the engine forget the attempts whose ends, logs and outputs are stored.

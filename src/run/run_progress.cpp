@@ -1,6 +1,8 @@
 #include "run_progress.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <string_view>
 #include <utility>
 
 #include "time_left.hpp"
@@ -52,6 +54,7 @@ void RunProgress::restore(TrialIndex trial, const RestoredTrial& restored, bool 
 
 void RunProgress::observe(const Fact& fact, bool is_awaited, Instant now) {
   if (is_awaited) observe_work(fact, now);
+  pending_reasons_.erase(fact.trial);
   if (fact.state == TrialState::starting) {
     starting_.push_back(fact.trial);
   } else if (const auto at = std::ranges::find(starting_, fact.trial); at != starting_.end()) {
@@ -86,6 +89,14 @@ void RunProgress::observe_work(const Fact& fact, Instant now) {
   }
 }
 
+void RunProgress::set_pending_reason(TrialIndex trial, const std::string& reason) {
+  if (reason.empty()) {
+    pending_reasons_.erase(trial);
+  } else if (std::ranges::find(starting_, trial) != starting_.end()) {
+    pending_reasons_.insert_or_assign(trial, reason);
+  }
+}
+
 void RunProgress::set_paused(bool is_paused, Instant now) {
   if (is_paused && !paused_since_) paused_since_ = now;
   if (!is_paused && paused_since_) paused_for_ += now - *std::exchange(paused_since_, std::nullopt);
@@ -96,6 +107,7 @@ Snapshot RunProgress::snapshot(std::size_t unfinished, Instant now) const {
   return {.trials = run_.experiment.trials.size(),
           .starting = {starting_.begin(), starting_.begin() + shown},
           .running = few_running(now),
+          .pending = pending(),
           .started = started_,
           .elapsed = now - began_ + before_,
           .left = left(unfinished, now),
@@ -115,6 +127,19 @@ std::vector<RunningTrial> RunProgress::few_running(Instant now) const {
   }
   std::ranges::sort(running, {}, [](const RunningTrial& it) { return std::pair(-it.age, it.trial); });
   return running;
+}
+
+std::vector<PendingTrials> RunProgress::pending() const {
+  std::vector<PendingTrials> groups;
+  std::unordered_map<std::string_view, std::size_t> places;
+  for (const auto& [trial, reason] : pending_reasons_) {
+    const auto [place, is_new] = places.try_emplace(reason, groups.size());
+    if (is_new) groups.push_back({.reason = reason, .first = trial, .count = 0});
+    ++groups[place->second].count;
+  }
+  std::ranges::stable_sort(groups, std::greater(), &PendingTrials::count);
+  if (groups.size() > Snapshot::k_pending_max) groups.resize(Snapshot::k_pending_max);
+  return groups;
 }
 
 // Returns the seconds since this process began to drive the run, less the pauses.

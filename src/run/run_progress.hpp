@@ -3,7 +3,9 @@
 // will take.
 
 #include <cstddef>
+#include <map>
 #include <optional>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -21,6 +23,8 @@ class RunProgress {
   // Sets the state in which an earlier process left a trial. `is_awaited`: Planner::is_waited_for().
   void restore(TrialIndex trial, const RestoredTrial& restored, bool is_awaited, Instant now);
   void observe(const Fact& fact, bool is_awaited, Instant now);
+  // Sets why a starting trial does not run yet; empty: unknown.
+  void set_pending_reason(TrialIndex trial, const std::string& reason);
   // Begins or ends a pause, which does not count as working time.
   void set_paused(bool is_paused, Instant now);
 
@@ -44,6 +48,7 @@ class RunProgress {
   };
   void observe_work(const Fact& fact, Instant now);
   [[nodiscard]] std::vector<RunningTrial> few_running(Instant now) const;
+  [[nodiscard]] std::vector<PendingTrials> pending() const;
   [[nodiscard]] Seconds worked(Instant now) const;
   [[nodiscard]] std::optional<Seconds> left(std::size_t unfinished, Instant now) const;
 
@@ -58,6 +63,7 @@ class RunProgress {
   std::optional<Instant> paused_since_;
   Instant::duration paused_for_{0};
   std::vector<TrialIndex> starting_;
+  std::map<TrialIndex, std::string> pending_reasons_;  // of trials in starting_
   std::size_t started_ = 0;
   std::vector<bool> was_started_;
   std::vector<bool> ran_here_;

@@ -186,6 +186,8 @@ struct Planner::Impl {
     for (const TrialIndex trial : restoration.listed()) {
       if (pending.contains(trial)) {
         accept(trial);
+      } else if (life.failures.has_stopper(trial) && trials.state(trial) == TrialState::starting) {
+        life.vanish(trial, {});  // the engine has removed the pending attempt
       } else {
         life.undo_start(trial);
       }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "combu/session.hpp"
+#include "combu/text.hpp"
 #include "combu/workspace.hpp"
 
 namespace combu {
@@ -33,6 +34,19 @@ RunEntry find_run(Record& record, const Invocation& invocation, const std::strin
               record.runs(filter, 1).empty() ? "the record has no run of this file"
               : *filter.simulated            ? std::string(k_only_simulated)
                                              : "the record has no run of this file on the simulated engine");
+}
+
+std::string note_of_other_engine(const Invocation& invocation, std::string_view address) {
+  if (invocation.file.empty()) return "";
+  try {
+    Record record = open_record(invocation, Record::Use::reading);
+    const RunEntry entry = find_run(record, invocation, "");
+    if (entry.engine.is_simulated || entry.engine.address == address) return "";
+    return fmt::format("the last run of this file, {}, is on another engine: add `--engine {}`",
+                       entry.id.text(), shell_word(entry.engine.address));
+  } catch (const Error&) {
+    return "";
+  }
 }
 
 RunEntry find_owned_run(Record& record, const Invocation& given, const std::string& id) {

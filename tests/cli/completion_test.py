@@ -75,6 +75,18 @@ def test_names_conditions_and_settings(ran):
     assert ran("settings", "") == ["parallel=", "starts_in_flight=", "r2", "r1"]
 
 
+def test_engines_are_the_contexts_of_the_kubeconfig(combu, tmp_path):
+    config = tmp_path / "kubeconfig"
+
+    def engines(word=""):
+        return combu("complete", "engines", "--", word, env={"KUBECONFIG": str(config)}).stdout.split()
+
+    assert engines() == ["kubernetes", "simulated:"]
+    config.write_text("contexts: [{name: lab, context: {cluster: c}}, {name: home, context: {cluster: c}}]\ncurrent-context: home\n")
+    assert engines() == ["kubernetes", "kubernetes:home", "kubernetes:lab", "simulated:"]
+    assert engines("kubernetes:l") == ["kubernetes:lab"]
+
+
 def test_the_fields_are_those_that_the_page_names(ran):
     from docs_test import rows
 

@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from engines import SCRIPTS, script
+from engines import SCRIPTS, image_options, script
 
 
 class Cluster:
@@ -46,8 +46,9 @@ class Cluster:
     def wipe(self):
         script("cluster", "wipe", self.dir)
 
-    def load_image(self, name):
-        script("image", self.dir, name)
+    def load_image(self, name, **options):
+        """Builds the test image on the real node; image_options() describes the options."""
+        script("image", self.dir, *image_options(**options), name)
 
     def new_namespace(self, name):
         """Creates a namespace, and returns its user."""

@@ -48,6 +48,11 @@ def script(name, *arguments, **env):
     assert done.returncode == 0, f"{name} {arguments}: {done.stderr}{done.stdout}"
 
 
+def image_options(programs=None, cmd=None):
+    """Returns options of the script `image`: a folder with further programs, and the default command."""
+    return [*(["--programs", programs] if programs else []), *(["--cmd", cmd] if cmd else [])]
+
+
 class UnixConnection(http.client.HTTPConnection):
     def __init__(self, path):
         super().__init__("docker", timeout=60)
@@ -87,9 +92,10 @@ class Engine:
     def wipe(self):
         script("engine", "wipe", self.dir)
 
-    def load_image(self, *names, cmd=None):
+    def load_image(self, *names, **options):
+        """Builds the test image under each name; image_options() describes the options."""
         for name in names or ("combu-test:latest",):
-            script("image", self.dir, *(("--cmd", cmd) if cmd else ()), name)
+            script("image", self.dir, *image_options(**options), name)
 
     def use_small_disk(self, mebibytes):
         """Puts the engine's data on a file system of this size. Call it before start()."""

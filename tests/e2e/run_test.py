@@ -8,68 +8,27 @@ import subprocess
 import pytest
 from engines import wait_until
 
-SOLVERS = {f"solver-{mode}-{id}" for mode in "ab" for id in range(1, 6)}
-
-# The first example of docs/experiment.md, with a UUID.
-HEAD = """
-local uuid = "UUID";
-local solver(id, mode) = {
-  name: "solver-%s-%d" % [mode, id],
-  image: "registry.example.com/lab/solver",
-  cmd: "make simulation ID=%d MODE=%s UUID=%s" % [id, mode, uuid],
-  networks: ["simulation"],
-  depends: ["loader"],
-};
-[solver(id, mode) for id in std.range(1, 5) for mode in ["a", "b"]] +
-[{ name: "loader", image: "registry.example.com/lab/loader", networks: ["simulation"] }]
-"""
-
-
 def sleeper(name, **fields):
     return {"name": name, "image": "combu-test", "cmd": "sleep 600", **fields}
 
 
-@pytest.mark.slow
-def test_the_documented_example_runs(combu, engine):
-    engine.load_image("registry.example.com/lab/solver:latest")
-    engine.load_image("registry.example.com/lab/loader:latest", cmd="loader")
-    combu.write(HEAD)
+def test_the_runs_id_replaces_the_placeholder_and_dependencies_start_first(combu, engine):
+    combu.write(
+        """
+        local uuid = "UUID";
+        [{ name: "solver-%d" % id, image: "combu-test", cmd: "sleep 600", env: { ID: uuid }, depends: ["loader"] } for id in [1, 2]] +
+        [{ name: "loader", image: "combu-test", cmd: "sleep 600" }]
+        """
+    )
     combu("run")
-
     containers = engine.containers()
-    assert set(containers) == SOLVERS | {"loader"}
-    assert engine.networks()["simulation"]["Driver"] == "bridge"
     identifiers = set()
-    for name, container in containers.items():
-        assert list(container["NetworkSettings"]["Networks"]) == ["simulation"], name
-        if name != "loader":
-            command = " ".join(container["Config"]["Cmd"])
-            _, mode, number = name.split("-")
-            found = re.fullmatch(rf"make simulation ID={number} MODE={mode} UUID=([a-z0-9]{{12}})", command)
-            assert found, command
-            identifiers.add(found[1])
-            assert container["Created"] >= containers["loader"]["State"]["StartedAt"], name
-    assert len(identifiers) == 1
-
-    rows = combu.ps()
-    assert set(rows) == set(containers)
-    assert {row["run"] for row in rows.values()} == identifiers
-    assert rows["loader"]["state"] == "running"
-
-    # The trials reach the loader by its name and compute results.
-    def ended():
-        rows = combu.ps()
-        return all(rows[name]["state"] == "succeeded" for name in SOLVERS) and rows
-
-    rows = wait_until(ended, "the solvers' end", seconds=120)
-    assert {name: rows[name]["exit_code"] for name in SOLVERS} == dict.fromkeys(SOLVERS, 0)
-    assert json.loads(combu("logs", "solver-b-3").stdout)["id"] == 3
-
-    combu("kill")
-    assert engine.names() == set()
-    assert engine.networks() == {}
-    assert combu.ps()["loader"]["reason"] == "removed by `combu kill`"
-    combu("kill")
+    for name in ("solver-1", "solver-2"):
+        (found,) = [variable for variable in containers[name]["Config"]["Env"] if variable.startswith("ID=")]
+        identifiers.add(found.removeprefix("ID="))
+        assert containers[name]["Created"] >= containers["loader"]["State"]["StartedAt"], name
+    assert identifiers == {row["run"] for row in combu.ps().values()}
+    assert re.fullmatch("[a-z0-9]{12}", identifiers.pop())
 
 
 def test_containers_and_networks_have_combus_labels(combu, engine):

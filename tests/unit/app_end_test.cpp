@@ -3,6 +3,7 @@
 #include <SQLiteCpp/SQLiteCpp.h>
 
 #include <atomic>
+#include <utility>
 
 #include "app/forget.hpp"
 #include "app/kill.hpp"
@@ -94,6 +95,20 @@ TEST_F(KillTest, KillWithoutContainersRemovesNothing) {
       printed.of("note"),
       ElementsAre("nothing to remove",
                   "other experiments on this engine: lab (1 container); choose one with --experiment NAME"));
+}
+
+TEST_F(KillTest, KillOnAnotherEngineNamesTheEngineOfTheLastRun) {
+  EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
+  World other_world({});
+  const std::unique_ptr<Engine> other = open_simulated(other_world, 1);
+  KeptEngine kept(*other);
+  engine = &kept;
+  const std::string before = std::exchange(address, "unix:///run/other.sock");
+  EXPECT_EQ(kill(), Result::succeeded);
+  EXPECT_THAT(
+      printed.of("note"),
+      ElementsAre("nothing to remove",
+                  "the last run of this file, r1, is on another engine: add `--engine " + before + "`"));
 }
 
 TEST_F(KillTest, KillOfARunKeepsOtherRuns) {
@@ -374,6 +389,17 @@ TEST_F(StopTest, StopEndsRunningTrialsAndRecordsTheStop) {
   EXPECT_THAT(containers(), ElementsAre("done", "goes", "other"));
   EXPECT_EQ(stop_trials({}), Result::succeeded);
   EXPECT_THAT(printed.of("note"), ElementsAre("nothing runs"));
+}
+
+TEST_F(StopTest, StopEndsPendingTrials) {
+  World placing({.start_takes = Seconds(0), .places = true});
+  const std::unique_ptr<Engine> placing_engine = open_simulated(placing, 1);
+  KeptEngine kept(*placing_engine);
+  engine = &kept;
+  EXPECT_EQ(start(file_text(trial_text("large", "true", "cpus: 100000")), new_run("r1")), Result::succeeded);
+  EXPECT_EQ(stop_trials({"large"}), Result::succeeded);
+  EXPECT_THAT(printed.of("note"), ElementsAre("stopped 1 of 1"));
+  EXPECT_EQ(states("r1").at("large"), "stopped");
 }
 
 TEST_F(StopTest, ATrialWithoutAContainerIsAnError) {

@@ -15,6 +15,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 using testing::Pair;
+using testing::SizeIs;
 using testing::UnorderedElementsAre;
 
 class StartTest : public AppTest {};
@@ -160,6 +161,21 @@ TEST_F(StartTest, RunningTrialsOfAnEarlierRunPreventAStart) {
   EXPECT_EQ(start(text, new_run("r2")), Result::failed);
   EXPECT_THAT(printed.of("error"), ElementsAre(HasSubstr("an earlier run still has 2 running trials")));
   EXPECT_THAT(record().runs({}, 9).size(), 1U);
+}
+
+TEST_F(StartTest, PendingTrialsOfAnEarlierRunPreventAStart) {
+  World placing({.start_takes = Seconds(0), .places = true});
+  const std::unique_ptr<Engine> placing_engine = open_simulated(placing, 1);
+  KeptEngine kept(*placing_engine);
+  engine = &kept;
+  const std::string text = file_text(trial_text("one", "true", "cpus: 100000"));
+  EXPECT_EQ(start(text, new_run("r1")), Result::succeeded);
+  EXPECT_EQ(start(text, new_run("r2")), Result::failed);
+  EXPECT_THAT(
+      printed.of("error"),
+      ElementsAre(HasSubstr("an earlier run still has 1 running or pending trial; remove them with")));
+  EXPECT_THAT(placing_engine->list({}, ListDetail::basic, {}), SizeIs(1));
+  EXPECT_THAT(record().runs({}, 9), SizeIs(1));
 }
 
 TEST_F(StartTest, RunningTrialsOfAnEarlierRunAreReplacedOnRequest) {

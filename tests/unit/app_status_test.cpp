@@ -110,6 +110,19 @@ TEST_F(StatusTest, AnEndWithoutAnOwnerIsRecorded) {
   EXPECT_EQ(states("r1").at("done"), "succeeded");
 }
 
+TEST_F(StatusTest, AnAttemptThatIsPendingOnTheEngineNeedsNoOwner) {
+  World placing({.start_takes = Seconds(0), .places = true});
+  const std::unique_ptr<Engine> placing_engine = open_simulated(placing, 1);
+  KeptEngine kept(*placing_engine);
+  engine = &kept;
+  EXPECT_EQ(start(file_text(trial_text("large", "true", "cpus: 100000")), new_run("r1")), Result::succeeded);
+  EXPECT_EQ(show(), Result::succeeded);
+  EXPECT_THAT(lines, ElementsAre("r1 left running", "large starting"));
+  EXPECT_EQ(rows.at(0).entry.reason, "no host has enough free CPUs and memory");
+  EXPECT_EQ(show_runs(), Result::succeeded);
+  EXPECT_THAT(lines, ElementsAre("r1 left running: 1 starting"));
+}
+
 TEST_F(StatusTest, ARunningTrialOfAnEndedRunIsReconciled) {
   EXPECT_EQ(start(file_text(trial_text("helper", "sleep 100") +
                             trial_text("main", "true", "depends: [{trial: 'helper', condition: 'started'}]")),
@@ -134,6 +147,15 @@ TEST_F(StatusTest, WithoutTheEngineTheRecordIsShown) {
                           "engine: connection refused"));
   EXPECT_EQ(show_runs(), Result::succeeded);
   EXPECT_THAT(lines, ElementsAre("r1 left running: 1 running"));
+}
+
+TEST_F(StatusTest, ADefaultEngineWithoutRunsNeedNotAnswer) {
+  EXPECT_EQ(start(file_text(trial_text("one", "sleep 100")), new_run("r1")), Result::succeeded);
+  address = "unix:///run/other.sock";
+  faulty.is_away = true;
+  EXPECT_EQ(show_runs(), Result::succeeded);
+  EXPECT_THAT(lines, ElementsAre("r1 left running: 1 running"));
+  EXPECT_THAT(printed.of("note"), IsEmpty());
 }
 
 TEST_F(StatusTest, AnInterruptShowsNothing) {

@@ -380,6 +380,20 @@ TEST_F(WhyTest, WhyOfARunGroupsFailures) {
             "blocked: after: depends on `a-1`, which did not succeed\n");
 }
 
+TEST_F(WhyTest, WhyOfARunNamesTheReasonsOfPendingTrials) {
+  World placing({.start_takes = Seconds(0), .places = true});
+  const std::unique_ptr<Engine> placing_engine = open_simulated(placing, 1);
+  KeptEngine kept(*placing_engine);
+  engine = &kept;
+  EXPECT_EQ(
+      start(file_text(trial_text("a-1", "true", "cpus: 100000") + trial_text("a-2", "true", "cpus: 100000")),
+            new_run("r1")),
+      Result::succeeded);
+  EXPECT_EQ(why_of_run(),
+            "run r1: 2 starting\nstarting: 2 trials (a-[1-2]): no host has enough free CPUs and memory\n");
+  EXPECT_EQ(why("a-1"), "a-1 is being started: no host has enough free CPUs and memory\n");
+}
+
 TEST_F(WhyTest, WhyOfARunReconcilesTheRun) {
   EXPECT_EQ(start(file_text(trial_text("bad", "sh -c 'sleep 100; exit 3'")), new_run("r1")),
             Result::succeeded);

@@ -455,6 +455,18 @@ TEST(ApiClientTest, ARightThatWasGrantedBeforeIsRefusedOnlyForNow) {
   EXPECT_EQ(kind_of("/api/v1/namespaces/n/events"), ErrorKind::refused);
 }
 
+TEST(ApiClientTest, AMissingRightHasARemedy) {
+  const auto message_for = [](const std::string& refusal) {
+    const Served served([&](const Asked&) { return wire::whole(403, status_object(refusal)); });
+    return error_in([&] { (void)served.get("/api/v1/namespaces/n/pods"); }).message();
+  };
+  EXPECT_EQ(message_for(R"(pods is forbidden: User \"u\" cannot list resource \"pods\")"),
+            "pods is forbidden: User \"u\" cannot list resource \"pods\"; check the name of the namespace; "
+            "`combu doctor` with the same --engine prints the missing rights");
+  EXPECT_EQ(message_for("the policy says that you cannot do this"),
+            "the policy says that you cannot do this");
+}
+
 TEST(ApiClientTest, AStopEndsAWatchAtOnce) {
   const Served served([](const Asked&) { return wire::stream({"1\n"}, Reply::Then::stall); });
   std::stop_source stop;

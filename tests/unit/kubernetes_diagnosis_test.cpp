@@ -231,6 +231,21 @@ TEST(ClusterDiagnosis, TheLevelRestrictedNamesTheFieldsToWrite) {
   EXPECT_THAT(lines_of(enforce("privileged")), Not(Contains(HasSubstr("pod security"))));
 }
 
+TEST(ClusterDiagnosis, APlainPodShowsThePodSecurityOfAHiddenNamespace) {
+  ScriptedCluster cluster;
+  cluster.set("/api/v1/namespaces/default", refusal(403, "forbidden"));
+  const auto lines_with = [&](wire::Reply reply) {
+    cluster.set("/api/v1/namespaces/default/pods?dryRun=All", std::move(reply));
+    return lines_of(cluster.findings());
+  };
+  EXPECT_THAT(
+      lines_with(refusal(403, "pods \"x\" is forbidden: violates PodSecurity \"restricted:latest\": y")),
+      Contains(StartsWith("warning pod security: ")));
+  EXPECT_THAT(lines_with(refusal(403, "pods \"x\" is forbidden: failed quota: q")),
+              Not(Contains(HasSubstr("pod security"))));
+  EXPECT_THAT(lines_with(wire::whole(201, "{}")), Not(Contains(HasSubstr("pod security"))));
+}
+
 // ---- Rights
 
 TEST(Rights, EachIsAskedOnce) {

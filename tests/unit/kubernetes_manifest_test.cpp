@@ -264,6 +264,18 @@ TEST(KubernetesManifest, CpusAreThousandthsRoundedUp) {
   EXPECT_EQ(cpu(10'000'001), "11m");
 }
 
+TEST(KubernetesManifest, MemoryHasTheLargestUnitWithoutAFraction) {
+  const auto memory = [](std::int64_t bytes) {
+    return container_with(
+        [&](Trial& trial) { trial.slots.memory.count = bytes; })["resources"]["limits"]["memory"];
+  };
+  EXPECT_EQ(memory(std::int64_t{3} << 30U), "3Gi");
+  EXPECT_EQ(memory(1536 << 20U), "1536Mi");
+  EXPECT_EQ(memory(std::int64_t{4096} << 30U), "4096Gi");
+  EXPECT_EQ(memory(6000000), "6000000");
+  EXPECT_EQ(memory(10240), "10Ki");
+}
+
 TEST(KubernetesManifest, ATrialWithoutSlotsHasNoResources) {
   EXPECT_FALSE(container_with([](Trial&) {}).contains("resources"));
 }

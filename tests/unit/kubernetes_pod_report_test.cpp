@@ -541,9 +541,12 @@ TEST(PodReportTest, APodWithoutANodeHasTheSchedulersReason) {
           "0/3 nodes are available: 1 Insufficient cpu, 2 Insufficient nvidia.com/gpu. no new claims to "
           "deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for "
           "scheduling."),
-      "pending, pending: Unschedulable: 0/3 nodes are available: 1 Insufficient cpu, 2 Insufficient "
-      "nvidia.com/gpu. no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not "
-      "helpful for scheduling");
+      "pending, pending: 0/3 nodes are available: 1 Insufficient cpu, 2 Insufficient nvidia.com/gpu");
+  EXPECT_EQ(unscheduled("Unschedulable",
+                        "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 "
+                        "No preemption victims found for incoming pod."),
+            "pending, pending: 0/1 nodes are available: 1 Insufficient cpu");
+  EXPECT_EQ(unscheduled("Unschedulable", ""), "pending, pending: Unschedulable");
   EXPECT_EQ(state_of(pod_with(R"({"spec": {"nodeName": null}, "status": {"phase": "Pending"}})")),
             "pending, pending: no node is chosen yet");
 }
@@ -607,7 +610,7 @@ TEST(PodReportTest, AnInitContainerThatWaitsIsTheReason) {
 }
 
 TEST(PodReportTest, AReasonIsOneLine) {
-  EXPECT_EQ(unscheduled("Unschedulable", "a\nb\x1b[1m\t c"), "pending, pending: Unschedulable: a b [1m c");
+  EXPECT_EQ(unscheduled("Unschedulable", "a\nb\x1b[1m\t c"), "pending, pending: a b [1m c");
 }
 
 // ---- Health

@@ -20,6 +20,7 @@
 namespace combu {
 namespace {
 
+using testing::_;
 using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -90,6 +91,15 @@ TEST(Block, ShowsCountsRateTimeAndStartingTrials) {
   EXPECT_THAT(block_lines(content, {80, 24}),
               ElementsAre("30 of 103 started, 7.5/s, " + to_string(Seconds{4}),
                           "  71 waiting, 2 starting, 30 running", "  starting solver-a-31 solver-b-31"));
+}
+
+TEST(Block, ShowsWhyTrialsArePending) {
+  BlockContent content;
+  content.snapshot = snapshot_of(0, 1, 0);
+  content.starting = {"a"};
+  content.pending = {"starting: a: no room"};
+  EXPECT_THAT(block_lines(content, {80, 24}),
+              ElementsAre(_, "  1 starting", "  starting a", "  starting: a: no room"));
 }
 
 TEST(Block, ShowsTheRemainingTime) {
@@ -325,6 +335,26 @@ TEST(PlainProgress, NamesRunningTrialsAfterTheCountsIfTheyAreFew) {
   EXPECT_EQ(paper.text(), "run r1: 2 trials\n2 running after 6.0 s; running b (5 s), a (0 s)\n");
 }
 
+TEST(PlainProgress, PrintsEachReasonOfPendingTrialsOnce) {
+  Paper paper;
+  const auto run = run_of({"a", "b", "c"});
+  Seconds now{100};
+  const auto progress = plain_progress_at(paper, now);
+  progress->begin(run);
+  Snapshot snapshot = snapshot_of(0, 3, 0);
+  snapshot.pending = {{.reason = "no room", .first = 1, .count = 2},
+                      {.reason = "no image", .first = 0, .count = 1}};
+  for (int i = 1; i <= 2; ++i) {
+    now += Seconds{6};
+    snapshot.elapsed = Seconds(6 * i);
+    progress->snapshot(snapshot);
+  }
+  EXPECT_EQ(
+      paper.text(),
+      "run r1: 3 trials\n3 starting after 6.0 s\n  starting: b and 1 more: no room\n  starting: a: no image\n"
+      "3 starting after 12.0 s\n");
+}
+
 TEST(PlainProgress, ReportsThatARunIsPausedAndUnpaused) {
   Paper paper;
   const auto run = run_of({"a", "b"});
@@ -422,6 +452,34 @@ TEST(Outcome, NamesFailuresAndTheNextCommands) {
                               to_string(Seconds{2}) +
                               "\ncombu -f /lab/experiment.jsonnet wait: waits until the trials end\n"
                               "combu -f /lab/experiment.jsonnet kill: removes the containers\n");
+}
+
+TEST(Outcome, PendingTrialsAreNotCountedAsStarted) {
+  Paper paper;
+  const auto run = run_of({"a", "b", "c"});
+  const auto progress = make_plain_progress(around(paper));
+  Outcome outcome;
+  outcome.last = snapshot_of(1, 2, 0);
+  outcome.last.started = 1;
+  outcome.last.elapsed = Seconds{0.2};
+  print_outcome(*progress, run, outcome, {.until = Until::started, .engine = "kubernetes"});
+  EXPECT_EQ(paper.text(),
+            "run r1: the engine has accepted 3 of 3 trials in 200 ms, and starts them by itself; 1 started\n"
+            "combu --engine kubernetes -f /lab/experiment.jsonnet wait: waits until the trials end\n"
+            "combu --engine kubernetes -f /lab/experiment.jsonnet kill: removes the containers\n");
+}
+
+TEST(Outcome, AnInterruptLeavesPendingTrials) {
+  Paper paper;
+  Outcome outcome;
+  outcome.interrupted = true;
+  outcome.last = snapshot_of(0, 2, 1);
+  print_outcome(*make_plain_progress(around(paper)), run_of({"a", "b", "c"}), outcome,
+                {.until = Until::ended, .engine = "kubernetes"});
+  EXPECT_THAT(paper.text(),
+              HasSubstr("interrupted: 0 of 3 trials were started; the engine has accepted 2 more, and "
+                        "starts them by itself\n"));
+  EXPECT_THAT(paper.text(), HasSubstr("kill: removes the containers\n"));
 }
 
 TEST(Outcome, SuggestsResumingFirstAfterAnInterrupt) {

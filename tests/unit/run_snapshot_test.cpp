@@ -44,6 +44,22 @@ TEST_F(SnapshotTest, ShowsTrialsThatAreBeingStarted) {
   EXPECT_THAT(outcome.running, ElementsAre(0, 1));
 }
 
+TEST_F(SnapshotTest, ShowsWhyTrialsArePending) {
+  const auto placing = open_simulated({.places = true, .speed = test::k_speed});
+  combu::Run run = test::run("a b c");
+  for (Trial& trial : run.experiment.trials) trial.process.cmd = {"sleep", "1000000"};
+  for (const TrialIndex large : {1, 2}) run.experiment.trials[large].slots.cpus = parse_cpus("100000");
+  recorder_.on_snapshot = [&](const Snapshot& snapshot) {
+    if (snapshot.count(TrialState::running) == 1 && snapshot.pending.size() == 1) stop_.request_stop();
+  };
+  (void)drive_on(*placing, run, {.until = Until::ended});
+  const Snapshot& last = recorder_.snapshots.back();
+  ASSERT_EQ(last.pending.size(), 1U);
+  EXPECT_EQ(last.pending[0].reason, "no host has enough free CPUs and memory");
+  EXPECT_EQ(last.pending[0].first, 1U);
+  EXPECT_EQ(last.pending[0].count, 2U);
+}
+
 TEST_F(SnapshotTest, ARetriedTrialCountsAsStartedOnce) {
   combu::Run run = test::run("t");
   run.experiment.trials[0].process.cmd = {"sh", "-c", "exit 7"};

@@ -7,8 +7,10 @@
 #include <string_view>
 
 #include "app/candidates.hpp"
+#include "combu/kubernetes.hpp"
 #include "combu/progress.hpp"
 #include "combu/schedule.hpp"
+#include "combu/workspace.hpp"
 
 namespace combu {
 namespace {
@@ -82,10 +84,23 @@ std::vector<std::string> conditions(const std::string& word, Candidates& candida
   return completed(word, equals + 1, values);
 }
 
+// Returns values of --engine. Docker's addresses have too many forms.
+std::vector<std::string> engines() {
+  std::vector<std::string> names{"kubernetes"};
+  try {
+    for (const std::string& context : cluster_contexts(environment)) names.push_back("kubernetes:" + context);
+  } catch (const Error&) {
+    // an invalid kubeconfig file has no candidates
+  }
+  names.emplace_back("simulated:");
+  return names;
+}
+
 }  // namespace
 
 std::vector<std::string> candidates_of(const std::string& kind, const std::string& word,
                                        const Invocation& invocation, const std::string& run) {
+  if (kind == "engines") return completed(word, 0, engines());
   const auto progress = make_progress(ProgressForm::quiet, stderr);
   Candidates candidates(invocation, run, *progress);
   const auto join = [](std::vector<std::string> words, std::vector<std::string> more) {

@@ -30,6 +30,7 @@ std::string_view kind_of(const OptionDescription& option, const std::string& com
   if (name == "run" || name == "resume" || name == "RUN") return "runs";
   if (name == "experiment") return "experiments";
   if (name == "only") return "only";
+  if (name == "engine") return "engines";
   if (name == "name") return "";  // the name of a new experiment has no candidates
   if (name == "TRIAL") return command == "retry" ? "only" : "trials";
   if (name == "SETTING") return "settings";
