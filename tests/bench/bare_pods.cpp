@@ -48,24 +48,34 @@ Run read_run(const char* path) {
   return {.id = RunId("bare"), .experiment = std::move(reading.experiment)};
 }
 
-// Passes the name of each Pod that ends to `on_end`, until `count` Pods have ended.
-void watch_ends(ApiClient& api, Objects& objects, const std::string& version, std::size_t count,
+std::string text_after(std::string_view line, std::string_view member) {
+  const std::size_t at = line.find(member);
+  if (at == std::string_view::npos) return {};
+  const std::size_t begin = at + member.size();
+  return std::string(line.substr(begin, line.find('"', begin) - begin));
+}
+
+// Passes the name of each Pod that ends to `on_end`, until `count` Pods have ended. The API server may end a
+// watch that is slow; the next watch begins at the last known version.
+void watch_ends(ApiClient& api, Objects& objects, std::string version, std::size_t count,
                 const std::function<void(const std::string&)>& on_end) {
   std::set<std::string> ended;
   std::stop_source stop;
   const auto take = [&](std::string_view line) {
-    // The bare loop reads only the phase and the name of each Pod.
-    const bool is_over = line.find("\"phase\":\"Succeeded\"") != std::string_view::npos ||
-                         line.find("\"phase\":\"Failed\"") != std::string_view::npos;
-    if (!is_over) return;
-    const std::size_t at = line.find("\"name\":\"") + 8;
-    const auto [name, is_new] = ended.emplace(line.substr(at, line.find('"', at) - at));
+    // The bare loop reads only the version, the phase and the name of each Pod.
+    if (line.starts_with(R"({"type":"ERROR")"))
+      throw Error(ErrorKind::unavailable, "the watch", std::string(line));
+    version = text_after(line, R"("resourceVersion":")");
+    const std::string phase = text_after(line, R"("phase":")");
+    if (phase != "Succeeded" && phase != "Failed") return;
+    const auto [name, is_new] = ended.emplace(text_after(line, R"("name":")"));
     if (is_new) on_end(*name);
     if (ended.size() == count) stop.request_stop();
   };
-  api.read(fmt::format("{}?watch=1{}{}", objects.path(k_pods), query_part("labelSelector", k_selector),
-                       query_part("resourceVersion", version)),
-           {.on_line = take, .silence_max = Seconds{600}}, stop.get_token());
+  while (ended.size() < count)
+    api.read(fmt::format("{}?watch=1{}{}", objects.path(k_pods), query_part("labelSelector", k_selector),
+                         query_part("resourceVersion", version)),
+             {.on_line = take, .silence_max = Seconds{600}}, stop.get_token());
 }
 
 enum class After { nothing, log_and_removal };
