@@ -107,7 +107,8 @@ class Drive {
         planner_(run.id, run.experiment, plan, options),
         collects_parts_(context.output_store != nullptr && run.experiment.collect.every > Seconds(0)),
         partial_(run.experiment.collect.every),
-        logs_(context.telemetry != nullptr),
+        stores_logs_(context.telemetry != nullptr),
+        logs_(stores_logs_),
         usage_(context.reading.polled_after),
         progress_(run, options.until, options.capacity),
         remarks_(context.progress),
@@ -144,6 +145,7 @@ class Drive {
   struct EngineResult {
     std::optional<Usage> usage;
     bool is_unacknowledged = false;
+    bool has_log = false;       // the attempt's program has run
     bool is_concluded = false;  // the planner has reported the end, and collects nothing more of the attempt
   };
   // Reasons why the run ends early.
@@ -356,10 +358,12 @@ class Drive {
     if (!trial) return;
     const bool is_recorded =
         is_over(planner_.state(*trial));  // by an earlier process, or the result is repeated
-    const auto [result, is_new] = results_.try_emplace(
-        {*trial, seen.key.attempt},
-        EngineResult{
-            .usage = seen.usage, .is_unacknowledged = seen.is_unacknowledged, .is_concluded = is_recorded});
+    const auto [result, is_new] =
+        results_.try_emplace({*trial, seen.key.attempt},
+                             EngineResult{.usage = seen.usage,
+                                          .is_unacknowledged = seen.is_unacknowledged,
+                                          .has_log = seen.exit_code && seen.placement.start_error.empty(),
+                                          .is_concluded = is_recorded});
     if (is_new && is_recorded) pending_.ended.emplace_back(*trial, seen.key.attempt);
   }
 
@@ -373,12 +377,20 @@ class Drive {
     std::vector<Key> keys;
     std::erase_if(results_, [&](const auto& one) {
       const auto& [trial, attempt] = one.first;
-      if (!one.second.is_concluded || logs_.is_storing(trial)) return false;
-      if (one.second.is_unacknowledged)
-        keys.push_back({.run = run_.id, .trial = trial_of(trial).name, .attempt = attempt});
+      const EngineResult& result = one.second;
+      if (!result.is_concluded) return false;
+      if (!result.is_unacknowledged) return true;
+      if (result.has_log && !is_log_safe(trial, attempt)) return false;
+      keys.push_back({.run = run_.id, .trial = trial_of(trial).name, .attempt = attempt});
       return true;
     });
     if (!keys.empty()) engine_.acknowledge(keys);
+  }
+
+  // True if the engine may remove the ended attempt without the loss of its log. A log that is not stored
+  // stays with its container, and `combu logs` reads it there.
+  [[nodiscard]] bool is_log_safe(TrialIndex trial, int attempt) const {
+    return stores_logs_ ? logs_.is_stored(trial, attempt) : !trial_of(trial).has_own_container();
   }
 
   void note(Fact& fact) {
@@ -541,6 +553,7 @@ class Drive {
   Planner planner_;
   bool collects_parts_;  // true if outputs are also collected while attempts run
   PartialCollection partial_;
+  bool stores_logs_;
   LogCollector logs_;
   UsagePoller usage_;
   RunProgress progress_;

@@ -30,6 +30,7 @@ LogCollector::Stored LogCollector::stored(const LogIngested& answer, bool may_re
     return {};
   }
   --pending_;
+  if (answer.fault.empty()) stored_.emplace(order.trial, order.attempt);
   Stored stored{.is_final = true, .held = std::nullopt};
   const auto storing = storing_.find(order.trial);
   if (storing == storing_.end() || storing->second != order.attempt) return stored;

@@ -5,8 +5,10 @@
 #include <cstddef>
 #include <map>
 #include <optional>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "combu/run.hpp"
@@ -25,6 +27,10 @@ class LogCollector {
   [[nodiscard]] std::optional<IngestLog> end(TrialIndex trial, int attempt);
   // True while the log of the trial's last attempt is being stored.
   [[nodiscard]] bool is_storing(TrialIndex trial) const { return storing_.contains(trial); }
+  // True if the attempt's whole log is stored. False if storing the log has failed or was never ordered.
+  [[nodiscard]] bool is_stored(TrialIndex trial, int attempt) const {
+    return stored_.contains({trial, attempt});
+  }
   // Returns the number of logs that must be stored and are not stored yet, including logs that wait for a
   // retry.
   [[nodiscard]] std::size_t pending() const { return pending_; }
@@ -54,6 +60,7 @@ class LogCollector {
   std::size_t pending_ = 0;
   std::unordered_map<TrialIndex, int> ordered_;  // by trial: its last attempt with an order to store the log
   std::unordered_map<TrialIndex, int> storing_;  // by trial: its attempt whose log is being stored
+  std::set<std::pair<TrialIndex, int>> stored_;  // attempts whose whole logs are stored
   std::multimap<Instant, IngestLog> again_;
   std::unordered_set<TrialIndex> hold_next_;
   std::unordered_map<TrialIndex, Collected> held_;

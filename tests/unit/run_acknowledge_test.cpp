@@ -13,8 +13,10 @@
 namespace combu {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::IsEmpty;
+using testing::Not;
 using testing::UnorderedElementsAre;
 
 // An engine that keeps the results of attempts until acknowledge().
@@ -44,10 +46,14 @@ class Keeping final : public test::Hooked {
   }
 
   std::function<void(const Key&)> on_acknowledge;
+  std::string start_error;                // of each ended attempt
   std::vector<std::string> acknowledged;  // drive() calls acknowledge() only from its own thread
 
  private:
-  static void mark(Observation& seen) { seen.is_unacknowledged = seen.phase == Phase::ended; }
+  void mark(Observation& seen) const {
+    seen.is_unacknowledged = seen.phase == Phase::ended;
+    if (seen.is_unacknowledged) seen.placement.start_error = start_error;
+  }
 };
 
 // Notes the facts that are committed.
@@ -59,7 +65,11 @@ class Committed final : public test::Recorder {
 
 class AcknowledgeTest : public test::DriveTest {
  protected:
-  Outcome drive_keeping(const PlannerOptions& options, Telemetry* telemetry = nullptr) {
+  Outcome drive_keeping(const PlannerOptions& options) {
+    Telemetry telemetry(folder_.path(), run_.id);
+    return drive_keeping(options, &telemetry);
+  }
+  Outcome drive_keeping(const PlannerOptions& options, Telemetry* telemetry) {
     return combu::drive(run_, test::plan(run_.experiment), options,
                         {.engine = keeping_,
                          .clock = real_clock(),
@@ -100,6 +110,36 @@ TEST_F(AcknowledgeTest, TheLogIsStoredBefore) {
   };
   (void)drive_keeping({.until = Until::ended}, &telemetry);
   EXPECT_EQ(checked, 3);
+}
+
+// `combu run` without `--wait` does not store the logs of trials that end while it starts others.
+class UnwaitedTest : public AcknowledgeTest, public testing::WithParamInterface<bool> {};
+
+TEST_P(UnwaitedTest, AnAttemptWhoseLogTheRunDoesNotStoreIsNotAcknowledged) {
+  run_ = test::run("first second<-first:succeeded");
+  Telemetry telemetry(folder_.path(), run_.id);
+  (void)drive_keeping({.until = Until::started}, GetParam() ? &telemetry : nullptr);
+  EXPECT_TRUE(has_committed_end("first"));
+  EXPECT_THAT(keeping_.acknowledged, IsEmpty());
+}
+INSTANTIATE_TEST_SUITE_P(StoresOtherLogs, UnwaitedTest, testing::Bool());
+
+TEST_F(AcknowledgeTest, AnAttemptWithoutALogIsAcknowledged) {
+  keeping_.start_error = "the image cannot be pulled";
+  run_ = test::run("first second<-first:finished");
+  (void)drive_keeping({.until = Until::started}, nullptr);
+  EXPECT_THAT(keeping_.acknowledged, Contains("first#1"));
+}
+
+TEST_F(AcknowledgeTest, AnAttemptWhoseLogCannotBeStoredIsNotAcknowledged) {
+  keeping_.before_logs = [&](const Key& key, const LogOptions&, const std::stop_token&) {
+    if (key.trial != "b") return;
+    stop_.request_stop();  // an interrupted run does not try again
+    throw Error(ErrorKind::unavailable, "engine", "cut off");
+  };
+  (void)drive_keeping({.until = Until::ended});
+  EXPECT_TRUE(has_committed_end("b"));
+  EXPECT_THAT(keeping_.acknowledged, Not(Contains("b#1")));
 }
 
 TEST_F(AcknowledgeTest, EachAttemptOfARetriedTrialIsAcknowledged) {

@@ -62,6 +62,18 @@ TEST(LogCollector, HoldsTheNextEventOfAFailedAttemptUntilItsLogIsStored) {
   EXPECT_FALSE(logs.is_storing(3));
 }
 
+TEST(LogCollector, KnowsOfEachAttemptIfItsLogIsStored) {
+  LogCollector logs(true);
+  const auto first = logs.end(3, 1);
+  const auto second = logs.end(3, 2);
+  EXPECT_FALSE(logs.is_stored(3, 1));
+  (void)logs.stored({.order = *second, .fault = ""}, true, k_now);
+  EXPECT_TRUE(logs.is_stored(3, 2));
+  EXPECT_FALSE(logs.is_stored(3, 1));
+  (void)logs.stored({.order = *first, .fault = "disk full"}, false, k_now);
+  EXPECT_FALSE(logs.is_stored(3, 1)) << "combu has given up this log";
+}
+
 TEST(LogCollector, HoldsNothingIfTheLogIsAlreadyStored) {
   LogCollector logs(true);
   const auto order = logs.end(3, 1);
