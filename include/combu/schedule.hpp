@@ -570,6 +570,8 @@ class Planner {
   [[nodiscard]] std::optional<TrialIndex> find(std::string_view name) const;
   [[nodiscard]] const std::array<std::size_t, k_trial_state_count>& counts() const;
   [[nodiscard]] std::size_t starts_in_flight() const;
+  // True if the engine has not answered the trial's last start.
+  [[nodiscard]] bool is_start_in_flight(TrialIndex trial) const;
   // Returns why the trial did not start in the last step(). explain() decides with the same code as step().
   [[nodiscard]] Explanation explain(TrialIndex trial) const;
   // Returns the number of awaited trials (see is_waited_for()) that are not over.

@@ -372,13 +372,14 @@ class Drive {
     if (trial) progress_.set_pending_reason(*trial, seen.placement.pending_reason);
   }
 
-  // Lets the engine forget the attempts whose ends, logs and outputs are stored.
+  // Lets the engine forget the attempts whose ends, logs and outputs are stored. While a start is in flight,
+  // it may be repeated, and the repeated start must find the ended attempt.
   void acknowledge_results() {
     std::vector<Key> keys;
     std::erase_if(results_, [&](const auto& one) {
       const auto& [trial, attempt] = one.first;
       const EngineResult& result = one.second;
-      if (!result.is_concluded) return false;
+      if (!result.is_concluded || planner_.is_start_in_flight(trial)) return false;
       if (!result.is_unacknowledged) return true;
       if (result.has_log && !is_log_safe(trial, attempt)) return false;
       keys.push_back({.run = run_.id, .trial = trial_of(trial).name, .attempt = attempt});

@@ -642,6 +642,9 @@ const std::array<std::size_t, k_trial_state_count>& Planner::counts() const {
 std::size_t Planner::starts_in_flight() const {
   return impl_->attempts.starts_in_flight();
 }
+bool Planner::is_start_in_flight(TrialIndex trial) const {
+  return impl_->attempts[trial].is_start_in_flight;
+}
 Explanation Planner::explain(TrialIndex trial) const {
   return impl_->life.explain(trial, impl_->settings);
 }

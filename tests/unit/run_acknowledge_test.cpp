@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <mutex>
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -23,6 +23,11 @@ using testing::UnorderedElementsAre;
 class Keeping final : public test::Hooked {
  public:
   using Hooked::Hooked;
+  StartResult start(const combu::Run& run, const Trial& trial, int attempt, std::stop_token stop) override {
+    StartResult result = Hooked::start(run, trial, attempt, stop);
+    if (after_start) after_start();
+    return result;
+  }
   std::vector<Observation> list(const Selector& selector, ListDetail detail, std::stop_token stop) override {
     std::vector<Observation> all = Hooked::list(selector, detail, stop);
     for (Observation& seen : all) mark(seen);
@@ -45,6 +50,7 @@ class Keeping final : public test::Hooked {
     }
   }
 
+  std::function<void()> after_start;
   std::function<void(const Key&)> on_acknowledge;
   std::string start_error;                // of each ended attempt
   std::vector<std::string> acknowledged;  // drive() calls acknowledge() only from its own thread
@@ -140,6 +146,26 @@ TEST_F(AcknowledgeTest, AnAttemptWhoseLogCannotBeStoredIsNotAcknowledged) {
   (void)drive_keeping({.until = Until::ended});
   EXPECT_TRUE(has_committed_end("b"));
   EXPECT_THAT(keeping_.acknowledged, Not(Contains("b#1")));
+}
+
+// The engine may repeat a start whose answer was lost. If the ended attempt were removed before, the repeated
+// start would run the attempt again.
+TEST_F(AcknowledgeTest, AnAttemptWhoseStartIsInFlightIsNotAcknowledged) {
+  run_ = test::run("a");
+  std::atomic<bool> has_ended = false;
+  std::atomic<bool> is_answered = false;
+  keeping_.after_start = [&] {
+    has_ended.wait(false);
+    is_answered = true;
+  };
+  journal_.on_snapshot = [&](const Snapshot& snapshot) {
+    if (snapshot.count(TrialState::succeeded) == 0) return;
+    has_ended = true;
+    has_ended.notify_all();
+  };
+  keeping_.on_acknowledge = [&](const Key&) { EXPECT_TRUE(is_answered); };
+  (void)drive_keeping({.until = Until::ended});
+  EXPECT_THAT(keeping_.acknowledged, ElementsAre("a#1"));
 }
 
 TEST_F(AcknowledgeTest, EachAttemptOfARetriedTrialIsAcknowledged) {
