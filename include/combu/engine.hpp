@@ -261,7 +261,7 @@ struct TakenByOther {
 struct Accepted {};
 // Nothing was started, because a quota of the engine is used up.
 struct NoRoom {
-  std::string reason;  // one line
+  std::string reason;  // one line, equal for all attempts that lack the same room
   Seconds retry_after{0};
 };
 using StartResult = std::variant<Running, TakenByOther, Accepted, NoRoom>;

@@ -8,6 +8,8 @@
 namespace combu::kubernetes {
 namespace {
 
+constexpr std::string_view k_exceeded = "exceeded quota: ";
+
 using Amounts = std::map<std::string, double, std::less<>>;
 
 // Reads "NAME=QUANTITY,NAME=QUANTITY" behind `title`, up to a blank or the end.
@@ -56,7 +58,7 @@ std::optional<double> parse_quantity(std::string_view text) {
 }
 
 QuotaRefusal quota_refusal(std::string_view message) {
-  const std::size_t begin = message.find("exceeded quota: ");
+  const std::size_t begin = message.find(k_exceeded);
   if (begin == std::string_view::npos) return QuotaRefusal::none;
   message.remove_prefix(begin);
   const Amounts limited = amounts_behind(message, "limited: ");
@@ -64,6 +66,14 @@ QuotaRefusal quota_refusal(std::string_view message) {
     if (const auto limit = limited.find(name); limit != limited.end() && amount > limit->second)
       return QuotaRefusal::never;
   return QuotaRefusal::used_up;
+}
+
+std::string exceeded_quota(std::string_view message) {
+  const std::size_t begin = message.find(k_exceeded);
+  const std::size_t requested = message.find(", requested: ", begin);
+  const std::size_t limited = message.find(", limited: ", requested);
+  if (begin == std::string_view::npos || limited == std::string_view::npos) return std::string(message);
+  return std::string(message.substr(begin, requested - begin)).append(message.substr(limited));
 }
 
 }  // namespace combu::kubernetes

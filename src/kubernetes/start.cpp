@@ -93,7 +93,7 @@ StartResult KubernetesEngine::start(const Run& run, const Trial& trial, int atte
       rate_.overloaded(error.retry_after(), std::chrono::steady_clock::now());
     const QuotaRefusal quota = quota_refusal(error.message());
     if (quota == QuotaRefusal::used_up)
-      return NoRoom{.reason = error.message(), .retry_after = k_quota_pause};
+      return NoRoom{.reason = exceeded_quota(error.message()), .retry_after = k_quota_pause};
     const bool may_help = error.kind() == ErrorKind::unavailable && !is_webhook_failure(error);
     if (may_help) throw;
     throw Error(ErrorKind::refused, trial.name, error.message());

@@ -37,6 +37,7 @@ constexpr std::chrono::milliseconds k_heartbeat{1000};
 constexpr std::chrono::minutes k_silence_max{5};
 constexpr std::size_t k_stops_in_flight_max = 32;  // a stop may take the trial's whole grace period
 constexpr std::size_t k_remarks_max = 20;
+constexpr std::size_t k_no_room_remarks_max = 5;
 
 // Returns the number of attempts that the run may have to stop.
 std::size_t stoppable(const Run& run, const PlannerOptions& options) {
@@ -67,7 +68,8 @@ class Steered {
   const std::optional<Settings>& again_with_;
 };
 
-// Passes notes for the user on to the listener, but only the first k_remarks_max notes.
+// Passes notes for the user on to the listener, but only the first k_remarks_max notes, and the first
+// k_no_room_remarks_max notes about a lack of room.
 class Remarks {
  public:
   explicit Remarks(ProgressListener& listener) : listener_(listener) {}
@@ -83,8 +85,9 @@ class Remarks {
   }
   // Adds a note that trials wait for a quota of the engine. Adds one note for each reason.
   void add_no_room(const std::string& reason) {
-    if (no_room_.insert(reason).second)
-      add(fmt::format("the engine has no room for more trials now: {}; combu tries again", reason));
+    if (no_room_.size() < k_no_room_remarks_max && no_room_.insert(reason).second)
+      listener_.remark(
+          fmt::format("the engine has no room for more trials now: {}; combu tries again", reason));
   }
 
  private:

@@ -106,6 +106,26 @@ TEST_F(SteeringTest, RemarksEndAfterTwenty) {
   EXPECT_EQ(std::ranges::count(recorder_.remarks, recorder_.remarks.front()), 20);
 }
 
+// Notes about a lack of room have a limit of their own, so that they do not hide other notes.
+TEST_F(SteeringTest, RemarksAboutALackOfRoomEndAfterFive) {
+  class Full final : public test::PassingEngine {
+   public:
+    using PassingEngine::PassingEngine;
+    StartResult start(const combu::Run& run, const Trial& trial, int attempt, std::stop_token stop) override {
+      if (++starts_ <= 25)
+        return NoRoom{.reason = "quota " + std::to_string(starts_), .retry_after = Seconds(0.001)};
+      return engine_.start(run, trial, attempt, stop);
+    }
+
+   private:
+    int starts_ = 0;
+  } full(*simulated_);
+  (void)drive_on(full, test::run("t"), {.until = Until::ended});
+  ASSERT_EQ(recorder_.remarks.size(), 5U);
+  EXPECT_EQ(recorder_.remarks.back(),
+            "the engine has no room for more trials now: quota 5; combu tries again");
+}
+
 TEST_F(SteeringTest, AFailureIsReportedIfTheRunIsLeftBeforeItsLogIsRead) {
   combu::Run run = test::run("t");
   run.experiment.trials[0].process.cmd = {"sh", "-c", "exit 7"};
