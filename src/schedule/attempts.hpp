@@ -27,7 +27,7 @@ struct Attempt {
   Cause stop_cause = Cause::none;
   bool is_service_stop = false;  // combu is stopping a service whose work is done
   bool is_due = false;           // the pause before this attempt has passed
-  Instant queued_at{};           // when the trial last became ready
+  Instant queued_at{};           // when the trial last became ready; stays if the engine had no room for it
   // The value of Fact::ready_at for the attempt's start; nullopt: the value is `queued_at`.
   std::optional<Instant> ready_since = {};
 };

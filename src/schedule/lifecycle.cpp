@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
+#include <limits>
 #include <utility>
 
 #include "schedule/failure.hpp"
@@ -71,8 +73,10 @@ void Lifecycle::enqueue(TrialIndex trial) {
 
 void Lifecycle::start_ready_trials(const Settings& settings) {
   if (interrupted || restoration.awaits_listing() || settings.paused) return;
-  while (attempts.starts_in_flight() < settings.starts_in_flight_max && may_start_pending()) {
+  while (attempts.starts_in_flight() < std::min(settings.starts_in_flight_max, room_starts_max_) &&
+         may_start_pending()) {
     auto next = queue.pop(settings.parallel_max, is_idle());
+    if (!next && queue_refused()) next = queue.pop(settings.parallel_max, is_idle());
     if (!next) return;
     start(next->trial, std::move(next->slots));
   }
@@ -109,9 +113,30 @@ bool Lifecycle::return_slots(TrialIndex trial) {
     fail_attempt(trial, {.cause = attempts[trial].stop_cause, .exit_code = std::nullopt, .reason = {}});
     return false;
   }
-  give_back_slots(trial);
+  holdings.give_back(trial);
+  room.ended(trial);
   report_ready(trial);
   return true;
+}
+
+// If the refused trial entered the queue at once, a trial with large requests could be refused again and
+// again, and keep smaller ones from starting.
+void Lifecycle::await_room(TrialIndex trial, Seconds retry_after) {
+  if (return_slots(trial)) refused_.push_back(trial);
+  is_quota_used_up = true;
+  room_starts_max_ = 1;
+  set_timer(Timer::Kind::quota, trial, retry_after);
+}
+
+void Lifecycle::find_room() {
+  if (room_starts_max_ < std::numeric_limits<std::size_t>::max() / 2) room_starts_max_ *= 2;
+}
+
+bool Lifecycle::queue_refused() {
+  const std::vector<TrialIndex> refused = std::exchange(refused_, {});
+  for (const TrialIndex trial : refused)
+    if (trials.state(trial) == TrialState::ready) queue.push(trial);
+  return !refused.empty();
 }
 
 void Lifecycle::reserve_slots(TrialIndex trial, const Slots& slots) {
@@ -124,6 +149,7 @@ void Lifecycle::give_back_slots(TrialIndex trial) {
   holdings.give_back(trial);
   room.ended(trial);
   is_quota_used_up = false;
+  queue_refused();
 }
 
 // ---- While an attempt runs

@@ -3,6 +3,8 @@
 // trials. Lifecycle owns the planner's parts and connects them: each part owns its own state. Planner::Impl
 // handles the events, calls the transitions and reads the parts.
 
+#include <cstddef>
+#include <limits>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -44,6 +46,11 @@ class Lifecycle {
   // false if the trial is not `starting`, or if a pending stop makes the attempt fail.
   bool return_slots(TrialIndex trial);
   void undo_start(TrialIndex trial);
+  // Takes back a start that the engine has refused for lack of room. No trial starts before an attempt ends
+  // or `retry_after` has passed.
+  void await_room(TrialIndex trial, Seconds retry_after);
+  // Call this when the engine has accepted a start.
+  void find_room();
   void reserve_slots(TrialIndex trial, const Slots& slots);
   void give_back_slots(TrialIndex trial);
 
@@ -93,6 +100,7 @@ class Lifecycle {
 
   // Stops the attempt for this cause.
   void stop(TrialIndex trial, Cause cause);
+  void pass_start_deadline(TrialIndex trial);
   void send_stop(TrialIndex trial);
   [[nodiscard]] EndReason stop_cause_reason(TrialIndex trial) const;
   // Forbids all further starts.
@@ -164,6 +172,9 @@ class Lifecycle {
   bool interrupted = false;  // true: no attempt starts, and the run does not wait for outputs
 
  private:
+  // Puts the trials in `refused_` into the queue. Returns false if there are none.
+  bool queue_refused();
+
   struct Over {
     TrialIndex trial = 0;
     bool is_of_shape = false;  // the failure may concern all trials of the same shape (see Canaries)
@@ -195,6 +206,12 @@ class Lifecycle {
   void stop_service(TrialIndex trial);
   void end_killed(TrialIndex trial);
 
+  // Trials whose starts the engine refused for lack of room. They enter the queue when an attempt has ended,
+  // or when no other trial can start.
+  std::vector<TrialIndex> refused_;
+  // Maximum number of starts in flight. After a refusal for lack of room, one start tries, and each accepted
+  // start doubles the number.
+  std::size_t room_starts_max_ = std::numeric_limits<std::size_t>::max();
   std::vector<TrialIndex> retried_;  // trials queued for a retry in this step
   std::vector<Over> over_;           // ended trials whose effects on other trials are pending
   bool spreading_ = false;

@@ -69,7 +69,9 @@ struct Planner::Impl {
     life.answer_start(event.trial);
     if (const auto* taken = std::get_if<TakenByOther>(&event.result))
       return lose_claim(event.trial, taken->holder);
-    if (const auto* no_room = std::get_if<NoRoom>(&event.result)) return await_room(event.trial, *no_room);
+    if (const auto* no_room = std::get_if<NoRoom>(&event.result))
+      return life.await_room(event.trial, no_room->retry_after);
+    life.find_room();
     // If the attempt has ended already, an earlier call to the engine started it, and the answer to that call
     // was lost.
     if (const auto* running = std::get_if<Running>(&event.result))
@@ -380,13 +382,6 @@ struct Planner::Impl {
     return trials.attempt(*found) == observation.key.attempt ? found : std::nullopt;
   }
 
-  // Takes back the start of a trial. No trial starts before an attempt ends or some time has passed.
-  void await_room(TrialIndex trial, const NoRoom& answer) {
-    life.undo_start(trial);
-    life.is_quota_used_up = true;
-    life.set_timer(Timer::Kind::quota, trial, answer.retry_after);
-  }
-
   // Takes back the start of a trial that lost its slots to `winner`. The trial then waits until these or
   // other slots are free.
   void lose_claim(TrialIndex trial, const Observation& winner) {
@@ -533,9 +528,8 @@ struct Planner::Impl {
         if (state == TrialState::running) life.stop(trial, Cause::timeout);
         break;
       case Kind::start_deadline:
-        if (state == TrialState::starting &&
-            timer.at - attempt.queued_at >= trials.trial(trial).start_deadline)
-          life.stop(trial, Cause::start_deadline);
+        if (timer.at - attempt.queued_at >= trials.trial(trial).start_deadline)
+          life.pass_start_deadline(trial);
         break;
       case Kind::verdict:
         if (state == TrialState::retrying) life.fail(*life.failures.last(trial));

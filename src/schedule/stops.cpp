@@ -30,6 +30,14 @@ void Lifecycle::stop(TrialIndex trial, Cause cause) {
     set_timer(Timer::Kind::give_up, trial, answer_after);
 }
 
+// A trial is `ready` at its start_deadline if the engine has refused its start for lack of room.
+void Lifecycle::pass_start_deadline(TrialIndex trial) {
+  const TrialState state = trials.state(trial);
+  if (state == TrialState::starting) stop(trial, Cause::start_deadline);
+  if (state == TrialState::ready)
+    fail_attempt(trial, {.cause = Cause::start_deadline, .exit_code = std::nullopt, .reason = {}});
+}
+
 void Lifecycle::send_stop(TrialIndex trial) {
   if (!is_alive(trials.state(trial))) return;
   attempts.stop_sent();

@@ -126,6 +126,39 @@ TEST(Pending, WhenTheQuotaIsUsedUpNoTrialStartsBeforeAnAttemptEnds) {
   EXPECT_EQ(it.ended("a", 0), "start b | a succeeded, b starting");
 }
 
+TEST(Pending, WhenTheQuotaIsUsedUpOneStartTriesAtATime) {
+  Planned it("a b c d");
+  EXPECT_EQ(it.begin(),
+            "start a, start b, start c, start d | a starting, b starting, c starting, d starting");
+  for (const char* name : {"a", "b", "c", "d"})
+    EXPECT_EQ(it.without_room(name, Seconds(5)), fmt::format(" | {} ready", name));
+  EXPECT_EQ(it.pass(6), "start a | a starting");
+  EXPECT_EQ(it.without_room("a", Seconds(5)), " | a ready");
+  EXPECT_EQ(it.pass(6), "start b | b starting") << "the quota may have room for another trial";
+  EXPECT_EQ(it.queued("b"), "start c, start d | c starting, d starting");
+}
+
+TEST(Pending, AStartDeadlineCountsFromTheFirstStart) {
+  Planned it(with_start_deadline(test::experiment("a"), Seconds(10)));
+  (void)it.begin();
+  (void)it.without_room("a", Seconds(4));
+  EXPECT_EQ(it.pass(4), "start a | a starting");
+  (void)it.queued("a");
+  EXPECT_EQ(it.pass(6), "stop a | a starting (start_deadline)");
+}
+
+TEST(Pending, ATrialWithoutRoomFailsAtItsStartDeadline) {
+  Planned it(with_start_deadline(test::experiment("a"), Seconds(10)));
+  (void)it.begin();
+  (void)it.without_room("a", Seconds(4));
+  EXPECT_EQ(it.pass(4), "start a | a starting");
+  (void)it.without_room("a", Seconds(20));
+  EXPECT_EQ(it.pass(6), " | a failed (did not run within its start_deadline of 10.0 s)");
+  EXPECT_EQ(it.fact("a").cause, Cause::start_deadline);
+  EXPECT_EQ(it.pass(60), " | ");
+  EXPECT_TRUE(it.done());
+}
+
 TEST(Pending, AStartDeadlineStopsAPendingAttempt) {
   Planned it(with_start_deadline(test::experiment("a"), Seconds(10)));
   (void)it.begin();
