@@ -301,16 +301,45 @@ TEST(KubernetesLogs, EarlierPiecesOfTheSameSecondAreLeftOut) {
   EXPECT_THAT(cluster.server().lines().at(0), HasSubstr("sinceTime=2026-01-02T03%3A04%3A05Z"));
 }
 
-TEST(KubernetesLogs, AContainerThatDoesNotRunYetHasNoLog) {
+TEST(KubernetesLogs, AContainerThatHasNotRunHasNoLog) {
+  for (const std::string state : {"waiting to start: ContainerCreating", "waiting to start - no logs yet",
+                                  "terminated", "not available"}) {
+    ScriptedCluster cluster(
+        [&](const Asked&) { return failure(400, "container \"main\" in pod \"a-run1-1\" is " + state); });
+    EXPECT_EQ(log_of(cluster.engine(), {}), "");
+  }
+}
+
+// Otherwise the log would count as read, and the Pod would be deleted.
+TEST(KubernetesLogs, ALogThatTheNodeCannotReadIsUnavailable) {
   ScriptedCluster cluster([](const Asked&) {
-    return failure(400, "container \"main\" in pod \"a-run1-1\" is waiting to start: ContainerCreating");
+    return failure(400, "failed to try resolving symlinks in path \"/var/log/pods/a/main/0.log\"");
   });
-  EXPECT_EQ(log_of(cluster.engine(), {}), "");
+  const auto error = test::error_of([&] { (void)log_of(cluster.engine(), {.timed = true}); });
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->kind(), ErrorKind::unavailable);
+  EXPECT_THAT(error->message(), HasSubstr("symlinks"));
+}
+
+constexpr const char* k_lost_log = "unable to retrieve container logs for containerd://1234";
+
+TEST(KubernetesLogs, OnlyTheFirstBytesCanSayThatTheNodeHasLostTheLog) {
+  ScriptedCluster cluster([](const Asked&) {
+    return ended(stream({"unable", " to say\n", k_lost_log}, Reply::Then::keep));
+  });
+  EXPECT_EQ(log_of(cluster.engine(), {}), "unable to say\n" + std::string(k_lost_log));
+  ScriptedCluster brief([](const Asked&) { return whole(200, "unable"); });
+  EXPECT_EQ(log_of(brief.engine(), {}), "unable");
+  ScriptedCluster split([](const Asked&) {
+    return ended(stream({"unable to ret", "rieve container logs for containerd://1234"}, Reply::Then::keep));
+  });
+  const auto error = test::error_of([&] { (void)log_of(split.engine(), {}); });
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->kind(), ErrorKind::refused);
 }
 
 TEST(KubernetesLogs, ALogThatTheNodeHasLostIsAnError) {
-  ScriptedCluster cluster(
-      [](const Asked&) { return whole(200, "unable to retrieve container logs for containerd://1234"); });
+  ScriptedCluster cluster([](const Asked&) { return whole(200, k_lost_log); });
   const auto error = test::error_of([&] { (void)log_of(cluster.engine(), {.timed = true}); });
   ASSERT_TRUE(error);
   EXPECT_EQ(error->kind(), ErrorKind::refused);
