@@ -58,6 +58,33 @@ TEST(KubernetesStart, AnExistingPodOfTheAttemptIsAdopted) {
   EXPECT_EQ(std::get<Running>(result).observation.exit_code, 3);
 }
 
+// For example, the answer to the first creation was lost, and the Pod was deleted after its end.
+TEST(KubernetesStart, APodThatExistedAndIsGoneIsNotCreatedAgain) {
+  ScriptedCluster cluster([](const Asked& asked) {
+    return asked.method == "POST" ? failure(409, "pods \"a-run1-1\" already exists") : failure(404, "no");
+  });
+  const StartResult result = cluster.start();
+  ASSERT_TRUE(std::holds_alternative<Running>(result));
+  const Observation& seen = std::get<Running>(result).observation;
+  EXPECT_EQ(seen.key, cluster_key());
+  EXPECT_EQ(seen.phase, Phase::ended);
+  EXPECT_TRUE(seen.stopped);
+  EXPECT_EQ(seen.exit_code, std::nullopt);
+}
+
+TEST(KubernetesStart, AConflictOfAQuotaHasCreatedNothing) {
+  ScriptedCluster cluster([](const Asked& asked) {
+    return asked.method == "POST"
+               ? failure(
+                     409,
+                     "Operation cannot be fulfilled on resourcequotas \"q\": the object has been modified")
+               : failure(404, "no");
+  });
+  const auto error = test::error_of([&] { (void)cluster.start(); });
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->kind(), ErrorKind::unavailable);
+}
+
 TEST(KubernetesStart, APodThatCombuDidNotCreateIsAConflict) {
   json stranger = stored_pod(running_status());
   stranger["metadata"]["labels"].erase("combu.run");
