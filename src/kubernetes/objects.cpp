@@ -15,6 +15,7 @@ using nlohmann::json;
 
 constexpr std::size_t k_page = 500;
 constexpr int k_gone = 410;
+constexpr int k_restarts_max = 5;  // of a list whose next page the server has forgotten
 
 std::string query_of(const ObjectFilter& filter) {
   return query_part("labelSelector", filter.labels) + query_part("fieldSelector", filter.fields);
@@ -115,20 +116,31 @@ void Objects::remove_selected(const Kind& kind, const ObjectFilter& filter, cons
                   stop);
 }
 
-bool Objects::remove_some(const Kind& kind, const ObjectFilter& filter, std::optional<int> grace,
-                          const std::stop_token& stop) {
-  const json removed =
-      read_answer(api_.send({.method = "DELETE",
-                             .target = fmt::format("{}?limit={}{}", path(kind), k_page, query_of(filter)),
-                             .body = json_text(delete_options(grace, {}))},
-                            stop));
-  return !text_of_member(removed, {"metadata", "continue"}).empty();
+void Objects::remove_pages(const Kind& kind, const ObjectFilter& filter, std::optional<int> grace,
+                           const std::function<void(std::size_t)>& on_page, const std::stop_token& stop) {
+  std::string next;
+  for (int restarts = 0;;) {
+    try {
+      const json removed =
+          read_answer(api_.send({.method = "DELETE",
+                                 .target = fmt::format("{}?limit={}{}{}", path(kind), k_page,
+                                                       query_of(filter), query_part("continue", next)),
+                                 .body = json_text(delete_options(grace, {}))},
+                                stop));
+      on_page(k_page);
+      next = text_of_member(removed, {"metadata", "continue"});
+      if (next.empty()) return;
+    } catch (const ApiError& error) {
+      if (error.status() != k_gone || restarts == k_restarts_max) throw;
+      ++restarts;
+      next.clear();
+    }
+  }
 }
 
 void Objects::list(const Kind& kind, const ObjectFilter& filter,
                    const std::function<void(json& object)>& on_object,
                    const std::function<void()>& on_restart, const std::stop_token& stop) {
-  constexpr int k_restarts_max = 5;
   for (int restarts = 0;; ++restarts) {
     try {
       return list_once(kind, filter, on_object, stop);

@@ -68,9 +68,11 @@ class Objects {
               const std::stop_token& stop);
   // Deletes the selected objects. Pods get their own grace periods.
   void remove_selected(const Kind& kind, const ObjectFilter& filter, const std::stop_token& stop);
-  // Deletes some of the selected objects, at most 500. Returns true if other objects may be left.
-  bool remove_some(const Kind& kind, const ObjectFilter& filter, std::optional<int> grace,
-                   const std::stop_token& stop);
+  // Deletes the selected objects with one request for each 500 of them, and calls `on_page` after each
+  // request with the maximum number of objects that it has deleted. Objects that are being deleted already
+  // count, too.
+  void remove_pages(const Kind& kind, const ObjectFilter& filter, std::optional<int> grace,
+                    const std::function<void(std::size_t)>& on_page, const std::stop_token& stop);
 
   // Calls `on_object` for each selected object. Reads the list in pages, which together show one moment. If
   // the server forgets the list in the meantime, calls `on_restart`, and begins again.

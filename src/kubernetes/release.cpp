@@ -54,10 +54,7 @@ void KubernetesEngine::remove_pods(const Selector& selector, const std::vector<O
     if (callbacks.removed) callbacks.removed(removed, selected.size());
   };
   if (is_everything && !selected.empty()) {
-    constexpr std::size_t k_removed_at_once = 500;
-    while (objects_.remove_some(k_pods, {.labels = label_selector(selector)}, k_grace_seconds, stop))
-      count(k_removed_at_once);
-    return count(selected.size());
+    return objects_.remove_pages(k_pods, {.labels = label_selector(selector)}, k_grace_seconds, count, stop);
   }
   in_parallel(selected.size(), k_removals_in_flight, [&](std::size_t i) {
     objects_.remove(k_pods, selected[i].id, k_grace_seconds, {}, stop);
