@@ -61,6 +61,9 @@ class KubernetesEngine final : public Engine {
   // Returns the uid of the run's anchor, which the first call creates.
   std::string anchor_of(const Run& run, const std::stop_token& stop);
   nlohmann::json create_once(const Kind& kind, const nlohmann::json& object, const std::stop_token& stop);
+  // Stops the Pod of an attempt as it was just read. Throws ApiError with status 409 or 422 if the Pod has
+  // changed since.
+  void stop_pod(const PodReport& pod, const std::string& version, const std::stop_token& stop);
   std::vector<Error> check_rights(const Run& run, const std::stop_token& stop);
   std::optional<Error> try_shape(const nlohmann::json& pod, const Trial& trial, const std::stop_token& stop);
   StartResult adopt(const Key& key, const std::stop_token& stop);

@@ -28,10 +28,11 @@ json read_answer(const ApiResponse& response) {
   return answer;
 }
 
-json delete_options(std::optional<int> grace, const std::string& uid) {
+json delete_options(std::optional<int> grace, const Precondition& precondition) {
   json options = {{"kind", "DeleteOptions"}, {"apiVersion", "v1"}, {"propagationPolicy", "Background"}};
   if (grace) options["gracePeriodSeconds"] = *grace;
-  if (!uid.empty()) options["preconditions"]["uid"] = uid;
+  if (!precondition.uid.empty()) options["preconditions"]["uid"] = precondition.uid;
+  if (!precondition.version.empty()) options["preconditions"]["resourceVersion"] = precondition.version;
   return options;
 }
 
@@ -78,33 +79,24 @@ json Objects::try_create(const Kind& kind, const json& object,
   return read_answer(response);
 }
 
-bool Objects::patch_pod(const std::string& name, const json& patch, const std::stop_token& stop) {
-  constexpr int k_other_uid = 422;
-  try {
-    (void)api_.send({.method = "PATCH",
-                     .target = path(k_pods, name),
-                     .body = json_text(patch),
-                     .content_type = "application/merge-patch+json"},
-                    stop);
-    return true;
-  } catch (const ApiError& error) {
-    if (error.status() == k_other_uid || error.kind() == ErrorKind::not_found ||
-        error.kind() == ErrorKind::conflict)
-      return false;
-    throw;
-  }
+void Objects::patch_pod(const std::string& name, const json& patch, const std::stop_token& stop) {
+  (void)api_.send({.method = "PATCH",
+                   .target = path(k_pods, name),
+                   .body = json_text(patch),
+                   .content_type = "application/merge-patch+json"},
+                  stop);
 }
 
 bool Objects::remove(const Kind& kind, const std::string& name, std::optional<int> grace,
-                     const std::string& uid, const std::stop_token& stop) {
+                     const Precondition& precondition, const std::stop_token& stop) {
   try {
-    (void)api_.send(
-        {.method = "DELETE", .target = path(kind, name), .body = json_text(delete_options(grace, uid))},
-        stop);
+    (void)api_.send({.method = "DELETE",
+                     .target = path(kind, name),
+                     .body = json_text(delete_options(grace, precondition))},
+                    stop);
     return true;
   } catch (const ApiError& error) {
-    // 409: the object has another uid
-    if (error.kind() == ErrorKind::not_found || error.kind() == ErrorKind::conflict) return false;
+    if (error.kind() == ErrorKind::not_found) return false;
     throw;
   }
 }

@@ -34,6 +34,12 @@ struct ObjectFilter {
   std::string fields;  // a fieldSelector
 };
 
+// The object that a request is meant for. Empty members permit all objects.
+struct Precondition {
+  std::string uid;
+  std::string version;  // changes with each change of the object
+};
+
 // All functions throw the errors of ApiClient::send(). Safe for many threads.
 class Objects {
  public:
@@ -58,14 +64,14 @@ class Objects {
                                           const std::function<void(const std::string&)>& on_warning,
                                           const std::stop_token& stop);
 
-  // Changes a Pod by a merge patch, if the Pod still has the uid. Returns false if it does not, or if the Pod
-  // does not exist.
-  bool patch_pod(const std::string& name, const nlohmann::json& patch, const std::stop_token& stop);
+  // Changes a Pod by a merge patch. If the patch has a uid, and the Pod has another one, throws ApiError with
+  // status 409 or 422.
+  void patch_pod(const std::string& name, const nlohmann::json& patch, const std::stop_token& stop);
 
   // Deletes an object; returns false if it does not exist. `grace`: the Pod's grace period in seconds;
-  // nullopt: the Pod's own. `uid`: if it is not empty, only an object with this uid is deleted.
-  bool remove(const Kind& kind, const std::string& name, std::optional<int> grace, const std::string& uid,
-              const std::stop_token& stop);
+  // nullopt: the Pod's own. Throws ApiError(conflict) if the object does not meet the precondition.
+  bool remove(const Kind& kind, const std::string& name, std::optional<int> grace,
+              const Precondition& precondition, const std::stop_token& stop);
   // Deletes the selected objects. Pods get their own grace periods.
   void remove_selected(const Kind& kind, const ObjectFilter& filter, const std::stop_token& stop);
   // Deletes the selected objects with one request for each 500 of them, and calls `on_page` after each

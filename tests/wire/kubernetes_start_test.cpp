@@ -184,10 +184,51 @@ TEST(KubernetesStop, ARunningPodGetsADeadlineAndStays) {
   EXPECT_EQ(patch, (json{{"metadata", {{"uid", "uid-a"}}}, {"spec", {{"activeDeadlineSeconds", 1}}}}));
 }
 
-TEST(KubernetesStop, APendingPodIsDeletedIfItIsStillTheSame) {
+TEST(KubernetesStop, APendingPodIsDeletedIfItHasNotChanged) {
   const Asked asked = stop_request(pending_status());
   EXPECT_EQ(asked.method + " " + asked.target, "DELETE " + k_pod_path);
-  EXPECT_EQ(json::parse(asked.body).at("/preconditions/uid"_json_pointer), "uid-a");
+  EXPECT_EQ(json::parse(asked.body).at("preconditions"), (json{{"uid", "uid-a"}, {"resourceVersion", "7"}}));
+}
+
+// A container that runs has a log and a grace period.
+TEST(KubernetesStop, APendingPodThatBeginsToRunGetsADeadline) {
+  std::atomic<bool> runs = false;
+  ScriptedCluster cluster([&](const Asked& asked) {
+    if (asked.method == "DELETE") {
+      runs = true;
+      return json::parse(asked.body).at("preconditions").contains("resourceVersion")
+                 ? failure(409, "Precondition failed: ResourceVersion in precondition: 7")
+                 : whole(200, "{}");
+    }
+    return whole(200, (runs ? stored_pod(running_status(), "a", "8") : stored_pod(pending_status())).dump());
+  });
+  cluster.engine().stop(cluster_key(), std::nullopt, {});
+  EXPECT_EQ(cluster.server().lines().back(), "PATCH " + k_pod_path);
+}
+
+TEST(KubernetesStop, AWebhookThatRefusesIsAnError) {
+  for (const int status : {409, 422}) {  // also the status for a Pod with another uid
+    ScriptedCluster cluster([&](const Asked& asked) {
+      return asked.method == "PATCH" ? failure(status, k_denied)
+                                     : whole(200, stored_pod(running_status()).dump());
+    });
+    const auto error = test::error_of([&] { cluster.engine().stop(cluster_key(), std::nullopt, {}); });
+    ASSERT_TRUE(error) << status;
+    EXPECT_EQ(error->message(), k_denied);
+  }
+}
+
+TEST(KubernetesStop, APodThatEndsMeanwhileIsSuccess) {
+  std::atomic<bool> has_ended = false;
+  ScriptedCluster cluster([&](const Asked& asked) {
+    if (asked.method == "PATCH") {
+      has_ended = true;
+      return failure(422, "metadata.uid: field is immutable");
+    }
+    return whole(200, stored_pod(has_ended ? ended_status(0) : running_status()).dump());
+  });
+  cluster.engine().stop(cluster_key(), std::nullopt, {});
+  EXPECT_EQ(cluster.server().lines().back(), "GET " + k_pod_path);
 }
 
 TEST(KubernetesStop, AnEndedPodIsLeftAlone) {
