@@ -421,8 +421,9 @@ Answer ApiClient::Impl::ask_once(const ApiRequest& request, const ApiStream* str
   curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, &receive_api_header);
   curl_easy_setopt(easy, CURLOPT_HEADERDATA, &incoming);
   if (stream == nullptr)
-    curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS,
-                     std::chrono::ceil<std::chrono::milliseconds>(limits.answer_max).count());
+    curl_easy_setopt(
+        easy, CURLOPT_TIMEOUT_MS,
+        std::chrono::ceil<std::chrono::milliseconds>(request.answer_max.value_or(limits.answer_max)).count());
 
   Answer answer;
   try {

@@ -106,9 +106,9 @@ void KubernetesEngine::add_warnings(const std::vector<PodReport*>& pods, const s
           std::string reason = read_warning(event, uid);
           if (!reason.empty()) reasons.insert_or_assign(uid, std::move(reason));
         },
-        [&] { reasons.clear(); }, stop);
-  } catch (const ApiError& error) {
-    if (error.kind() != ErrorKind::refused) throw;  // without the right to list Events, reasons stay unknown
+        [&] { reasons.clear(); }, stop, limits_.events_max);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::cancelled) throw;
   }
   for (PodReport* const pod : pods)
     if (const auto reason = reasons.find(pod->uid); reason != reasons.end())

@@ -29,6 +29,7 @@ class KubernetesEngine final : public Engine {
     ApiLimits api = {};
     // Maximum time without a byte of a watch. The server sends a bookmark each minute.
     Seconds watch_silence_max{150};
+    Seconds events_max{5};  // time of a request for Events, during which a watch does nothing else
   };
   // `address`: the engine's canonical name (ClusterPlace::address).
   KubernetesEngine(Access access, std::string address, Limits limits);
@@ -70,7 +71,8 @@ class KubernetesEngine final : public Engine {
   // Calls read_pod() with the present by the server's clock, and converts all moments of the report to this
   // machine's clock.
   [[nodiscard]] std::optional<PodReport> report_of(const nlohmann::json& pod) const;
-  // Adds the reasons in the namespace's Events to the pending Pods that lack one.
+  // Adds the reasons in the namespace's Events to the pending Pods that lack one. If the Events cannot be
+  // read, the reasons stay unknown. Throws only Error(cancelled).
   void add_warnings(const std::vector<PodReport*>& pods, const std::stop_token& stop);
   void remove_pods(const Selector& selector, const std::vector<Observation>& selected, bool is_everything,
                    const ReleaseCallbacks& callbacks, const std::stop_token& stop);

@@ -132,10 +132,11 @@ void Objects::remove_pages(const Kind& kind, const ObjectFilter& filter, std::op
 
 void Objects::list(const Kind& kind, const ObjectFilter& filter,
                    const std::function<void(json& object)>& on_object,
-                   const std::function<void()>& on_restart, const std::stop_token& stop) {
+                   const std::function<void()>& on_restart, const std::stop_token& stop,
+                   std::optional<Seconds> answer_max) {
   for (int restarts = 0;; ++restarts) {
     try {
-      return list_once(kind, filter, on_object, stop);
+      return list_once(kind, filter, on_object, stop, answer_max);
     } catch (const ApiError& error) {
       // The answer contains another token, which would continue with the objects of another moment.
       if (error.status() != k_gone || restarts == k_restarts_max) throw;
@@ -145,11 +146,13 @@ void Objects::list(const Kind& kind, const ObjectFilter& filter,
 }
 
 void Objects::list_once(const Kind& kind, const ObjectFilter& filter,
-                        const std::function<void(json& object)>& on_object, const std::stop_token& stop) {
+                        const std::function<void(json& object)>& on_object, const std::stop_token& stop,
+                        std::optional<Seconds> answer_max) {
   std::string next;
   do {
     json page = read_answer(api_.send({.target = fmt::format("{}?limit={}{}{}", path(kind), k_page,
-                                                             query_of(filter), query_part("continue", next))},
+                                                             query_of(filter), query_part("continue", next)),
+                                       .answer_max = answer_max},
                                       stop));
     if (const auto items = page.find("items"); items != page.end() && items->is_array())
       for (json& object : *items) on_object(object);

@@ -81,10 +81,12 @@ class Objects {
                     const std::function<void(std::size_t)>& on_page, const std::stop_token& stop);
 
   // Calls `on_object` for each selected object. Reads the list in pages, which together show one moment. If
-  // the server forgets the list in the meantime, calls `on_restart`, and begins again.
+  // the server forgets the list in the meantime, calls `on_restart`, and begins again. `answer_max`: of each
+  // page; see ApiRequest.
   void list(const Kind& kind, const ObjectFilter& filter,
             const std::function<void(nlohmann::json& object)>& on_object,
-            const std::function<void()>& on_restart, const std::stop_token& stop);
+            const std::function<void()>& on_restart, const std::stop_token& stop,
+            std::optional<Seconds> answer_max = {});
   // True if the filter selects an object.
   [[nodiscard]] bool is_any(const Kind& kind, const ObjectFilter& filter, const std::stop_token& stop);
   // Returns the version of the newest change to an object of this kind, from which a watch can begin.
@@ -97,7 +99,8 @@ class Objects {
   [[nodiscard]] ApiResponse post(const Kind& kind, std::string_view options, const nlohmann::json& object,
                                  const std::stop_token& stop);
   void list_once(const Kind& kind, const ObjectFilter& filter,
-                 const std::function<void(nlohmann::json& object)>& on_object, const std::stop_token& stop);
+                 const std::function<void(nlohmann::json& object)>& on_object, const std::stop_token& stop,
+                 std::optional<Seconds> answer_max);
 
   ApiClient& api_;
   std::string name_space_;

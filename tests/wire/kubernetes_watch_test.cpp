@@ -10,6 +10,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -282,6 +283,53 @@ TEST(KubernetesWatch, WarningsExplainAPodThatWaitsWithoutAReason) {
   const auto listed = cluster.engine().list({}, ListDetail::basic, {});
   ASSERT_EQ(listed.size(), 1U);
   EXPECT_THAT(listed[0].placement.pending_reason, HasSubstr("configmap \"x\" not found"));
+}
+
+// Each way in which Events cannot be read.
+std::vector<Reply> failed_events() {
+  return {failure(403, "events is forbidden"), failure(500, "etcdserver: request timed out"), stall(),
+          whole(200, "no JSON")};
+}
+
+TEST(KubernetesList, EventsThatCannotBeReadOnlyLeaveTheReasonUnknown) {
+  for (const Reply& events : failed_events()) {
+    ScriptedCluster cluster(
+        [&](const Asked& asked) {
+          return asked.target.find("/events") != std::string::npos
+                     ? events
+                     : whole(200, pod_list({stored_pod(pending_status())}));
+        },
+        {.events_max = Seconds{0.1}});
+    EXPECT_THAT(names_of(cluster.engine().list({}, ListDetail::basic, {})), ElementsAre("a"));
+  }
+}
+
+TEST(KubernetesWatch, EventsThatCannotBeReadDoNotEndTheWatch) {
+  for (const Reply& events : failed_events()) {
+    std::atomic<bool> is_asked = false;
+    ScriptedCluster cluster(
+        [&](const Asked& asked) {
+          if (asked.target.find("/events") != std::string::npos) {
+            is_asked = true;
+            is_asked.notify_all();
+            return events;
+          }
+          if (!is_watch(asked)) return whole(200, pod_list({}));
+          Reply reply = stream({watch_event("ADDED", stored_pod(pending_status()))}, Reply::Then::stall);
+          reply.more = [&, is_sent = false]() mutable -> std::string {
+            if (std::exchange(is_sent, true)) return "";
+            is_asked.wait(false);
+            return chunk(watch_event("MODIFIED", stored_pod(running_status())));
+          };
+          return reply;
+        },
+        {.events_max = Seconds{0.1}});
+    const Watched watched = watch(cluster.engine(), 3);
+    is_asked = true;  // so that the server can end
+    is_asked.notify_all();
+    EXPECT_FALSE(watched.error);
+    EXPECT_THAT(watched.changes, ElementsAre("watching", "a pending", "a running"));
+  }
 }
 
 // ---- logs
