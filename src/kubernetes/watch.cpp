@@ -19,6 +19,7 @@ using nlohmann::json;
 
 constexpr int k_too_old = 410;
 constexpr std::chrono::seconds k_stream_max{300};  // the server then ends the stream regularly
+constexpr std::chrono::seconds k_stream_min{1};    // a shorter stream without a line is no stream
 constexpr Seconds k_warnings_pause{5};             // between two requests for Events
 
 }  // namespace
@@ -40,15 +41,19 @@ class PodWatch {
       try {
         follow(stop);
       } catch (const ApiError& error) {
-        if (error.status() != k_too_old) throw;
+        // If the version of a new subscription is too old as well, another one at once would not help.
+        if (error.status() != k_too_old || !std::exchange(has_progress_, false)) throw;
         version_.clear();
       }
     }
   }
 
  private:
-  // Reads one stream of changes, from the last known change on.
+  // Reads one stream of changes, from the last known change on. Throws Error(unavailable) if the stream ends
+  // at once without a line, as with a proxy that does not pass on streams.
   void follow(const std::stop_token& stop) {
+    const auto begin = std::chrono::steady_clock::now();
+    const std::size_t lines = lines_;
     const std::string target = fmt::format(
         "{}?watch=1&allowWatchBookmarks=true&timeoutSeconds={}{}{}", engine_.objects_.path(k_pods),
         k_stream_max.count(), query_part("labelSelector", labels_), query_part("resourceVersion", version_));
@@ -57,9 +62,13 @@ class PodWatch {
                        .on_pause = [&] { report_passed_moments(stop); },
                        .silence_max = engine_.limits_.watch_silence_max},
                       stop);
+    const bool is_empty = lines_ == lines && std::chrono::steady_clock::now() - begin < k_stream_min;
+    if (is_empty && !stop.stop_requested())
+      throw Error(ErrorKind::unavailable, engine_.address_, "the API server has ended the watch at once");
   }
 
   void take(std::string_view line) {
+    ++lines_;
     json event = parse_json_or_discard(line, k_managed_fields);
     const auto type = event.is_object() ? event.find("type") : event.end();
     if (!event.is_object() || type == event.end() || !type->is_string() || !event.contains("object") ||
@@ -68,6 +77,7 @@ class PodWatch {
     const json& object = event["object"];
     const auto& kind = type->get_ref<const std::string&>();
     if (kind == "ERROR") throw error_of(object);
+    has_progress_ = true;
     if (const auto version = text_of_member(object, {"metadata", "resourceVersion"}); !version.empty())
       version_ = version;
     if (kind == "BOOKMARK") return;
@@ -134,6 +144,8 @@ class PodWatch {
   const std::string labels_;
   const std::function<void(const Change&)>& on_change_;
   std::string version_;                       // of the last change; empty: unknown
+  std::size_t lines_ = 0;                     // received from all streams
+  bool has_progress_ = true;                  // false: no change since a version was too old
   std::map<std::string, Later> later_;        // by uid: Pods with PodReport::changes_at
   std::map<std::string, PodReport> waiting_;  // by uid: Pods with PodReport::lacks_reason
   Instant next_warnings_{};

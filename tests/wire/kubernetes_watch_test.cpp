@@ -106,14 +106,32 @@ TEST(KubernetesWatch, AVersionThatIsTooOldMakesANewSubscription) {
   ScriptedCluster cluster([&](const Asked& asked) {
     if (!is_watch(asked)) return whole(200, pod_list({}));
     const int number = ++streams;
+    const json too_old = {{"kind", "Status"}, {"code", 410}, {"message", "too old"}};
     if (number == 1)  // one form: an event in a stream with status 200
-      return ended(stream({watch_event("ERROR", {{"kind", "Status"}, {"code", 410}, {"message", "too old"}})},
-                          Reply::Then::keep));
-    if (number == 2) return failure(410, "too old resource version");  // the other form
-    return stream({watch_event("ADDED", stored_pod(running_status()))}, Reply::Then::stall);
+      return ended(stream({watch_event("ERROR", too_old)}, Reply::Then::keep));
+    if (number == 2)
+      return ended(stream({watch_event("ADDED", stored_pod(running_status()))}, Reply::Then::keep));
+    if (number == 3) return failure(410, "too old resource version");  // the other form
+    return stream({watch_event("MODIFIED", stored_pod(ended_status(0)))}, Reply::Then::stall);
   });
-  EXPECT_THAT(watch(cluster.engine(), 4).changes,
-              ElementsAre("watching", "watching", "watching", "a running"));
+  EXPECT_THAT(watch(cluster.engine(), 5).changes,
+              ElementsAre("watching", "watching", "a running", "watching", "a ended"));
+}
+
+// Without an error, combu would ask again without a pause.
+TEST(KubernetesWatch, AServerThatEndsEachStreamAtOnceIsUnavailable) {
+  const std::vector<Reply> replies{ended(stream({}, Reply::Then::keep)), failure(410, "too old")};
+  for (const Reply& reply : replies) {
+    std::atomic<int> streams = 0;
+    ScriptedCluster cluster([&](const Asked& asked) {
+      if (!is_watch(asked)) return whole(200, pod_list({}));
+      return ++streams > 9 ? hang_up() : reply;
+    });
+    const Watched watched = watch(cluster.engine(), 99);
+    ASSERT_TRUE(watched.error);
+    EXPECT_EQ(watched.error->kind(), ErrorKind::unavailable);
+    EXPECT_LE(streams, 2);
+  }
 }
 
 TEST(KubernetesWatch, OtherErrorsAreUnavailable) {
