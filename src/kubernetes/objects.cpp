@@ -130,10 +130,10 @@ void Objects::remove_pages(const Kind& kind, const ObjectFilter& filter, std::op
   }
 }
 
-void Objects::list(const Kind& kind, const ObjectFilter& filter,
-                   const std::function<void(json& object)>& on_object,
-                   const std::function<void()>& on_restart, const std::stop_token& stop,
-                   std::optional<Seconds> answer_max) {
+std::string Objects::list(const Kind& kind, const ObjectFilter& filter,
+                          const std::function<void(json& object)>& on_object,
+                          const std::function<void()>& on_restart, const std::stop_token& stop,
+                          std::optional<Seconds> answer_max) {
   for (int restarts = 0;; ++restarts) {
     try {
       return list_once(kind, filter, on_object, stop, answer_max);
@@ -145,10 +145,11 @@ void Objects::list(const Kind& kind, const ObjectFilter& filter,
   }
 }
 
-void Objects::list_once(const Kind& kind, const ObjectFilter& filter,
-                        const std::function<void(json& object)>& on_object, const std::stop_token& stop,
-                        std::optional<Seconds> answer_max) {
+std::string Objects::list_once(const Kind& kind, const ObjectFilter& filter,
+                               const std::function<void(json& object)>& on_object,
+                               const std::stop_token& stop, std::optional<Seconds> answer_max) {
   std::string next;
+  std::string version;
   do {
     json page = read_answer(api_.send({.target = fmt::format("{}?limit={}{}{}", path(kind), k_page,
                                                              query_of(filter), query_part("continue", next)),
@@ -157,7 +158,9 @@ void Objects::list_once(const Kind& kind, const ObjectFilter& filter,
     if (const auto items = page.find("items"); items != page.end() && items->is_array())
       for (json& object : *items) on_object(object);
     next = text_of_member(page, {"metadata", "continue"});
+    version = text_of_member(page, {"metadata", "resourceVersion"});
   } while (!next.empty());
+  return version;
 }
 
 bool Objects::is_any(const Kind& kind, const ObjectFilter& filter, const std::stop_token& stop) {
@@ -165,11 +168,6 @@ bool Objects::is_any(const Kind& kind, const ObjectFilter& filter, const std::st
       read_answer(api_.send({.target = fmt::format("{}?limit=1{}", path(kind), query_of(filter))}, stop));
   const auto items = page.find("items");
   return items != page.end() && items->is_array() && !items->empty();
-}
-
-std::string Objects::version(const Kind& kind, const std::stop_token& stop) {
-  const json page = read_answer(api_.send({.target = fmt::format("{}?limit=1", path(kind))}, stop));
-  return std::string(text_of_member(page, {"metadata", "resourceVersion"}));
 }
 
 }  // namespace combu::kubernetes

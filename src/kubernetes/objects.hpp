@@ -82,15 +82,13 @@ class Objects {
 
   // Calls `on_object` for each selected object. Reads the list in pages, which together show one moment. If
   // the server forgets the list in the meantime, calls `on_restart`, and begins again. `answer_max`: of each
-  // page; see ApiRequest.
-  void list(const Kind& kind, const ObjectFilter& filter,
-            const std::function<void(nlohmann::json& object)>& on_object,
-            const std::function<void()>& on_restart, const std::stop_token& stop,
-            std::optional<Seconds> answer_max = {});
+  // page; see ApiRequest. Returns the version of the listed moment, from which a watch can continue.
+  std::string list(const Kind& kind, const ObjectFilter& filter,
+                   const std::function<void(nlohmann::json& object)>& on_object,
+                   const std::function<void()>& on_restart, const std::stop_token& stop,
+                   std::optional<Seconds> answer_max = {});
   // True if the filter selects an object.
   [[nodiscard]] bool is_any(const Kind& kind, const ObjectFilter& filter, const std::stop_token& stop);
-  // Returns the version of the newest change to an object of this kind, from which a watch can begin.
-  [[nodiscard]] std::string version(const Kind& kind, const std::stop_token& stop);
 
   // Returns the path of the objects of a kind, or of one object.
   [[nodiscard]] std::string path(const Kind& kind, const std::string& name = {}) const;
@@ -98,9 +96,9 @@ class Objects {
  private:
   [[nodiscard]] ApiResponse post(const Kind& kind, std::string_view options, const nlohmann::json& object,
                                  const std::stop_token& stop);
-  void list_once(const Kind& kind, const ObjectFilter& filter,
-                 const std::function<void(nlohmann::json& object)>& on_object, const std::stop_token& stop,
-                 std::optional<Seconds> answer_max);
+  std::string list_once(const Kind& kind, const ObjectFilter& filter,
+                        const std::function<void(nlohmann::json& object)>& on_object,
+                        const std::stop_token& stop, std::optional<Seconds> answer_max);
 
   ApiClient& api_;
   std::string name_space_;

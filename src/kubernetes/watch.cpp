@@ -18,6 +18,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int k_too_old = 410;
+constexpr const char* k_not_ended = "status.phase!=Succeeded,status.phase!=Failed";
 constexpr std::chrono::seconds k_stream_max{300};  // the server then ends the stream regularly
 constexpr std::chrono::seconds k_stream_min{1};    // a shorter stream without a line is no stream
 constexpr Seconds k_warnings_pause{5};             // between two requests for Events
@@ -34,10 +35,7 @@ class PodWatch {
   // Returns if `stop` is requested.
   void run(const std::stop_token& stop) {
     while (!stop.stop_requested()) {
-      if (version_.empty()) {
-        version_ = engine_.objects_.version(k_pods, stop);
-        on_change_(Watching{});
-      }
+      if (version_.empty()) subscribe(stop);
       try {
         follow(stop);
       } catch (const ApiError& error) {
@@ -49,6 +47,24 @@ class PodWatch {
   }
 
  private:
+  // Begins a subscription at the present. What changes by time alone, and why Pods wait, concerns also the
+  // Pods of which no change arrives. The caller of watch() lists them.
+  void subscribe(const std::stop_token& stop) {
+    const auto forget = [&] {
+      later_.clear();
+      waiting_.clear();
+    };
+    forget();
+    version_ = engine_.objects_.list(
+        k_pods, {.labels = labels_, .fields = k_not_ended},
+        [&](json& object) {
+          if (const auto pod = engine_.report_of(object); pod && chosen_.contain(pod->observation.key.trial))
+            remember(*pod, object);
+        },
+        forget, stop);
+    on_change_(Watching{});
+  }
+
   // Reads one stream of changes, from the last known change on. Throws Error(unavailable) if the stream ends
   // at once without a line, as with a proxy that does not pass on streams.
   void follow(const std::stop_token& stop) {
@@ -104,10 +120,14 @@ class PodWatch {
       if (pod->observation.phase == Phase::ended) on_change_(pod->observation);
       pod->observation.phase = Phase::gone;
     } else {
-      if (pod->changes_at) later_.emplace(pod->uid, Later{*pod->changes_at, object});
-      if (pod->lacks_reason) waiting_.emplace(pod->uid, *pod);
+      remember(*pod, object);
     }
     on_change_(std::move(pod->observation));
+  }
+
+  void remember(const PodReport& pod, const json& object) {
+    if (pod.changes_at) later_.emplace(pod.uid, Later{*pod.changes_at, object});
+    if (pod.lacks_reason) waiting_.emplace(pod.uid, pod);
   }
 
   // Reports what changes by time alone, and why Pods wait.

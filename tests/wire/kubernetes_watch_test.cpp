@@ -274,6 +274,17 @@ TEST(KubernetesWatch, APodOnASilentNodeIsLostHalfAMinuteAfterItsDeletion) {
   EXPECT_THAT(seen, ElementsAre("running", "running", "running, lost", "ended, lost"));
 }
 
+// Each subscription begins with a list. Of the trial `b`, no change arrives.
+TEST(KubernetesWatch, ANewSubscriptionKnowsThePodsOnSilentNodesAndNoOthers) {
+  const Instant deleted_at = real_clock().now() - std::chrono::seconds{29};
+  std::atomic<int> streams = 0;
+  ScriptedCluster cluster([&](const Asked& asked) {
+    if (!is_watch(asked)) return whole(200, pod_list({evicted_pod(streams == 0 ? "a" : "b", deleted_at)}));
+    return ++streams == 1 ? failure(410, "too old") : stream({}, Reply::Then::stall);
+  });
+  EXPECT_THAT(watch(cluster.engine(), 3).changes, ElementsAre("watching", "watching", "b ended"));
+}
+
 TEST(KubernetesWatch, WarningsExplainAPodThatWaitsWithoutAReason) {
   const json creating = container_status("waiting", {{"reason", "ContainerCreating"}}, "Pending");
   ScriptedCluster cluster([&](const Asked& asked) {
