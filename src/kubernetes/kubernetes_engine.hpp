@@ -76,7 +76,7 @@ class KubernetesEngine final : public Engine {
   void add_warnings(const std::vector<PodReport*>& pods, const std::stop_token& stop);
   void remove_pods(const Selector& selector, const std::vector<Observation>& selected, bool is_everything,
                    const ReleaseCallbacks& callbacks, const std::stop_token& stop);
-  void await_absence(const Selector& selector, const std::stop_token& stop);
+  void await_absence(const std::vector<Selector>& runs, const std::stop_token& stop);
   std::vector<Error> await_removal(const Selector& selector, const std::set<Key>& removed,
                                    const std::stop_token& stop);
   std::size_t remove_objects(const Selector& selector, const std::set<std::string>& kept_runs,

@@ -462,6 +462,20 @@ TEST(KubernetesRelease, AWholeRunIsDeletedInPagesAndThenItsOtherObjects) {
               testing::Contains("DELETE /api/v1/namespaces/ns/configmaps/combu-run1"));
 }
 
+// Another run of the experiment may begin after the listing.
+TEST(KubernetesRelease, OnlyPodsOfTheRunsThatWereListedAreDeleted) {
+  std::atomic<bool> is_deleted = false;
+  ScriptedCluster cluster([&](const Asked& asked) {
+    if (asked.method == "DELETE") is_deleted = true;
+    if (asked.method == "DELETE" || !concerns_pods(asked)) return whole(200, R"({"items": []})");
+    return whole(200, is_deleted ? pod_list({}) : pod_list({stored_pod(running_status())}));
+  });
+  EXPECT_EQ(cluster.engine().release({.experiment = "exp"}, {}, {}).attempts, 1U);
+  for (const Asked& asked : cluster.server().asked())
+    if (asked.method == "DELETE") EXPECT_THAT(asked.target, HasSubstr("combu.run%3Drun1"));
+  EXPECT_TRUE(is_deleted);
+}
+
 TEST(KubernetesRelease, KeptAttemptsKeepTheirRun) {
   std::atomic<bool> is_deleted = false;
   ScriptedCluster cluster([&](const Asked& asked) {
