@@ -40,6 +40,7 @@ class KubernetesEngine final : public Engine {
   std::vector<Error> check(const Run& run, std::stop_token stop) override;
   std::vector<Error> prepare(const Run& run, const std::function<void(const Preparation&)>& on_progress,
                              std::stop_token stop) override;
+  // If the trial has a host name, the Pod of the previous attempt is deleted, also with Experiment::keep.
   StartResult start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) override;
   // `grace` has no effect: the grace period of a Pod is set when it is created.
   void stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) override;
