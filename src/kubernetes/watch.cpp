@@ -47,8 +47,8 @@ class PodWatch {
   }
 
  private:
-  // Begins a subscription at the present. What changes by time alone, and why Pods wait, concerns also the
-  // Pods of which no change arrives. The caller of watch() lists them.
+  // Begins a subscription at the present. Remembers the Pods whose reports change later although no change
+  // arrives. The caller of watch() lists the Pods, so they are not reported here.
   void subscribe(const std::stop_token& stop) {
     const auto forget = [&] {
       later_.clear();
