@@ -300,6 +300,20 @@ std::string message_of_status(long status, const std::string& body) {
   return fmt::format("answered with status {}{}{}", status, text.empty() ? "" : ": ", text);
 }
 
+// True for the authorizer's refusal: `… forbidden: User "NAME" cannot VERB resource "…"`, or `path "…"`. The
+// words of an admission policy or webhook, which may also contain "cannot", are no such refusal.
+bool is_missing_right(std::string_view message) {
+  constexpr std::string_view k_begin = "forbidden: User \"";
+  constexpr std::string_view k_cannot = "\" cannot ";
+  const std::size_t begin = message.find(k_begin);
+  if (begin == std::string_view::npos || message.find("denied the request") < begin) return false;
+  const std::size_t cannot = message.find(k_cannot, begin + k_begin.size());
+  if (cannot == std::string_view::npos) return false;
+  message.remove_prefix(cannot + k_cannot.size());
+  message.remove_prefix(std::min(message.find(' '), message.size()));  // the verb
+  return message.starts_with(" resource \"") || message.starts_with(" path \"");
+}
+
 struct Answer {
   Transfer transfer;
   long status = 0;
@@ -407,8 +421,9 @@ Answer ApiClient::Impl::ask_once(const ApiRequest& request, const ApiStream* str
   curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, &receive_api_header);
   curl_easy_setopt(easy, CURLOPT_HEADERDATA, &incoming);
   if (stream == nullptr)
-    curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS,
-                     std::chrono::ceil<std::chrono::milliseconds>(limits.answer_max).count());
+    curl_easy_setopt(
+        easy, CURLOPT_TIMEOUT_MS,
+        std::chrono::ceil<std::chrono::milliseconds>(request.answer_max.value_or(limits.answer_max)).count());
 
   Answer answer;
   try {
@@ -470,8 +485,7 @@ void ApiClient::Impl::check(const Answer& answer, Seconds silence_max, const std
   if (answer.status >= 300 && answer.status < 400)
     message = fmt::format("answered with a redirection (status {}); correct `server` in the kubeconfig file",
                           answer.status);
-  const bool lacks_right =
-      answer.status == k_forbidden_status && message.find("\" cannot ") != std::string::npos;
+  const bool lacks_right = answer.status == k_forbidden_status && is_missing_right(message);
   if (lacks_right && !was_granted)
     message +=
         "; check the name of the namespace; `combu doctor` with the same --engine prints the missing rights";

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -22,6 +23,7 @@ struct ApiRequest {
   std::string target;  // path and query of the URL, already percent-encoded, such as "/api/v1/pods?limit=500"
   std::string body;
   std::string content_type = "application/json";  // of `body`
+  std::optional<Seconds> answer_max = {};         // instead of ApiLimits::answer_max
 };
 
 struct ApiResponse {

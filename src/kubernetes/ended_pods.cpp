@@ -71,16 +71,22 @@ std::vector<Key> EndedPods::remove_all(const std::vector<Key>& attempts) {
       const auto first = names.begin() + static_cast<std::ptrdiff_t>(begin);
       const std::vector<std::string> batch(
           first, first + static_cast<std::ptrdiff_t>(std::min(k_batch, names.size() - begin)));
-      try {
-        objects_.remove_selected(k_pods, {.labels = label_selector(run, batch, attempt), .fields = {}}, {});
-      } catch (const Error& error) {
-        // A refusal would be repeated, for example because the user may not delete Pods.
-        if (error.kind() != ErrorKind::unavailable && error.kind() != ErrorKind::timeout) continue;
-        for (const std::string& trial : batch) left.push_back({run, trial, attempt});
-      }
+      // After a failure, the other batches would wait for the same server.
+      if (left.empty() && remove_batch(run, batch, attempt)) continue;
+      for (const std::string& trial : batch) left.push_back({run, trial, attempt});
     }
   }
   return left;
+}
+
+bool EndedPods::remove_batch(const RunId& run, const std::vector<std::string>& trials, int attempt) {
+  try {
+    objects_.remove_selected(k_pods, {.labels = label_selector(run, trials, attempt), .fields = {}}, {});
+    return true;
+  } catch (const Error& error) {
+    // A refusal would be repeated, for example because the user may not delete Pods.
+    return error.kind() != ErrorKind::unavailable && error.kind() != ErrorKind::timeout;
+  }
 }
 
 }  // namespace combu::kubernetes

@@ -11,8 +11,8 @@
 namespace combu::kubernetes {
 
 // A thread that deletes the Pods of attempts whose ends and logs are stored. Safe for many threads. The
-// destructor waits until the Pods are deleted, but not longer than 30 s after the last success. Pods that
-// cannot be deleted stay until `combu kill`.
+// destructor waits until the Pods are deleted. It begins no request later than about 30 s after the last
+// success. Pods that cannot be deleted stay until `combu kill`.
 class EndedPods {
  public:
   // `objects` must outlive this object.
@@ -26,8 +26,10 @@ class EndedPods {
 
  private:
   void work();
-  // Deletes Pods. Returns the attempts whose Pods are not deleted because the server did not answer.
+  // Deletes Pods until the server does not answer. Returns the attempts whose Pods are not deleted.
   [[nodiscard]] std::vector<Key> remove_all(const std::vector<Key>& attempts);
+  // Returns false if the server did not answer.
+  [[nodiscard]] bool remove_batch(const RunId& run, const std::vector<std::string>& trials, int attempt);
 
   Objects& objects_;
   std::mutex mutex_;

@@ -9,6 +9,7 @@
 #include "combu/json.hpp"
 #include "combu/text.hpp"
 #include "kubernetes/diagnosis.hpp"
+#include "kubernetes/merge.hpp"
 #include "kubernetes/names.hpp"
 
 namespace combu::kubernetes {
@@ -21,6 +22,7 @@ constexpr std::size_t k_pending_max = 200;
 // The API server forwards each request for a log to the kubelet. Priority and fairness does not limit these
 // requests.
 constexpr ReadingPace k_reading{.polled_after = Seconds{10}, .logs_max = 8};
+constexpr int k_unprocessable = 422;  // also if a patch has another uid than the object
 // A container normally begins to run within this time, so that no Events are needed.
 constexpr Seconds k_usual_start{3};
 
@@ -104,9 +106,9 @@ void KubernetesEngine::add_warnings(const std::vector<PodReport*>& pods, const s
           std::string reason = read_warning(event, uid);
           if (!reason.empty()) reasons.insert_or_assign(uid, std::move(reason));
         },
-        [&] { reasons.clear(); }, stop);
-  } catch (const ApiError& error) {
-    if (error.kind() != ErrorKind::refused) throw;  // without the right to list Events, reasons stay unknown
+        [&] { reasons.clear(); }, stop, limits_.events_max);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::cancelled) throw;
   }
   for (PodReport* const pod : pods)
     if (const auto reason = reasons.find(pod->uid); reason != reasons.end())
@@ -114,20 +116,38 @@ void KubernetesEngine::add_warnings(const std::vector<PodReport*>& pods, const s
 }
 
 void KubernetesEngine::stop(const Key& key, std::optional<Seconds> /*grace*/, std::stop_token stop) {
+  constexpr int k_looks_max = 5;
   const std::string name = pod_name(key);
-  const std::optional<json> object = objects_.find(k_pods, name, stop);
-  const auto pod = object ? report_of(*object) : std::nullopt;
-  if (!pod || pod->observation.key != key || pod->observation.phase == Phase::ended) return;
-  if (pod->observation.phase == Phase::pending) {
+  for (int looks = 1;; ++looks) {
+    const std::optional<json> object = objects_.find(k_pods, name, stop);
+    const auto pod = object ? report_of(*object) : std::nullopt;
+    if (!pod || pod->observation.key != key || pod->observation.phase == Phase::ended) return;
+    try {
+      return stop_pod(*pod, std::string(text_of_member(*object, {"metadata", "resourceVersion"})), stop);
+    } catch (const ApiError& error) {
+      if (error.kind() == ErrorKind::not_found) return;
+      // The Pod may have changed since it was read, for example because its container began to run. An
+      // admission webhook may refuse with the same status.
+      const bool may_have_changed = error.kind() == ErrorKind::conflict || error.status() == k_unprocessable;
+      if (!may_have_changed || looks == k_looks_max) throw;
+    }
+  }
+}
+
+void KubernetesEngine::stop_pod(const PodReport& pod, const std::string& version,
+                                const std::stop_token& stop) {
+  const std::string& name = pod.observation.id;
+  if (pod.observation.phase == Phase::pending) {
     // With a deadline, a pending Pod would stay pending, and run for a moment later. A grace period of 0
-    // would remove the Pod before a container that is being created has ended.
-    objects_.remove(k_pods, name, 1, pod->uid, stop);
+    // would remove the Pod before a container that is being created has ended. If the container runs in the
+    // meantime, the deletion would cost its log and its grace period.
+    objects_.remove(k_pods, name, 1, {.uid = pod.uid, .version = version}, stop);
     return;
   }
   // The kubelet ends the container with its stop signal and grace period. The Pod and its log stay.
   const std::string stopped_at = rfc3339(api_.server_clock().at(real_clock().now()));
   objects_.patch_pod(name,
-                     {{"metadata", {{"uid", pod->uid}, {"annotations", {{k_stopped, stopped_at}}}}},
+                     {{"metadata", {{"uid", pod.uid}, {"annotations", {{k_stopped, stopped_at}}}}},
                       {"spec", {{"activeDeadlineSeconds", 1}}}},
                      stop);
 }

@@ -29,6 +29,7 @@ class KubernetesEngine final : public Engine {
     ApiLimits api = {};
     // Maximum time without a byte of a watch. The server sends a bookmark each minute.
     Seconds watch_silence_max{150};
+    Seconds events_max{5};  // time of a request for Events, during which a watch does nothing else
   };
   // `address`: the engine's canonical name (ClusterPlace::address).
   KubernetesEngine(Access access, std::string address, Limits limits);
@@ -39,6 +40,7 @@ class KubernetesEngine final : public Engine {
   std::vector<Error> check(const Run& run, std::stop_token stop) override;
   std::vector<Error> prepare(const Run& run, const std::function<void(const Preparation&)>& on_progress,
                              std::stop_token stop) override;
+  // If the trial has a host name, the Pod of the previous attempt is deleted, also with Experiment::keep.
   StartResult start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) override;
   // `grace` has no effect: the grace period of a Pod is set when it is created.
   void stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) override;
@@ -61,17 +63,21 @@ class KubernetesEngine final : public Engine {
   // Returns the uid of the run's anchor, which the first call creates.
   std::string anchor_of(const Run& run, const std::stop_token& stop);
   nlohmann::json create_once(const Kind& kind, const nlohmann::json& object, const std::stop_token& stop);
+  // Stops the Pod of an attempt as it was just read. Throws ApiError with status 409 or 422 if the Pod has
+  // changed since.
+  void stop_pod(const PodReport& pod, const std::string& version, const std::stop_token& stop);
   std::vector<Error> check_rights(const Run& run, const std::stop_token& stop);
   std::optional<Error> try_shape(const nlohmann::json& pod, const Trial& trial, const std::stop_token& stop);
   StartResult adopt(const Key& key, const std::stop_token& stop);
   // Calls read_pod() with the present by the server's clock, and converts all moments of the report to this
   // machine's clock.
   [[nodiscard]] std::optional<PodReport> report_of(const nlohmann::json& pod) const;
-  // Adds the reasons in the namespace's Events to the pending Pods that lack one.
+  // Adds the reasons in the namespace's Events to the pending Pods that lack one. If the Events cannot be
+  // read, the reasons stay unknown. Throws only Error(cancelled).
   void add_warnings(const std::vector<PodReport*>& pods, const std::stop_token& stop);
   void remove_pods(const Selector& selector, const std::vector<Observation>& selected, bool is_everything,
                    const ReleaseCallbacks& callbacks, const std::stop_token& stop);
-  void await_absence(const Selector& selector, const std::stop_token& stop);
+  void await_absence(const std::vector<Selector>& runs, const std::stop_token& stop);
   std::vector<Error> await_removal(const Selector& selector, const std::set<Key>& removed,
                                    const std::stop_token& stop);
   std::size_t remove_objects(const Selector& selector, const std::set<std::string>& kept_runs,

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <ctime>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "kubernetes/kubernetes_engine.hpp"
@@ -40,8 +41,16 @@ void pass_lines(std::string_view bytes, const OnLogPiece& on_piece) {
 }
 
 // The kubelet answers with this text and status 200 if the container runtime has no log.
-bool is_missing(std::string_view text) {
-  return text.starts_with("unable to retrieve container logs for ");
+constexpr std::string_view k_missing = "unable to retrieve container logs for ";
+
+// True for the kubelet's words about a container that has not run and has no log. All other texts with status
+// 400 are errors that may pass, for example if the kubelet cannot read the log's file:
+// https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet/kubelet_pods.go
+// (validateContainerLogStatus)
+bool has_no_log(std::string_view message) {
+  return message.starts_with("container \"main\" in pod ") &&
+         (message.find("\" is waiting to start") != std::string_view::npos ||
+          message.ends_with("\" is terminated") || message.ends_with("\" is not available"));
 }
 
 }  // namespace
@@ -56,20 +65,31 @@ void KubernetesEngine::logs(const Key& key, const LogOptions& options, const OnL
   };
   TimedLines timed(deliver);
   const bool has_times = options.timed || options.since;
-  const auto take = [&](std::string_view bytes) {
-    if (is_missing(bytes))
-      throw Error(ErrorKind::refused, key.trial, "the node has no log of the attempt: " + one_line(bytes));
+  const auto pass = [&](std::string_view bytes) {
     has_times ? timed.feed(bytes) : pass_lines(bytes, on_piece);
+  };
+  bool is_log = false;
+  std::string head;  // the first bytes, as long as they may be the kubelet's text
+  const auto take = [&](std::string_view bytes) {
+    if (is_log) return pass(bytes);
+    head += bytes;
+    if (head.starts_with(k_missing))
+      throw Error(ErrorKind::refused, key.trial, "the node has no log of the attempt: " + one_line(head));
+    is_log = !k_missing.starts_with(head);
+    if (is_log) pass(head);
   };
   try {
     api_.read(objects_.path(k_pods, pod_name(key)) + "/log" + log_query(options),
               {.on_bytes = take, .silence_max = options.follow ? k_quiet_max : k_answer_max}, stop);
+    if (!is_log) pass(head);
     if (has_times) timed.end();
   } catch (const ApiError& error) {
-    if (error.kind() == ErrorKind::invalid) return;  // the container does not run yet, and has no log
-    if (error.kind() != ErrorKind::not_found) throw;
-    throw Error(ErrorKind::not_found, key.trial,
-                fmt::format("no Pod of attempt {} in run {}", key.attempt, key.run.text()));
+    if (error.kind() == ErrorKind::not_found)
+      throw Error(ErrorKind::not_found, key.trial,
+                  fmt::format("no Pod of attempt {} in run {}", key.attempt, key.run.text()));
+    if (error.kind() != ErrorKind::invalid) throw;
+    if (has_no_log(error.message())) return;
+    throw Error(ErrorKind::unavailable, key.trial, "the node cannot read the log: " + error.message());
   }
   if (stop.stop_requested()) throw Error(ErrorKind::cancelled, key.trial, "cancelled");
 }

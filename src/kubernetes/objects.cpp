@@ -15,6 +15,7 @@ using nlohmann::json;
 
 constexpr std::size_t k_page = 500;
 constexpr int k_gone = 410;
+constexpr int k_restarts_max = 5;  // of a list whose next page the server has forgotten
 
 std::string query_of(const ObjectFilter& filter) {
   return query_part("labelSelector", filter.labels) + query_part("fieldSelector", filter.fields);
@@ -27,10 +28,11 @@ json read_answer(const ApiResponse& response) {
   return answer;
 }
 
-json delete_options(std::optional<int> grace, const std::string& uid) {
+json delete_options(std::optional<int> grace, const Precondition& precondition) {
   json options = {{"kind", "DeleteOptions"}, {"apiVersion", "v1"}, {"propagationPolicy", "Background"}};
   if (grace) options["gracePeriodSeconds"] = *grace;
-  if (!uid.empty()) options["preconditions"]["uid"] = uid;
+  if (!precondition.uid.empty()) options["preconditions"]["uid"] = precondition.uid;
+  if (!precondition.version.empty()) options["preconditions"]["resourceVersion"] = precondition.version;
   return options;
 }
 
@@ -77,33 +79,24 @@ json Objects::try_create(const Kind& kind, const json& object,
   return read_answer(response);
 }
 
-bool Objects::patch_pod(const std::string& name, const json& patch, const std::stop_token& stop) {
-  constexpr int k_other_uid = 422;
-  try {
-    (void)api_.send({.method = "PATCH",
-                     .target = path(k_pods, name),
-                     .body = json_text(patch),
-                     .content_type = "application/merge-patch+json"},
-                    stop);
-    return true;
-  } catch (const ApiError& error) {
-    if (error.status() == k_other_uid || error.kind() == ErrorKind::not_found ||
-        error.kind() == ErrorKind::conflict)
-      return false;
-    throw;
-  }
+void Objects::patch_pod(const std::string& name, const json& patch, const std::stop_token& stop) {
+  (void)api_.send({.method = "PATCH",
+                   .target = path(k_pods, name),
+                   .body = json_text(patch),
+                   .content_type = "application/merge-patch+json"},
+                  stop);
 }
 
 bool Objects::remove(const Kind& kind, const std::string& name, std::optional<int> grace,
-                     const std::string& uid, const std::stop_token& stop) {
+                     const Precondition& precondition, const std::stop_token& stop) {
   try {
-    (void)api_.send(
-        {.method = "DELETE", .target = path(kind, name), .body = json_text(delete_options(grace, uid))},
-        stop);
+    (void)api_.send({.method = "DELETE",
+                     .target = path(kind, name),
+                     .body = json_text(delete_options(grace, precondition))},
+                    stop);
     return true;
   } catch (const ApiError& error) {
-    // 409: the object has another uid
-    if (error.kind() == ErrorKind::not_found || error.kind() == ErrorKind::conflict) return false;
+    if (error.kind() == ErrorKind::not_found) return false;
     throw;
   }
 }
@@ -115,23 +108,35 @@ void Objects::remove_selected(const Kind& kind, const ObjectFilter& filter, cons
                   stop);
 }
 
-bool Objects::remove_some(const Kind& kind, const ObjectFilter& filter, std::optional<int> grace,
-                          const std::stop_token& stop) {
-  const json removed =
-      read_answer(api_.send({.method = "DELETE",
-                             .target = fmt::format("{}?limit={}{}", path(kind), k_page, query_of(filter)),
-                             .body = json_text(delete_options(grace, {}))},
-                            stop));
-  return !text_of_member(removed, {"metadata", "continue"}).empty();
+void Objects::remove_pages(const Kind& kind, const ObjectFilter& filter, std::optional<int> grace,
+                           const std::function<void(std::size_t)>& on_page, const std::stop_token& stop) {
+  std::string next;
+  for (int restarts = 0;;) {
+    try {
+      const json removed =
+          read_answer(api_.send({.method = "DELETE",
+                                 .target = fmt::format("{}?limit={}{}{}", path(kind), k_page,
+                                                       query_of(filter), query_part("continue", next)),
+                                 .body = json_text(delete_options(grace, {}))},
+                                stop));
+      on_page(k_page);
+      next = text_of_member(removed, {"metadata", "continue"});
+      if (next.empty()) return;
+    } catch (const ApiError& error) {
+      if (error.status() != k_gone || restarts == k_restarts_max) throw;
+      ++restarts;
+      next.clear();
+    }
+  }
 }
 
-void Objects::list(const Kind& kind, const ObjectFilter& filter,
-                   const std::function<void(json& object)>& on_object,
-                   const std::function<void()>& on_restart, const std::stop_token& stop) {
-  constexpr int k_restarts_max = 5;
+std::string Objects::list(const Kind& kind, const ObjectFilter& filter,
+                          const std::function<void(json& object)>& on_object,
+                          const std::function<void()>& on_restart, const std::stop_token& stop,
+                          std::optional<Seconds> answer_max) {
   for (int restarts = 0;; ++restarts) {
     try {
-      return list_once(kind, filter, on_object, stop);
+      return list_once(kind, filter, on_object, stop, answer_max);
     } catch (const ApiError& error) {
       // The answer contains another token, which would continue with the objects of another moment.
       if (error.status() != k_gone || restarts == k_restarts_max) throw;
@@ -140,17 +145,22 @@ void Objects::list(const Kind& kind, const ObjectFilter& filter,
   }
 }
 
-void Objects::list_once(const Kind& kind, const ObjectFilter& filter,
-                        const std::function<void(json& object)>& on_object, const std::stop_token& stop) {
+std::string Objects::list_once(const Kind& kind, const ObjectFilter& filter,
+                               const std::function<void(json& object)>& on_object,
+                               const std::stop_token& stop, std::optional<Seconds> answer_max) {
   std::string next;
+  std::string version;
   do {
     json page = read_answer(api_.send({.target = fmt::format("{}?limit={}{}{}", path(kind), k_page,
-                                                             query_of(filter), query_part("continue", next))},
+                                                             query_of(filter), query_part("continue", next)),
+                                       .answer_max = answer_max},
                                       stop));
     if (const auto items = page.find("items"); items != page.end() && items->is_array())
       for (json& object : *items) on_object(object);
     next = text_of_member(page, {"metadata", "continue"});
+    version = text_of_member(page, {"metadata", "resourceVersion"});
   } while (!next.empty());
+  return version;
 }
 
 bool Objects::is_any(const Kind& kind, const ObjectFilter& filter, const std::stop_token& stop) {
@@ -158,11 +168,6 @@ bool Objects::is_any(const Kind& kind, const ObjectFilter& filter, const std::st
       read_answer(api_.send({.target = fmt::format("{}?limit=1{}", path(kind), query_of(filter))}, stop));
   const auto items = page.find("items");
   return items != page.end() && items->is_array() && !items->empty();
-}
-
-std::string Objects::version(const Kind& kind, const std::stop_token& stop) {
-  const json page = read_answer(api_.send({.target = fmt::format("{}?limit=1", path(kind))}, stop));
-  return std::string(text_of_member(page, {"metadata", "resourceVersion"}));
 }
 
 }  // namespace combu::kubernetes

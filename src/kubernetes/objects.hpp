@@ -34,6 +34,12 @@ struct ObjectFilter {
   std::string fields;  // a fieldSelector
 };
 
+// The object that a request is meant for. Empty members permit all objects.
+struct Precondition {
+  std::string uid;
+  std::string version;  // changes with each change of the object
+};
+
 // All functions throw the errors of ApiClient::send(). Safe for many threads.
 class Objects {
  public:
@@ -58,29 +64,31 @@ class Objects {
                                           const std::function<void(const std::string&)>& on_warning,
                                           const std::stop_token& stop);
 
-  // Changes a Pod by a merge patch, if the Pod still has the uid. Returns false if it does not, or if the Pod
-  // does not exist.
-  bool patch_pod(const std::string& name, const nlohmann::json& patch, const std::stop_token& stop);
+  // Changes a Pod by a merge patch. If the patch has a uid, and the Pod has another one, throws ApiError with
+  // status 409 or 422.
+  void patch_pod(const std::string& name, const nlohmann::json& patch, const std::stop_token& stop);
 
   // Deletes an object; returns false if it does not exist. `grace`: the Pod's grace period in seconds;
-  // nullopt: the Pod's own. `uid`: if it is not empty, only an object with this uid is deleted.
-  bool remove(const Kind& kind, const std::string& name, std::optional<int> grace, const std::string& uid,
-              const std::stop_token& stop);
+  // nullopt: the Pod's own. Throws ApiError(conflict) if the object does not meet the precondition.
+  bool remove(const Kind& kind, const std::string& name, std::optional<int> grace,
+              const Precondition& precondition, const std::stop_token& stop);
   // Deletes the selected objects. Pods get their own grace periods.
   void remove_selected(const Kind& kind, const ObjectFilter& filter, const std::stop_token& stop);
-  // Deletes some of the selected objects, at most 500. Returns true if other objects may be left.
-  bool remove_some(const Kind& kind, const ObjectFilter& filter, std::optional<int> grace,
-                   const std::stop_token& stop);
+  // Deletes the selected objects with one request for each 500 of them, and calls `on_page` after each
+  // request with the maximum number of objects that it has deleted. Objects that are being deleted already
+  // count, too.
+  void remove_pages(const Kind& kind, const ObjectFilter& filter, std::optional<int> grace,
+                    const std::function<void(std::size_t)>& on_page, const std::stop_token& stop);
 
   // Calls `on_object` for each selected object. Reads the list in pages, which together show one moment. If
-  // the server forgets the list in the meantime, calls `on_restart`, and begins again.
-  void list(const Kind& kind, const ObjectFilter& filter,
-            const std::function<void(nlohmann::json& object)>& on_object,
-            const std::function<void()>& on_restart, const std::stop_token& stop);
+  // the server forgets the list in the meantime, calls `on_restart`, and begins again. `answer_max`: of each
+  // page; see ApiRequest. Returns the version of the listed moment, from which a watch can continue.
+  std::string list(const Kind& kind, const ObjectFilter& filter,
+                   const std::function<void(nlohmann::json& object)>& on_object,
+                   const std::function<void()>& on_restart, const std::stop_token& stop,
+                   std::optional<Seconds> answer_max = {});
   // True if the filter selects an object.
   [[nodiscard]] bool is_any(const Kind& kind, const ObjectFilter& filter, const std::stop_token& stop);
-  // Returns the version of the newest change to an object of this kind, from which a watch can begin.
-  [[nodiscard]] std::string version(const Kind& kind, const std::stop_token& stop);
 
   // Returns the path of the objects of a kind, or of one object.
   [[nodiscard]] std::string path(const Kind& kind, const std::string& name = {}) const;
@@ -88,8 +96,9 @@ class Objects {
  private:
   [[nodiscard]] ApiResponse post(const Kind& kind, std::string_view options, const nlohmann::json& object,
                                  const std::stop_token& stop);
-  void list_once(const Kind& kind, const ObjectFilter& filter,
-                 const std::function<void(nlohmann::json& object)>& on_object, const std::stop_token& stop);
+  std::string list_once(const Kind& kind, const ObjectFilter& filter,
+                        const std::function<void(nlohmann::json& object)>& on_object,
+                        const std::stop_token& stop, std::optional<Seconds> answer_max);
 
   ApiClient& api_;
   std::string name_space_;

@@ -20,6 +20,16 @@ constexpr int k_grace_seconds = 1;
 constexpr Seconds k_look_pause{0.3};
 constexpr Seconds k_removal_max{60};  // the kubelet of a working node removes a Pod within seconds
 
+// Restricts a selector to each run of the observed attempts. A run that begins after the observation must not
+// be deleted with them.
+std::vector<Selector> runs_of(const Selector& selector, const std::vector<Observation>& observed) {
+  std::set<RunId> ids;
+  for (const Observation& one : observed) ids.insert(one.key.run);
+  std::vector<Selector> runs;
+  for (const RunId& id : ids) runs.emplace_back(selector).run = id;
+  return runs;
+}
+
 }  // namespace
 
 Released KubernetesEngine::release(const Selector& selector, const ReleaseCallbacks& callbacks,
@@ -33,7 +43,7 @@ Released KubernetesEngine::release(const Selector& selector, const ReleaseCallba
   remove_pods(selector, selected, is_everything, callbacks, stop);
   std::set<Key> removed;
   for (const Observation& one : selected) removed.insert(one.key);
-  if (is_everything) await_absence(selector, stop);
+  if (is_everything) await_absence(runs_of(selector, selected), stop);
   released.left = await_removal(selector, removed, stop);
   released.attempts = selected.size() - released.left.size();
   if (!selector.trials.empty()) return released;
@@ -53,11 +63,10 @@ void KubernetesEngine::remove_pods(const Selector& selector, const std::vector<O
     removed = std::min(removed + more, selected.size());
     if (callbacks.removed) callbacks.removed(removed, selected.size());
   };
-  if (is_everything && !selected.empty()) {
-    constexpr std::size_t k_removed_at_once = 500;
-    while (objects_.remove_some(k_pods, {.labels = label_selector(selector)}, k_grace_seconds, stop))
-      count(k_removed_at_once);
-    return count(selected.size());
+  if (is_everything) {
+    for (const Selector& run : runs_of(selector, selected))
+      objects_.remove_pages(k_pods, {.labels = label_selector(run)}, k_grace_seconds, count, stop);
+    return;
   }
   in_parallel(selected.size(), k_removals_in_flight, [&](std::size_t i) {
     objects_.remove(k_pods, selected[i].id, k_grace_seconds, {}, stop);
@@ -65,13 +74,15 @@ void KubernetesEngine::remove_pods(const Selector& selector, const std::vector<O
   });
 }
 
-// Waits until no Pod is selected any more. This needs less of the server than a list of the Pods.
-void KubernetesEngine::await_absence(const Selector& selector, const std::stop_token& stop) {
+// Waits until no Pod of the runs is left. This needs less of the server than a list of the Pods.
+void KubernetesEngine::await_absence(const std::vector<Selector>& runs, const std::stop_token& stop) {
   const auto begin = std::chrono::steady_clock::now();
-  while (std::chrono::steady_clock::now() - begin < k_removal_max &&
-         objects_.is_any(k_pods, {.labels = label_selector(selector)}, stop)) {
-    real_clock().wait(k_look_pause, stop);
-    if (stop.stop_requested()) throw Error(ErrorKind::cancelled, "", "cancelled");
+  for (const Selector& run : runs) {
+    while (std::chrono::steady_clock::now() - begin < k_removal_max &&
+           objects_.is_any(k_pods, {.labels = label_selector(run)}, stop)) {
+      real_clock().wait(k_look_pause, stop);
+      if (stop.stop_requested()) throw Error(ErrorKind::cancelled, "", "cancelled");
+    }
   }
 }
 

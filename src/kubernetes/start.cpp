@@ -17,6 +17,12 @@ using nlohmann::json;
 constexpr Seconds k_quota_pause{2};  // until a start is tried again
 constexpr int k_too_many_requests = 429;
 
+// True if an object of that name exists. A status 409 can also mean that the server's accounting for a quota
+// was changed by another request, and that it has created nothing.
+bool is_existing(const ApiError& error) {
+  return error.kind() == ErrorKind::conflict && error.message().find("already exists") != std::string::npos;
+}
+
 // True if the API server could not ask an admission webhook. A repeat would only wait again.
 bool is_webhook_failure(const ApiError& error) {
   return error.message().find("failed calling webhook") != std::string::npos;
@@ -88,24 +94,26 @@ StartResult KubernetesEngine::start(const Run& run, const Trial& trial, int atte
     rate_.answered(end - begin, end);
     return Accepted{};
   } catch (const ApiError& error) {
-    if (error.kind() == ErrorKind::conflict) return adopt(key, stop);
+    if (is_existing(error)) return adopt(key, stop);
     if (error.status() == k_too_many_requests)
       rate_.overloaded(error.retry_after(), std::chrono::steady_clock::now());
     const QuotaRefusal quota = quota_refusal(error.message());
     if (quota == QuotaRefusal::used_up)
       return NoRoom{.reason = exceeded_quota(error.message()), .retry_after = k_quota_pause};
+    if (error.kind() == ErrorKind::conflict)
+      throw Error(ErrorKind::unavailable, trial.name, error.message() + "; try again");
     const bool may_help = error.kind() == ErrorKind::unavailable && !is_webhook_failure(error);
     if (may_help) throw;
     throw Error(ErrorKind::refused, trial.name, error.message());
   }
 }
 
-// Returns the state of an attempt whose Pod exists already.
+// Returns the state of an attempt whose Pod existed already when combu created it. If the Pod is gone, combu
+// or a person has deleted the Pod: the attempt counts as stopped, because another Pod would run it twice.
 StartResult KubernetesEngine::adopt(const Key& key, const std::stop_token& stop) {
   const std::string name = pod_name(key);
   const std::optional<json> object = objects_.find(k_pods, name, stop);
-  if (!object)
-    throw Error(ErrorKind::unavailable, key.trial, "the Pod was deleted during the start; try again");
+  if (!object) return Running{{.key = key, .id = name, .phase = Phase::ended, .stopped = true}};
   auto pod = report_of(*object);
   if (!pod || pod->observation.key != key)
     throw Error(ErrorKind::conflict, key.trial,

@@ -18,7 +18,9 @@ namespace {
 using nlohmann::json;
 
 constexpr int k_too_old = 410;
+constexpr const char* k_not_ended = "status.phase!=Succeeded,status.phase!=Failed";
 constexpr std::chrono::seconds k_stream_max{300};  // the server then ends the stream regularly
+constexpr std::chrono::seconds k_stream_min{1};    // a shorter stream without a line is no stream
 constexpr Seconds k_warnings_pause{5};             // between two requests for Events
 
 }  // namespace
@@ -33,22 +35,41 @@ class PodWatch {
   // Returns if `stop` is requested.
   void run(const std::stop_token& stop) {
     while (!stop.stop_requested()) {
-      if (version_.empty()) {
-        version_ = engine_.objects_.version(k_pods, stop);
-        on_change_(Watching{});
-      }
+      if (version_.empty()) subscribe(stop);
       try {
         follow(stop);
       } catch (const ApiError& error) {
-        if (error.status() != k_too_old) throw;
+        // If the version of a new subscription is too old as well, another one at once would not help.
+        if (error.status() != k_too_old || !std::exchange(has_progress_, false)) throw;
         version_.clear();
       }
     }
   }
 
  private:
-  // Reads one stream of changes, from the last known change on.
+  // Begins a subscription at the present. Remembers the Pods whose reports change later although no change
+  // arrives. The caller of watch() lists the Pods, so they are not reported here.
+  void subscribe(const std::stop_token& stop) {
+    const auto forget = [&] {
+      later_.clear();
+      waiting_.clear();
+    };
+    forget();
+    version_ = engine_.objects_.list(
+        k_pods, {.labels = labels_, .fields = k_not_ended},
+        [&](json& object) {
+          if (const auto pod = engine_.report_of(object); pod && chosen_.contain(pod->observation.key.trial))
+            remember(*pod, object);
+        },
+        forget, stop);
+    on_change_(Watching{});
+  }
+
+  // Reads one stream of changes, from the last known change on. Throws Error(unavailable) if the stream ends
+  // at once without a line, as with a proxy that does not pass on streams.
   void follow(const std::stop_token& stop) {
+    const auto begin = std::chrono::steady_clock::now();
+    const std::size_t lines = lines_;
     const std::string target = fmt::format(
         "{}?watch=1&allowWatchBookmarks=true&timeoutSeconds={}{}{}", engine_.objects_.path(k_pods),
         k_stream_max.count(), query_part("labelSelector", labels_), query_part("resourceVersion", version_));
@@ -57,9 +78,13 @@ class PodWatch {
                        .on_pause = [&] { report_passed_moments(stop); },
                        .silence_max = engine_.limits_.watch_silence_max},
                       stop);
+    const bool is_empty = lines_ == lines && std::chrono::steady_clock::now() - begin < k_stream_min;
+    if (is_empty && !stop.stop_requested())
+      throw Error(ErrorKind::unavailable, engine_.address_, "the API server has ended the watch at once");
   }
 
   void take(std::string_view line) {
+    ++lines_;
     json event = parse_json_or_discard(line, k_managed_fields);
     const auto type = event.is_object() ? event.find("type") : event.end();
     if (!event.is_object() || type == event.end() || !type->is_string() || !event.contains("object") ||
@@ -68,6 +93,7 @@ class PodWatch {
     const json& object = event["object"];
     const auto& kind = type->get_ref<const std::string&>();
     if (kind == "ERROR") throw error_of(object);
+    has_progress_ = true;
     if (const auto version = text_of_member(object, {"metadata", "resourceVersion"}); !version.empty())
       version_ = version;
     if (kind == "BOOKMARK") return;
@@ -94,10 +120,14 @@ class PodWatch {
       if (pod->observation.phase == Phase::ended) on_change_(pod->observation);
       pod->observation.phase = Phase::gone;
     } else {
-      if (pod->changes_at) later_.emplace(pod->uid, Later{*pod->changes_at, object});
-      if (pod->lacks_reason) waiting_.emplace(pod->uid, *pod);
+      remember(*pod, object);
     }
     on_change_(std::move(pod->observation));
+  }
+
+  void remember(const PodReport& pod, const json& object) {
+    if (pod.changes_at) later_.emplace(pod.uid, Later{*pod.changes_at, object});
+    if (pod.lacks_reason) waiting_.emplace(pod.uid, pod);
   }
 
   // Reports what changes by time alone, and why Pods wait.
@@ -134,6 +164,8 @@ class PodWatch {
   const std::string labels_;
   const std::function<void(const Change&)>& on_change_;
   std::string version_;                       // of the last change; empty: unknown
+  std::size_t lines_ = 0;                     // received from all streams
+  bool has_progress_ = true;                  // false: no change since a version was too old
   std::map<std::string, Later> later_;        // by uid: Pods with PodReport::changes_at
   std::map<std::string, PodReport> waiting_;  // by uid: Pods with PodReport::lacks_reason
   Instant next_warnings_{};

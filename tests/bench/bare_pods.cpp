@@ -31,6 +31,8 @@
 namespace combu::kubernetes {
 namespace {
 
+using nlohmann::json;
+
 using Steady = std::chrono::steady_clock;
 
 const std::string k_selector = "combu.run=bare";
@@ -82,7 +84,8 @@ enum class After { nothing, log_and_removal };
 
 void start(ApiClient& api, Objects& objects, const Run& run, std::size_t width, After after) {
   const std::vector<Trial>& trials = run.experiment.trials;
-  const std::string version = objects.version(k_pods, {});
+  const std::string version = objects.list(
+      k_pods, {.labels = k_selector, .fields = {}}, [](json&) {}, [] {}, {});
   WorkQueue<std::string> ended;
   std::atomic<std::size_t> served = 0;
   std::vector<std::jthread> servers;
@@ -91,7 +94,7 @@ void start(ApiClient& api, Objects& objects, const Run& run, std::size_t width, 
       while (const auto name = ended.pop()) {
         api.read(objects.path(k_pods, *name) + "/log?timestamps=true", {.on_bytes = [](std::string_view) {}},
                  {});
-        objects.remove(k_pods, *name, std::nullopt, "", {});
+        objects.remove(k_pods, *name, std::nullopt, {}, {});
         if (++served == trials.size()) ended.close();
       }
     });
@@ -105,8 +108,7 @@ void start(ApiClient& api, Objects& objects, const Run& run, std::size_t width, 
 
 void remove(Objects& objects) {
   const ObjectFilter all{.labels = k_selector, .fields = {}};
-  while (objects.remove_some(k_pods, all, 1, {})) {
-  }
+  objects.remove_pages(k_pods, all, 1, [](std::size_t) {}, {});
   while (objects.is_any(k_pods, all, {})) real_clock().wait(Seconds{0.1}, {});
 }
 

@@ -455,6 +455,24 @@ TEST(ApiClientTest, ARightThatWasGrantedBeforeIsRefusedOnlyForNow) {
   EXPECT_EQ(kind_of("/api/v1/namespaces/n/events"), ErrorKind::refused);
 }
 
+TEST(ApiClientTest, AnAdmissionRefusalWithTheWordCannotIsNoMissingRight) {
+  const std::vector<std::string> refusals{
+      R"(admission webhook \"p\" denied the request: container \"main\" cannot run as root)",
+      R"(admission webhook \"p\" denied the request: forbidden: User \"u\" cannot create resource \"pods\")",
+      R"(pods \"a\" is forbidden: the policy \"p\" denied request: User \"u\" cannot create resource \"x\")",
+      R"(pods \"a\" is forbidden: User \"u\" cannot run as root)",
+  };
+  for (const std::string& refusal : refusals) {
+    const Served served([&](const Asked& asked) {
+      return asked.number == 0 ? wire::whole(200, "{}") : wire::whole(403, status_object(refusal));
+    });
+    (void)served.get("/api/v1/namespaces/n/pods");
+    const Error error = error_in([&] { (void)served.get("/api/v1/namespaces/n/pods"); });
+    EXPECT_EQ(error.kind(), ErrorKind::refused) << refusal;
+    EXPECT_THAT(error.message(), Not(HasSubstr("combu doctor"))) << refusal;
+  }
+}
+
 TEST(ApiClientTest, AMissingRightHasARemedy) {
   const auto message_for = [](const std::string& refusal) {
     const Served served([&](const Asked&) { return wire::whole(403, status_object(refusal)); });
@@ -463,6 +481,8 @@ TEST(ApiClientTest, AMissingRightHasARemedy) {
   EXPECT_EQ(message_for(R"(pods is forbidden: User \"u\" cannot list resource \"pods\")"),
             "pods is forbidden: User \"u\" cannot list resource \"pods\"; check the name of the namespace; "
             "`combu doctor` with the same --engine prints the missing rights");
+  EXPECT_THAT(message_for(R"(forbidden: User \"u\" cannot get path \"/version\")"),
+              HasSubstr("combu doctor"));
   EXPECT_EQ(message_for("the policy says that you cannot do this"),
             "the policy says that you cannot do this");
 }

@@ -58,6 +58,33 @@ TEST(KubernetesStart, AnExistingPodOfTheAttemptIsAdopted) {
   EXPECT_EQ(std::get<Running>(result).observation.exit_code, 3);
 }
 
+// For example, the answer to the first creation was lost, and the Pod was deleted after its end.
+TEST(KubernetesStart, APodThatExistedAndIsGoneIsNotCreatedAgain) {
+  ScriptedCluster cluster([](const Asked& asked) {
+    return asked.method == "POST" ? failure(409, "pods \"a-run1-1\" already exists") : failure(404, "no");
+  });
+  const StartResult result = cluster.start();
+  ASSERT_TRUE(std::holds_alternative<Running>(result));
+  const Observation& seen = std::get<Running>(result).observation;
+  EXPECT_EQ(seen.key, cluster_key());
+  EXPECT_EQ(seen.phase, Phase::ended);
+  EXPECT_TRUE(seen.stopped);
+  EXPECT_EQ(seen.exit_code, std::nullopt);
+}
+
+TEST(KubernetesStart, AConflictOfAQuotaHasCreatedNothing) {
+  ScriptedCluster cluster([](const Asked& asked) {
+    return asked.method == "POST"
+               ? failure(
+                     409,
+                     "Operation cannot be fulfilled on resourcequotas \"q\": the object has been modified")
+               : failure(404, "no");
+  });
+  const auto error = test::error_of([&] { (void)cluster.start(); });
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->kind(), ErrorKind::unavailable);
+}
+
 TEST(KubernetesStart, APodThatCombuDidNotCreateIsAConflict) {
   json stranger = stored_pod(running_status());
   stranger["metadata"]["labels"].erase("combu.run");
@@ -158,10 +185,51 @@ TEST(KubernetesStop, ARunningPodGetsADeadlineAndStays) {
   EXPECT_EQ(patch, (json{{"metadata", {{"uid", "uid-a"}}}, {"spec", {{"activeDeadlineSeconds", 1}}}}));
 }
 
-TEST(KubernetesStop, APendingPodIsDeletedIfItIsStillTheSame) {
+TEST(KubernetesStop, APendingPodIsDeletedIfItHasNotChanged) {
   const Asked asked = stop_request(pending_status());
   EXPECT_EQ(asked.method + " " + asked.target, "DELETE " + k_pod_path);
-  EXPECT_EQ(json::parse(asked.body).at("/preconditions/uid"_json_pointer), "uid-a");
+  EXPECT_EQ(json::parse(asked.body).at("preconditions"), (json{{"uid", "uid-a"}, {"resourceVersion", "7"}}));
+}
+
+// A container that runs has a log and a grace period.
+TEST(KubernetesStop, APendingPodThatBeginsToRunGetsADeadline) {
+  std::atomic<bool> runs = false;
+  ScriptedCluster cluster([&](const Asked& asked) {
+    if (asked.method == "DELETE") {
+      runs = true;
+      return json::parse(asked.body).at("preconditions").contains("resourceVersion")
+                 ? failure(409, "Precondition failed: ResourceVersion in precondition: 7")
+                 : whole(200, "{}");
+    }
+    return whole(200, (runs ? stored_pod(running_status(), "a", "8") : stored_pod(pending_status())).dump());
+  });
+  cluster.engine().stop(cluster_key(), std::nullopt, {});
+  EXPECT_EQ(cluster.server().lines().back(), "PATCH " + k_pod_path);
+}
+
+TEST(KubernetesStop, AWebhookThatRefusesIsAnError) {
+  for (const int status : {409, 422}) {  // also the status for a Pod with another uid
+    ScriptedCluster cluster([&](const Asked& asked) {
+      return asked.method == "PATCH" ? failure(status, k_denied)
+                                     : whole(200, stored_pod(running_status()).dump());
+    });
+    const auto error = test::error_of([&] { cluster.engine().stop(cluster_key(), std::nullopt, {}); });
+    ASSERT_TRUE(error) << status;
+    EXPECT_EQ(error->message(), k_denied);
+  }
+}
+
+TEST(KubernetesStop, APodThatEndsMeanwhileIsSuccess) {
+  std::atomic<bool> has_ended = false;
+  ScriptedCluster cluster([&](const Asked& asked) {
+    if (asked.method == "PATCH") {
+      has_ended = true;
+      return failure(422, "metadata.uid: field is immutable");
+    }
+    return whole(200, stored_pod(has_ended ? ended_status(0) : running_status()).dump());
+  });
+  cluster.engine().stop(cluster_key(), std::nullopt, {});
+  EXPECT_EQ(cluster.server().lines().back(), "GET " + k_pod_path);
 }
 
 TEST(KubernetesStop, AnEndedPodIsLeftAlone) {
@@ -185,7 +253,7 @@ TEST(KubernetesAcknowledge, ThePodsAreDeletedBeforeTheEngineIsClosed) {
   const std::string pods = "DELETE /api/v1/namespaces/ns/pods?labelSelector=";
   const std::string first = pods + percent_encode("combu.run=run1,combu.attempt=1,combu.trial in (a,b)");
   const std::string second = pods + percent_encode("combu.run=run1,combu.attempt=2,combu.trial in (c)");
-  EXPECT_THAT(cluster.server().lines(), ElementsAre(first, second, first));
+  EXPECT_THAT(cluster.server().lines(), ElementsAre(first, first, second));
 }
 
 TEST(KubernetesAcknowledge, ARefusalIsNotRepeated) {

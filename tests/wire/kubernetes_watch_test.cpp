@@ -10,6 +10,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -105,14 +106,32 @@ TEST(KubernetesWatch, AVersionThatIsTooOldMakesANewSubscription) {
   ScriptedCluster cluster([&](const Asked& asked) {
     if (!is_watch(asked)) return whole(200, pod_list({}));
     const int number = ++streams;
+    const json too_old = {{"kind", "Status"}, {"code", 410}, {"message", "too old"}};
     if (number == 1)  // one form: an event in a stream with status 200
-      return ended(stream({watch_event("ERROR", {{"kind", "Status"}, {"code", 410}, {"message", "too old"}})},
-                          Reply::Then::keep));
-    if (number == 2) return failure(410, "too old resource version");  // the other form
-    return stream({watch_event("ADDED", stored_pod(running_status()))}, Reply::Then::stall);
+      return ended(stream({watch_event("ERROR", too_old)}, Reply::Then::keep));
+    if (number == 2)
+      return ended(stream({watch_event("ADDED", stored_pod(running_status()))}, Reply::Then::keep));
+    if (number == 3) return failure(410, "too old resource version");  // the other form
+    return stream({watch_event("MODIFIED", stored_pod(ended_status(0)))}, Reply::Then::stall);
   });
-  EXPECT_THAT(watch(cluster.engine(), 4).changes,
-              ElementsAre("watching", "watching", "watching", "a running"));
+  EXPECT_THAT(watch(cluster.engine(), 5).changes,
+              ElementsAre("watching", "watching", "a running", "watching", "a ended"));
+}
+
+// Without an error, combu would ask again without a pause.
+TEST(KubernetesWatch, AServerThatEndsEachStreamAtOnceIsUnavailable) {
+  const std::vector<Reply> replies{ended(stream({}, Reply::Then::keep)), failure(410, "too old")};
+  for (const Reply& reply : replies) {
+    std::atomic<int> streams = 0;
+    ScriptedCluster cluster([&](const Asked& asked) {
+      if (!is_watch(asked)) return whole(200, pod_list({}));
+      return ++streams > 9 ? hang_up() : reply;
+    });
+    const Watched watched = watch(cluster.engine(), 99);
+    ASSERT_TRUE(watched.error);
+    EXPECT_EQ(watched.error->kind(), ErrorKind::unavailable);
+    EXPECT_LE(streams, 2);
+  }
 }
 
 TEST(KubernetesWatch, OtherErrorsAreUnavailable) {
@@ -255,6 +274,17 @@ TEST(KubernetesWatch, APodOnASilentNodeIsLostHalfAMinuteAfterItsDeletion) {
   EXPECT_THAT(seen, ElementsAre("running", "running", "running, lost", "ended, lost"));
 }
 
+// Each subscription begins with a list. Of the trial `b`, no change arrives.
+TEST(KubernetesWatch, ANewSubscriptionKnowsThePodsOnSilentNodesAndNoOthers) {
+  const Instant deleted_at = real_clock().now() - std::chrono::seconds{29};
+  std::atomic<int> streams = 0;
+  ScriptedCluster cluster([&](const Asked& asked) {
+    if (!is_watch(asked)) return whole(200, pod_list({evicted_pod(streams == 0 ? "a" : "b", deleted_at)}));
+    return ++streams == 1 ? failure(410, "too old") : stream({}, Reply::Then::stall);
+  });
+  EXPECT_THAT(watch(cluster.engine(), 3).changes, ElementsAre("watching", "watching", "b ended"));
+}
+
 TEST(KubernetesWatch, WarningsExplainAPodThatWaitsWithoutAReason) {
   const json creating = container_status("waiting", {{"reason", "ContainerCreating"}}, "Pending");
   ScriptedCluster cluster([&](const Asked& asked) {
@@ -284,6 +314,53 @@ TEST(KubernetesWatch, WarningsExplainAPodThatWaitsWithoutAReason) {
   EXPECT_THAT(listed[0].placement.pending_reason, HasSubstr("configmap \"x\" not found"));
 }
 
+// Each way in which Events cannot be read.
+std::vector<Reply> failed_events() {
+  return {failure(403, "events is forbidden"), failure(500, "etcdserver: request timed out"), stall(),
+          whole(200, "no JSON")};
+}
+
+TEST(KubernetesList, EventsThatCannotBeReadOnlyLeaveTheReasonUnknown) {
+  for (const Reply& events : failed_events()) {
+    ScriptedCluster cluster(
+        [&](const Asked& asked) {
+          return asked.target.find("/events") != std::string::npos
+                     ? events
+                     : whole(200, pod_list({stored_pod(pending_status())}));
+        },
+        {.events_max = Seconds{0.1}});
+    EXPECT_THAT(names_of(cluster.engine().list({}, ListDetail::basic, {})), ElementsAre("a"));
+  }
+}
+
+TEST(KubernetesWatch, EventsThatCannotBeReadDoNotEndTheWatch) {
+  for (const Reply& events : failed_events()) {
+    std::atomic<bool> is_asked = false;
+    ScriptedCluster cluster(
+        [&](const Asked& asked) {
+          if (asked.target.find("/events") != std::string::npos) {
+            is_asked = true;
+            is_asked.notify_all();
+            return events;
+          }
+          if (!is_watch(asked)) return whole(200, pod_list({}));
+          Reply reply = stream({watch_event("ADDED", stored_pod(pending_status()))}, Reply::Then::stall);
+          reply.more = [&, is_sent = false]() mutable -> std::string {
+            if (std::exchange(is_sent, true)) return "";
+            is_asked.wait(false);
+            return chunk(watch_event("MODIFIED", stored_pod(running_status())));
+          };
+          return reply;
+        },
+        {.events_max = Seconds{0.1}});
+    const Watched watched = watch(cluster.engine(), 3);
+    is_asked = true;  // so that the server can end
+    is_asked.notify_all();
+    EXPECT_FALSE(watched.error);
+    EXPECT_THAT(watched.changes, ElementsAre("watching", "a pending", "a running"));
+  }
+}
+
 // ---- logs
 
 std::string log_of(Engine& engine, const LogOptions& options) {
@@ -301,16 +378,45 @@ TEST(KubernetesLogs, EarlierPiecesOfTheSameSecondAreLeftOut) {
   EXPECT_THAT(cluster.server().lines().at(0), HasSubstr("sinceTime=2026-01-02T03%3A04%3A05Z"));
 }
 
-TEST(KubernetesLogs, AContainerThatDoesNotRunYetHasNoLog) {
+TEST(KubernetesLogs, AContainerThatHasNotRunHasNoLog) {
+  for (const std::string state : {"waiting to start: ContainerCreating", "waiting to start - no logs yet",
+                                  "terminated", "not available"}) {
+    ScriptedCluster cluster(
+        [&](const Asked&) { return failure(400, "container \"main\" in pod \"a-run1-1\" is " + state); });
+    EXPECT_EQ(log_of(cluster.engine(), {}), "");
+  }
+}
+
+// Otherwise the log would count as read, and the Pod would be deleted.
+TEST(KubernetesLogs, ALogThatTheNodeCannotReadIsUnavailable) {
   ScriptedCluster cluster([](const Asked&) {
-    return failure(400, "container \"main\" in pod \"a-run1-1\" is waiting to start: ContainerCreating");
+    return failure(400, "failed to try resolving symlinks in path \"/var/log/pods/a/main/0.log\"");
   });
-  EXPECT_EQ(log_of(cluster.engine(), {}), "");
+  const auto error = test::error_of([&] { (void)log_of(cluster.engine(), {.timed = true}); });
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->kind(), ErrorKind::unavailable);
+  EXPECT_THAT(error->message(), HasSubstr("symlinks"));
+}
+
+constexpr const char* k_lost_log = "unable to retrieve container logs for containerd://1234";
+
+TEST(KubernetesLogs, OnlyTheFirstBytesCanSayThatTheNodeHasLostTheLog) {
+  ScriptedCluster cluster([](const Asked&) {
+    return ended(stream({"unable", " to say\n", k_lost_log}, Reply::Then::keep));
+  });
+  EXPECT_EQ(log_of(cluster.engine(), {}), "unable to say\n" + std::string(k_lost_log));
+  ScriptedCluster brief([](const Asked&) { return whole(200, "unable"); });
+  EXPECT_EQ(log_of(brief.engine(), {}), "unable");
+  ScriptedCluster split([](const Asked&) {
+    return ended(stream({"unable to ret", "rieve container logs for containerd://1234"}, Reply::Then::keep));
+  });
+  const auto error = test::error_of([&] { (void)log_of(split.engine(), {}); });
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->kind(), ErrorKind::refused);
 }
 
 TEST(KubernetesLogs, ALogThatTheNodeHasLostIsAnError) {
-  ScriptedCluster cluster(
-      [](const Asked&) { return whole(200, "unable to retrieve container logs for containerd://1234"); });
+  ScriptedCluster cluster([](const Asked&) { return whole(200, k_lost_log); });
   const auto error = test::error_of([&] { (void)log_of(cluster.engine(), {.timed = true}); });
   ASSERT_TRUE(error);
   EXPECT_EQ(error->kind(), ErrorKind::refused);
@@ -326,14 +432,22 @@ TEST(KubernetesLogs, AnAbsentAttemptIsNotFound) {
 
 // ---- release
 
+bool concerns_pods(const Asked& asked) {
+  return asked.target.find("/pods") != std::string::npos;
+}
+
+// The first page of Pods is on silent nodes, for example, so that these Pods are deleted, but do not go.
 TEST(KubernetesRelease, AWholeRunIsDeletedInPagesAndThenItsOtherObjects) {
   std::atomic<int> deletions = 0;
+  std::atomic<bool> is_forgotten = true;  // the server forgets the second page once
   ScriptedCluster cluster([&](const Asked& asked) {
-    const bool concerns_pods = asked.target.find("/pods") != std::string::npos;
-    if (asked.method == "DELETE" && concerns_pods)
-      return whole(200, ++deletions == 1 ? R"({"metadata": {"continue": "x"}})" : "{}");
+    if (asked.method == "DELETE" && concerns_pods(asked)) {
+      const bool is_first_page = asked.target.find("continue=next") == std::string::npos;
+      if (!is_first_page && is_forgotten.exchange(false)) return failure(410, "too old");
+      return whole(200, ++deletions < 9 && is_first_page ? R"({"metadata": {"continue": "next"}})" : "{}");
+    }
     if (asked.method == "DELETE") return whole(200, "{}");
-    if (concerns_pods)
+    if (concerns_pods(asked))
       return whole(200, deletions == 0 ? pod_list({stored_pod(running_status())}) : pod_list({}));
     const bool is_anchor = asked.target.find("/configmaps") != std::string::npos;
     return whole(200,
@@ -343,20 +457,33 @@ TEST(KubernetesRelease, AWholeRunIsDeletedInPagesAndThenItsOtherObjects) {
   });
   const Released released = cluster.engine().release({.run = RunId("run1")}, {}, {});
   EXPECT_EQ(released.attempts, 1U);
-  EXPECT_EQ(deletions, 2);
+  EXPECT_EQ(deletions, 3);  // the first page, the first page again, the second page
   EXPECT_THAT(cluster.server().lines(),
               testing::Contains("DELETE /api/v1/namespaces/ns/configmaps/combu-run1"));
+}
+
+// Another run of the experiment may begin after the listing.
+TEST(KubernetesRelease, OnlyPodsOfTheRunsThatWereListedAreDeleted) {
+  std::atomic<bool> is_deleted = false;
+  ScriptedCluster cluster([&](const Asked& asked) {
+    if (asked.method == "DELETE") is_deleted = true;
+    if (asked.method == "DELETE" || !concerns_pods(asked)) return whole(200, R"({"items": []})");
+    return whole(200, is_deleted ? pod_list({}) : pod_list({stored_pod(running_status())}));
+  });
+  EXPECT_EQ(cluster.engine().release({.experiment = "exp"}, {}, {}).attempts, 1U);
+  for (const Asked& asked : cluster.server().asked())
+    if (asked.method == "DELETE") EXPECT_THAT(asked.target, HasSubstr("combu.run%3Drun1"));
+  EXPECT_TRUE(is_deleted);
 }
 
 TEST(KubernetesRelease, KeptAttemptsKeepTheirRun) {
   std::atomic<bool> is_deleted = false;
   ScriptedCluster cluster([&](const Asked& asked) {
-    const bool concerns_pods = asked.target.find("/pods") != std::string::npos;
     if (asked.method == "DELETE") {
       is_deleted = true;
       return whole(200, "{}");
     }
-    if (!concerns_pods)
+    if (!concerns_pods(asked))
       return whole(200,
                    R"({"items": [{"metadata": {"name": "combu-run1", "labels": {"combu.run": "run1"}}}]})");
     std::vector<json> pods{stored_pod(ended_status(0), "kept")};
