@@ -471,8 +471,10 @@ TEST(KubernetesRelease, OnlyPodsOfTheRunsThatWereListedAreDeleted) {
     return whole(200, is_deleted ? pod_list({}) : pod_list({stored_pod(running_status())}));
   });
   EXPECT_EQ(cluster.engine().release({.experiment = "exp"}, {}, {}).attempts, 1U);
-  for (const Asked& asked : cluster.server().asked())
-    if (asked.method == "DELETE") EXPECT_THAT(asked.target, HasSubstr("combu.run%3Drun1"));
+  for (const Asked& asked : cluster.server().asked()) {
+    if (asked.method != "DELETE") continue;
+    EXPECT_THAT(asked.target, HasSubstr("combu.run%3Drun1"));
+  }
   EXPECT_TRUE(is_deleted);
 }
 
