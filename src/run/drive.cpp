@@ -110,8 +110,7 @@ class Drive {
         planner_(run.id, run.experiment, plan, options),
         collects_parts_(context.output_store != nullptr && run.experiment.collect.every > Seconds(0)),
         partial_(run.experiment.collect.every),
-        stores_logs_(context.telemetry != nullptr),
-        logs_(stores_logs_),
+        logs_(context.telemetry != nullptr),
         usage_(context.reading.polled_after),
         progress_(run, options.until, options.capacity),
         remarks_(context.progress),
@@ -394,7 +393,7 @@ class Drive {
   // True if the engine may remove the ended attempt without the loss of its log. A log that is not stored
   // stays with its container, and `combu logs` reads it there.
   [[nodiscard]] bool is_log_safe(TrialIndex trial, int attempt) const {
-    return stores_logs_ ? logs_.is_stored(trial, attempt) : !trial_of(trial).has_own_container();
+    return logs_.is_enabled() ? logs_.is_stored(trial, attempt) : !trial_of(trial).has_own_container();
   }
 
   void note(Fact& fact) {
@@ -557,7 +556,6 @@ class Drive {
   Planner planner_;
   bool collects_parts_;  // true if outputs are also collected while attempts run
   PartialCollection partial_;
-  bool stores_logs_;
   LogCollector logs_;
   UsagePoller usage_;
   RunProgress progress_;

@@ -22,6 +22,8 @@ class LogCollector {
   // `is_enabled`: false if no logs are stored.
   explicit LogCollector(bool is_enabled) : is_enabled_(is_enabled) {}
 
+  [[nodiscard]] bool is_enabled() const { return is_enabled_; }
+
   // Call this when an attempt has ended. Returns the order to store the attempt's log; nullopt if an earlier
   // call returned this order.
   [[nodiscard]] std::optional<IngestLog> end(TrialIndex trial, int attempt);

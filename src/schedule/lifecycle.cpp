@@ -73,7 +73,7 @@ void Lifecycle::enqueue(TrialIndex trial) {
 
 void Lifecycle::start_ready_trials(const Settings& settings) {
   if (interrupted || restoration.awaits_listing() || settings.paused) return;
-  while (attempts.starts_in_flight() < std::min(settings.starts_in_flight_max, room_starts_max_) &&
+  while (attempts.starts_in_flight() < std::min(settings.starts_in_flight_max, engine_room.starts_max) &&
          may_start_pending()) {
     auto next = queue.pop(settings.parallel_max, is_idle());
     if (!next && queue_refused()) next = queue.pop(settings.parallel_max, is_idle());
@@ -122,18 +122,18 @@ bool Lifecycle::return_slots(TrialIndex trial) {
 // If the refused trial entered the queue at once, a trial with large requests could be refused again and
 // again, and keep smaller ones from starting.
 void Lifecycle::await_room(TrialIndex trial, Seconds retry_after) {
-  if (return_slots(trial)) refused_.push_back(trial);
-  is_quota_used_up = true;
-  room_starts_max_ = 1;
+  if (return_slots(trial)) engine_room.refused.push_back(trial);
+  engine_room.is_used_up = true;
+  engine_room.starts_max = 1;
   set_timer(Timer::Kind::quota, trial, retry_after);
 }
 
 void Lifecycle::find_room() {
-  if (room_starts_max_ < std::numeric_limits<std::size_t>::max() / 2) room_starts_max_ *= 2;
+  if (engine_room.starts_max < std::numeric_limits<std::size_t>::max() / 2) engine_room.starts_max *= 2;
 }
 
 bool Lifecycle::queue_refused() {
-  const std::vector<TrialIndex> refused = std::exchange(refused_, {});
+  const std::vector<TrialIndex> refused = std::exchange(engine_room.refused, {});
   for (const TrialIndex trial : refused)
     if (trials.state(trial) == TrialState::ready) queue.push(trial);
   return !refused.empty();
@@ -148,7 +148,7 @@ void Lifecycle::give_back_slots(TrialIndex trial) {
   if (!is_alive(trials.state(trial))) return;
   holdings.give_back(trial);
   room.ended(trial);
-  is_quota_used_up = false;
+  engine_room.is_used_up = false;
   queue_refused();
 }
 

@@ -139,7 +139,7 @@ class Lifecycle {
 
   // False if as many attempts as allowed wait for a place on the engine, or if the engine's quota is used up.
   [[nodiscard]] bool may_start_pending() const {
-    return !is_quota_used_up && (pending_max == 0 || trials.count(TrialState::starting) < pending_max);
+    return !engine_room.is_used_up && (pending_max == 0 || trials.count(TrialState::starting) < pending_max);
   }
   // True if no attempt, start, stop, collection or lookup is under way, so that nothing will free slots.
   [[nodiscard]] bool is_idle() const;
@@ -167,12 +167,21 @@ class Lifecycle {
   // Trials that an edit of the file removed or replaced, and whose attempts combu stops.
   std::unordered_map<TrialIndex, Departure> departures;
   std::vector<Command> commands;  // commands of this step
-  // True if the engine refused a start for lack of room, and no attempt has ended since then.
-  bool is_quota_used_up = false;
+  // The room that the engine's quotas leave.
+  struct EngineRoom {
+    // True if the engine refused a start for lack of room, and no attempt has ended since then.
+    bool is_used_up = false;
+    // Maximum number of starts in flight. After a refusal, one start tries, and each accepted start doubles
+    // the number.
+    std::size_t starts_max = std::numeric_limits<std::size_t>::max();
+    // Trials whose starts the engine refused. They enter the queue when an attempt has ended, or when no
+    // other trial can start.
+    std::vector<TrialIndex> refused = {};
+  } engine_room;
   bool interrupted = false;  // true: no attempt starts, and the run does not wait for outputs
 
  private:
-  // Puts the trials in `refused_` into the queue. Returns false if there are none.
+  // Puts the trials in `engine_room.refused` into the queue. Returns false if there are none.
   bool queue_refused();
 
   struct Over {
@@ -206,12 +215,6 @@ class Lifecycle {
   void stop_service(TrialIndex trial);
   void end_killed(TrialIndex trial);
 
-  // Trials whose starts the engine refused for lack of room. They enter the queue when an attempt has ended,
-  // or when no other trial can start.
-  std::vector<TrialIndex> refused_;
-  // Maximum number of starts in flight. After a refusal for lack of room, one start tries, and each accepted
-  // start doubles the number.
-  std::size_t room_starts_max_ = std::numeric_limits<std::size_t>::max();
   std::vector<TrialIndex> retried_;  // trials queued for a retry in this step
   std::vector<Over> over_;           // ended trials whose effects on other trials are pending
   bool spreading_ = false;

@@ -509,7 +509,7 @@ struct Planner::Impl {
     if (timer.kind == Kind::deadline) return life.pass_deadline();
     if (timer.kind == Kind::claim) return life.holdings.forget_claim();
     if (timer.kind == Kind::quota) {
-      life.is_quota_used_up = false;
+      life.engine_room.is_used_up = false;
       return;
     }
     const TrialIndex trial = timer.trial;

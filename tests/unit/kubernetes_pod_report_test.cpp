@@ -13,6 +13,7 @@
 #include "combu/json.hpp"
 #include "kubernetes/names.hpp"
 #include "kubernetes/pod_report.hpp"
+#include "kubernetes_pod_states.hpp"
 
 namespace combu::kubernetes {
 namespace {
@@ -21,89 +22,6 @@ using nlohmann::json;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
-
-Instant clock_at(const std::string& time) {
-  return parse_timestamp("2026-01-01T" + time + "Z").value();
-}
-
-// Returns a Pod on the node n1. `changes`: a merge patch (RFC 7386) of the Pod.
-json pod_with(const std::string& changes) {
-  json pod = parse_json(R"({
-    "metadata": {"name": "a-r1-1", "uid": "u1", "creationTimestamp": "2026-01-01T12:00:00Z",
-      "labels": {"combu.run": "r1", "combu.trial": "a", "combu.attempt": "1", "combu.experiment": "exp",
-                 "combu.file": "exp.jsonnet"}},
-    "spec": {"nodeName": "n1", "containers": [{"name": "main", "image": "img:1"}]},
-    "status": {"phase": "Running"}})");
-  pod.merge_patch(parse_json(changes));
-  return pod;
-}
-
-// `state`: the state of the container `main`. `changes`: a merge patch of the Pod.
-json pod_in_state(const std::string& state, const std::string& changes = "{}") {
-  json pod = pod_with(changes);
-  json& shown = pod["status"]["containerStatuses"];
-  shown = parse_json(R"([{"name": "main", "ready": false}])");
-  shown[0]["state"] = parse_json(state);
-  return pod;
-}
-
-PodReport report_of(const json& pod, const std::string& now = "13:00:00") {
-  return read_pod(pod, clock_at(now)).value();
-}
-
-std::string clock_text(Instant at) {
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(at - clock_at("12:00:00")).count();
-  return std::to_string(seconds) + " s";
-}
-
-// Returns the state of the attempt as one line. Times are seconds since the Pod's creation.
-std::string state_of(const PodReport& report) {
-  const Observation& seen = report.observation;
-  std::string text(to_string(seen.phase));
-  if (seen.exit_code) text += ", exit code " + std::to_string(*seen.exit_code);
-  if (seen.ran_at) text += ", ran at " + clock_text(*seen.ran_at);
-  if (seen.ended_at) text += ", ended at " + clock_text(*seen.ended_at);
-  if (seen.health != Health::none) text += ", " + std::string(to_string(seen.health));
-  if (seen.oom) text += ", oom";
-  if (seen.oom_likely) text += ", oom likely";
-  if (seen.stopped) text += ", stopped";
-  if (report.is_leaving) text += ", leaving";
-  if (report.lacks_reason) text += ", lacks its reason";
-  if (report.changes_at) text += ", changes at " + clock_text(*report.changes_at);
-  if (!seen.placement.start_error.empty()) text += ", not started: " + seen.placement.start_error;
-  if (!seen.lost.empty()) text += ", lost: " + seen.lost;
-  if (!seen.placement.pending_reason.empty()) text += ", pending: " + seen.placement.pending_reason;
-  return text;
-}
-
-std::string state_of(const json& pod, const std::string& now = "13:00:00") {
-  return state_of(report_of(pod, now));
-}
-
-// The end of a container that ran from 12:00:01 to 12:00:09.
-std::string ended_state(int exit_code, const std::string& reason) {
-  return R"({"terminated": {"exitCode": )" + std::to_string(exit_code) + R"(, "reason": ")" + reason +
-         R"(", "startedAt": "2026-01-01T12:00:01Z", "finishedAt": "2026-01-01T12:00:09Z"}})";
-}
-
-constexpr const char* k_running = R"({"running": {"startedAt": "2026-01-01T12:00:01Z"}})";
-constexpr const char* k_failed = R"({"status": {"phase": "Failed"}})";
-
-// Returns a patch with a condition DisruptionTarget that began at `at`. `more`: further members of the
-// status.
-std::string disrupted(const std::string& reason, const std::string& message, const std::string& at,
-                      const std::string& more = "") {
-  return R"({"status": {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": ")" + reason +
-         R"(", "message": ")" + message + R"(", "lastTransitionTime": "2026-01-01T)" + at + R"(Z"}])" + more +
-         "}}";
-}
-
-// Adds a deletion at `at` with a grace period of 30 seconds, which ends at `ends`.
-json deleted_pod(json pod, const std::string& ends) {
-  pod["metadata"]["deletionTimestamp"] = "2026-01-01T" + ends + "Z";
-  pod["metadata"]["deletionGracePeriodSeconds"] = 30;
-  return pod;
-}
 
 // ---- Identity
 
@@ -309,11 +227,6 @@ TEST(PodReportTest, APodThatEndsInTheSecondOfItsDeletionIsStopped) {
             "ended, exit code 0, ran at 1 s, ended at 9 s, stopped, leaving");
 }
 
-// The end of a container that the kubelet has not created.
-constexpr const char* k_never_ran = R"({"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown",
-  "message": "The container could not be located when the pod was terminated", "startedAt": null,
-  "finishedAt": null}})";
-
 TEST(PodReportTest, APodThatIsStoppedWhileItsImageIsPulledHasNoExitCode) {
   EXPECT_EQ(state_of(deleted_pod(
                 pod_in_state(k_never_ran,
@@ -329,142 +242,6 @@ TEST(PodReportTest, ADeletedPodThatWaitsIsPending) {
   const json pod = deleted_pod(pod_in_state(R"({"waiting": {"reason": "ContainerCreating"}})"), "12:00:35");
   EXPECT_EQ(state_of(pod, "12:00:06"),
             "pending, leaving, changes at 65 s, pending: the pod is being deleted");
-}
-
-// ---- Lost hosts
-
-TEST(PodReportTest, AnEvictionByTheKubeletIsALostHost) {
-  // The kubelet's condition is newer than the end of the container.
-  const std::string message =
-      "The node was low on resource: memory. Threshold quantity: 100Mi, available: 80Mi. ";
-  const json pod =
-      pod_in_state(ended_state(137, "Error"),
-                   disrupted("TerminationByKubelet", message, "12:00:10",
-                             R"(, "phase": "Failed", "reason": "Evicted", "message": ")" + message + "\""));
-  const PodReport report = report_of(pod);
-  EXPECT_EQ(
-      state_of(report),
-      "ended, exit code 137, ran at 1 s, ended at 9 s, stopped, lost: the pod was evicted from the node n1: "
-      "The node was low on resource: memory. Threshold quantity: 100Mi, available: 80Mi");
-  EXPECT_EQ(report.observation.status, report.observation.lost);
-}
-
-TEST(PodReportTest, AnEvictionThroughTheApiIsALostHost) {
-  const std::string eviction = disrupted("EvictionByEvictionAPI", "Eviction API: evicting", "12:00:05");
-  EXPECT_EQ(
-      state_of(deleted_pod(pod_in_state(k_running, eviction), "12:00:35"), "12:00:06"),
-      "running, ran at 1 s, leaving, changes at 65 s, lost: the pod was evicted from the node n1: Eviction "
-      "API: evicting");
-  for (const auto& [exit_code, text] :
-       std::vector<std::pair<int, std::string>>{{0, "0"}, {1, "1"}, {143, "143"}})
-    EXPECT_EQ(state_of(deleted_pod(pod_in_state(ended_state(exit_code, "Error"), eviction), "12:00:35")),
-              "ended, exit code " + text +
-                  ", ran at 1 s, ended at 9 s, stopped, leaving, lost: the pod was evicted from the node n1: "
-                  "Eviction API: evicting");
-}
-
-// A drain also evicts Pods that have just ended.
-TEST(PodReportTest, APodThatEndedBeforeItsEvictionKeepsItsResult) {
-  const std::string eviction = disrupted("EvictionByEvictionAPI", "Eviction API: evicting", "12:00:11");
-  EXPECT_EQ(state_of(deleted_pod(pod_in_state(ended_state(3, "Error"), eviction), "12:00:41")),
-            "ended, exit code 3, ran at 1 s, ended at 9 s, leaving");
-  // The eviction may not have deleted the Pod yet.
-  EXPECT_EQ(state_of(pod_in_state(ended_state(0, "Completed"), eviction)),
-            "ended, exit code 0, ran at 1 s, ended at 9 s");
-  // The clock of the node may be wrong, but SIGTERM shows.
-  EXPECT_EQ(
-      state_of(pod_in_state(ended_state(143, "Error"), eviction)),
-      "ended, exit code 143, ran at 1 s, ended at 9 s, stopped, lost: the pod was evicted from the node n1: "
-      "Eviction API: evicting");
-}
-
-TEST(PodReportTest, APreemptionIsALostHost) {
-  const std::string preemption =
-      disrupted("PreemptionByScheduler", "default-scheduler: preempting to accommodate a higher priority pod",
-                "12:00:05");
-  EXPECT_EQ(
-      state_of(deleted_pod(pod_in_state(ended_state(143, "Error"), preemption), "12:00:35")),
-      "ended, exit code 143, ran at 1 s, ended at 9 s, stopped, leaving, lost: the pod was preempted on the "
-      "node n1: default-scheduler: preempting to accommodate a higher priority pod");
-}
-
-TEST(PodReportTest, ADeletedNodeIsALostHost) {
-  const std::string lost =
-      disrupted("DeletionByPodGC", "PodGC: node no longer exists", "12:00:50", R"(, "phase": "Failed")");
-  EXPECT_EQ(state_of(pod_in_state(k_running, lost)),
-            "ended, ran at 1 s, ended at 50 s, lost: the pod was lost with the node n1: PodGC: node no "
-            "longer exists");
-}
-
-TEST(PodReportTest, AShutdownOfTheNodeIsALostHost) {
-  const std::string message = "Pod was terminated in response to imminent node shutdown.";
-  const json pod = pod_in_state(
-      ended_state(143, "Error"),
-      disrupted("TerminationByKubelet", message, "12:00:10",
-                R"(, "phase": "Failed", "reason": "Terminated", "message": ")" + message + "\""));
-  EXPECT_EQ(
-      state_of(pod),
-      "ended, exit code 143, ran at 1 s, ended at 9 s, stopped, lost: the node n1 was shut down: Pod was "
-      "terminated in response to imminent node shutdown");
-}
-
-TEST(PodReportTest, AKubeletThatRejectsThePodIsALostHost) {
-  EXPECT_EQ(
-      state_of(pod_with(R"({"status": {"phase": "Failed", "reason": "OutOfcpu",
-      "startTime": "2026-01-01T12:00:01Z", "message": "Pod was rejected: Node didn't have enough resource: cpu, requested: 5000, used: 0, capacity: 2000"}})")),
-      "ended, ended at 1 s, lost: the node n1 rejected the pod: OutOfcpu: Node didn't have enough resource: "
-      "cpu, requested: 5000, used: 0, capacity: 2000");
-}
-
-TEST(PodReportTest, AContainerThatTheNodeHasLostHasNoExitCode) {
-  // The kubelet after the node lost its power, and its data.
-  EXPECT_EQ(state_of(pod_in_state(k_never_ran,
-                                  R"({"status": {"phase": "Failed", "startTime": "2026-01-01T12:00:01Z",
-      "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T12:00:01Z"},
-        {"type": "Ready", "status": "False", "reason": "PodFailed", "lastTransitionTime": "2026-01-01T12:00:20Z"}]}})")),
-            "ended, ended at 20 s, lost: the node n1 lost the container: The container could not be located "
-            "when the "
-            "pod was terminated");
-  // containerd after a restart of the node.
-  EXPECT_EQ(state_of(pod_in_state(ended_state(255, "Unknown"))),
-            "ended, ran at 1 s, ended at 9 s, lost: the node n1 lost the container");
-  EXPECT_EQ(state_of(pod_in_state(ended_state(255, "Error"))),
-            "ended, exit code 255, ran at 1 s, ended at 9 s");
-}
-
-TEST(PodReportTest, ASilentNodeIsLostAfterTheGracePeriod) {
-  const json pod = deleted_pod(
-      pod_in_state(k_running, disrupted("DeletionByTaintManager",
-                                        "Taint manager: deleting due to NoExecute taint", "12:00:05")),
-      "12:00:35");
-  const std::string lost =
-      "lost: the pod was evicted from the node n1: Taint manager: deleting due to NoExecute taint";
-  EXPECT_EQ(state_of(pod, "12:00:06"), "running, ran at 1 s, leaving, changes at 65 s, " + lost);
-  EXPECT_EQ(state_of(pod, "12:01:04"), "running, ran at 1 s, leaving, changes at 65 s, " + lost);
-  EXPECT_EQ(state_of(pod, "12:01:05"),
-            "ended, ran at 1 s, ended at 65 s, leaving, lost: the node n1 does not answer; the pod was "
-            "evicted from "
-            "the node n1: Taint manager: deleting due to NoExecute taint");
-}
-
-TEST(PodReportTest, ADeletedPodOnASilentNodeIsStopped) {
-  const json pod = deleted_pod(pod_in_state(k_running), "12:00:35");
-  EXPECT_EQ(state_of(pod, "12:01:04"), "running, ran at 1 s, leaving, changes at 65 s");
-  const PodReport report = report_of(pod, "12:01:05");
-  EXPECT_EQ(state_of(report), "ended, ran at 1 s, ended at 65 s, stopped, leaving");
-  EXPECT_EQ(report.observation.status, "the node n1 does not answer");
-}
-
-TEST(PodReportTest, AnUnknownPhaseIsALostHost) {
-  EXPECT_EQ(
-      state_of(pod_in_state(k_running, R"({"status": {"phase": "Unknown", "reason": "NodeLost",
-      "message": "Node n1 which was running pod a-r1-1 is unresponsive"}})")),
-      "ended, ran at 1 s, ended at 1 s, lost: the node n1 does not answer: Node n1 which was running pod "
-      "a-r1-1 is unresponsive");
-}
-
-TEST(PodReportTest, APodThatFailedWithoutASignHasNoExitCode) {
-  EXPECT_EQ(state_of(pod_in_state(k_running, k_failed)), "ended, ran at 1 s, ended at 1 s");
 }
 
 // ---- Failed starts

@@ -1,0 +1,152 @@
+// Pods whose hosts are lost, as observations. kubernetes_pod_report_test.cpp says where the statuses come
+// from.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "combu/json.hpp"
+#include "kubernetes/names.hpp"
+#include "kubernetes/pod_report.hpp"
+#include "kubernetes_pod_states.hpp"
+
+namespace combu::kubernetes {
+namespace {
+
+TEST(LostHostTest, AnEvictionByTheKubeletIsALostHost) {
+  // The kubelet's condition is newer than the end of the container.
+  const std::string message =
+      "The node was low on resource: memory. Threshold quantity: 100Mi, available: 80Mi. ";
+  const json pod =
+      pod_in_state(ended_state(137, "Error"),
+                   disrupted("TerminationByKubelet", message, "12:00:10",
+                             R"(, "phase": "Failed", "reason": "Evicted", "message": ")" + message + "\""));
+  const PodReport report = report_of(pod);
+  EXPECT_EQ(
+      state_of(report),
+      "ended, exit code 137, ran at 1 s, ended at 9 s, stopped, lost: the pod was evicted from the node n1: "
+      "The node was low on resource: memory. Threshold quantity: 100Mi, available: 80Mi");
+  EXPECT_EQ(report.observation.status, report.observation.lost);
+}
+
+TEST(LostHostTest, AnEvictionThroughTheApiIsALostHost) {
+  const std::string eviction = disrupted("EvictionByEvictionAPI", "Eviction API: evicting", "12:00:05");
+  EXPECT_EQ(
+      state_of(deleted_pod(pod_in_state(k_running, eviction), "12:00:35"), "12:00:06"),
+      "running, ran at 1 s, leaving, changes at 65 s, lost: the pod was evicted from the node n1: Eviction "
+      "API: evicting");
+  for (const auto& [exit_code, text] :
+       std::vector<std::pair<int, std::string>>{{0, "0"}, {1, "1"}, {143, "143"}})
+    EXPECT_EQ(state_of(deleted_pod(pod_in_state(ended_state(exit_code, "Error"), eviction), "12:00:35")),
+              "ended, exit code " + text +
+                  ", ran at 1 s, ended at 9 s, stopped, leaving, lost: the pod was evicted from the node n1: "
+                  "Eviction API: evicting");
+}
+
+// A drain also evicts Pods that have just ended.
+TEST(LostHostTest, APodThatEndedBeforeItsEvictionKeepsItsResult) {
+  const std::string eviction = disrupted("EvictionByEvictionAPI", "Eviction API: evicting", "12:00:11");
+  EXPECT_EQ(state_of(deleted_pod(pod_in_state(ended_state(3, "Error"), eviction), "12:00:41")),
+            "ended, exit code 3, ran at 1 s, ended at 9 s, leaving");
+  // The eviction may not have deleted the Pod yet.
+  EXPECT_EQ(state_of(pod_in_state(ended_state(0, "Completed"), eviction)),
+            "ended, exit code 0, ran at 1 s, ended at 9 s");
+  // The clock of the node may be wrong, but SIGTERM shows.
+  EXPECT_EQ(
+      state_of(pod_in_state(ended_state(143, "Error"), eviction)),
+      "ended, exit code 143, ran at 1 s, ended at 9 s, stopped, lost: the pod was evicted from the node n1: "
+      "Eviction API: evicting");
+}
+
+TEST(LostHostTest, APreemptionIsALostHost) {
+  const std::string preemption =
+      disrupted("PreemptionByScheduler", "default-scheduler: preempting to accommodate a higher priority pod",
+                "12:00:05");
+  EXPECT_EQ(
+      state_of(deleted_pod(pod_in_state(ended_state(143, "Error"), preemption), "12:00:35")),
+      "ended, exit code 143, ran at 1 s, ended at 9 s, stopped, leaving, lost: the pod was preempted on the "
+      "node n1: default-scheduler: preempting to accommodate a higher priority pod");
+}
+
+TEST(LostHostTest, ADeletedNodeIsALostHost) {
+  const std::string lost =
+      disrupted("DeletionByPodGC", "PodGC: node no longer exists", "12:00:50", R"(, "phase": "Failed")");
+  EXPECT_EQ(state_of(pod_in_state(k_running, lost)),
+            "ended, ran at 1 s, ended at 50 s, lost: the pod was lost with the node n1: PodGC: node no "
+            "longer exists");
+}
+
+TEST(LostHostTest, AShutdownOfTheNodeIsALostHost) {
+  const std::string message = "Pod was terminated in response to imminent node shutdown.";
+  const json pod = pod_in_state(
+      ended_state(143, "Error"),
+      disrupted("TerminationByKubelet", message, "12:00:10",
+                R"(, "phase": "Failed", "reason": "Terminated", "message": ")" + message + "\""));
+  EXPECT_EQ(
+      state_of(pod),
+      "ended, exit code 143, ran at 1 s, ended at 9 s, stopped, lost: the node n1 was shut down: Pod was "
+      "terminated in response to imminent node shutdown");
+}
+
+TEST(LostHostTest, AKubeletThatRejectsThePodIsALostHost) {
+  EXPECT_EQ(
+      state_of(pod_with(R"({"status": {"phase": "Failed", "reason": "OutOfcpu",
+      "startTime": "2026-01-01T12:00:01Z", "message": "Pod was rejected: Node didn't have enough resource: cpu, requested: 5000, used: 0, capacity: 2000"}})")),
+      "ended, ended at 1 s, lost: the node n1 rejected the pod: OutOfcpu: Node didn't have enough resource: "
+      "cpu, requested: 5000, used: 0, capacity: 2000");
+}
+
+TEST(LostHostTest, AContainerThatTheNodeHasLostHasNoExitCode) {
+  // The kubelet after the node lost its power, and its data.
+  EXPECT_EQ(state_of(pod_in_state(k_never_ran,
+                                  R"({"status": {"phase": "Failed", "startTime": "2026-01-01T12:00:01Z",
+      "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T12:00:01Z"},
+        {"type": "Ready", "status": "False", "reason": "PodFailed", "lastTransitionTime": "2026-01-01T12:00:20Z"}]}})")),
+            "ended, ended at 20 s, lost: the node n1 lost the container: The container could not be located "
+            "when the "
+            "pod was terminated");
+  // containerd after a restart of the node.
+  EXPECT_EQ(state_of(pod_in_state(ended_state(255, "Unknown"))),
+            "ended, ran at 1 s, ended at 9 s, lost: the node n1 lost the container");
+  EXPECT_EQ(state_of(pod_in_state(ended_state(255, "Error"))),
+            "ended, exit code 255, ran at 1 s, ended at 9 s");
+}
+
+TEST(LostHostTest, ASilentNodeIsLostAfterTheGracePeriod) {
+  const json pod = deleted_pod(
+      pod_in_state(k_running, disrupted("DeletionByTaintManager",
+                                        "Taint manager: deleting due to NoExecute taint", "12:00:05")),
+      "12:00:35");
+  const std::string lost =
+      "lost: the pod was evicted from the node n1: Taint manager: deleting due to NoExecute taint";
+  EXPECT_EQ(state_of(pod, "12:00:06"), "running, ran at 1 s, leaving, changes at 65 s, " + lost);
+  EXPECT_EQ(state_of(pod, "12:01:04"), "running, ran at 1 s, leaving, changes at 65 s, " + lost);
+  EXPECT_EQ(state_of(pod, "12:01:05"),
+            "ended, ran at 1 s, ended at 65 s, leaving, lost: the node n1 does not answer; the pod was "
+            "evicted from "
+            "the node n1: Taint manager: deleting due to NoExecute taint");
+}
+
+TEST(LostHostTest, ADeletedPodOnASilentNodeIsStopped) {
+  const json pod = deleted_pod(pod_in_state(k_running), "12:00:35");
+  EXPECT_EQ(state_of(pod, "12:01:04"), "running, ran at 1 s, leaving, changes at 65 s");
+  const PodReport report = report_of(pod, "12:01:05");
+  EXPECT_EQ(state_of(report), "ended, ran at 1 s, ended at 65 s, stopped, leaving");
+  EXPECT_EQ(report.observation.status, "the node n1 does not answer");
+}
+
+TEST(LostHostTest, AnUnknownPhaseIsALostHost) {
+  EXPECT_EQ(
+      state_of(pod_in_state(k_running, R"({"status": {"phase": "Unknown", "reason": "NodeLost",
+      "message": "Node n1 which was running pod a-r1-1 is unresponsive"}})")),
+      "ended, ran at 1 s, ended at 1 s, lost: the node n1 does not answer: Node n1 which was running pod "
+      "a-r1-1 is unresponsive");
+}
+
+TEST(LostHostTest, APodThatFailedWithoutASignHasNoExitCode) {
+  EXPECT_EQ(state_of(pod_in_state(k_running, k_failed)), "ended, ran at 1 s, ended at 1 s");
+}
+
+}  // namespace
+}  // namespace combu::kubernetes
