@@ -89,8 +89,7 @@ std::vector<std::string> engines() {
   std::vector<std::string> names{"kubernetes"};
   try {
     for (const std::string& context : cluster_contexts(environment)) names.push_back("kubernetes:" + context);
-  } catch (const Error&) {
-    // an invalid kubeconfig file has no candidates
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): an invalid kubeconfig file has no candidates
   }
   names.emplace_back("simulated:");
   return names;
