@@ -63,6 +63,7 @@ std::string running_text(const std::vector<NamedAge>& running) {
 
 std::vector<std::string> pending_lines(const Snapshot& snapshot, const Run& run) {
   std::vector<std::string> lines;
+  lines.reserve(snapshot.pending.size());
   for (const auto& [reason, first, count] : snapshot.pending)
     lines.push_back(fmt::format("starting: {}{}: {}", run.experiment.trials[first].name,
                                 count > 1 ? fmt::format(" and {} more", count - 1) : "", reason));
