@@ -91,7 +91,7 @@ TEST(LostHostTest, AShutdownOfTheNodeIsALostHost) {
 
 TEST(LostHostTest, AKubeletThatRejectsThePodIsALostHost) {
   EXPECT_EQ(
-      state_of(pod_with(R"({"status": {"phase": "Failed", "reason": "OutOfcpu",
+      state_of(changed_pod(R"({"status": {"phase": "Failed", "reason": "OutOfcpu",
       "startTime": "2026-01-01T12:00:01Z", "message": "Pod was rejected: Node didn't have enough resource: cpu, requested: 5000, used: 0, capacity: 2000"}})")),
       "ended, ended at 1 s, lost: the node n1 rejected the pod: OutOfcpu: Node didn't have enough resource: "
       "cpu, requested: 5000, used: 0, capacity: 2000");

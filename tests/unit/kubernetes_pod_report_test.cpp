@@ -44,7 +44,7 @@ TEST(PodReportTest, LabelsNameTheAttempt) {
 }
 
 TEST(PodReportTest, AnnotationsHaveTheWholeTextsOfHashedLabels) {
-  const PodReport report = report_of(pod_with(R"({"metadata": {
+  const PodReport report = report_of(changed_pod(R"({"metadata": {
     "labels": {"combu.trial": "lr-0.1-f00d", "combu.file": "exp.jsonnet-beef", "combu.experiment": "e-1"},
     "annotations": {"combu.trial": "lr=0.1 / big", "combu.file": "/home/me/exp.jsonnet",
                     "combu.experiment": "my exp"}}})"));
@@ -54,13 +54,13 @@ TEST(PodReportTest, AnnotationsHaveTheWholeTextsOfHashedLabels) {
 }
 
 TEST(PodReportTest, PodsThatCombuDidNotCreateAreIgnored) {
-  EXPECT_TRUE(read_pod(pod_with("{}"), Instant{}));
+  EXPECT_TRUE(read_pod(changed_pod("{}"), Instant{}));
   for (const std::string labels :
        {"null", "[]", R"({"combu.run": null})", R"({"combu.run": "a b"})", R"({"combu.trial": ""})",
         R"({"combu.attempt": "0"})", R"({"combu.attempt": "1x"})", R"({"combu.experiment": 7})"})
-    EXPECT_FALSE(read_pod(pod_with(R"({"metadata": {"labels": )" + labels + "}}"), Instant{})) << labels;
+    EXPECT_FALSE(read_pod(changed_pod(R"({"metadata": {"labels": )" + labels + "}}"), Instant{})) << labels;
   // Annotations alone do not identify a Pod: they cannot be selected.
-  EXPECT_FALSE(read_pod(pod_with(R"({"metadata": {"labels": {"combu.run": null},
+  EXPECT_FALSE(read_pod(changed_pod(R"({"metadata": {"labels": {"combu.run": null},
                                                   "annotations": {"combu.run": "r1"}}})"),
                         Instant{}));
 }
@@ -196,7 +196,7 @@ TEST(PodReportTest, TheEndOfItsTtlStopsAPod) {
 }
 
 TEST(PodReportTest, APodThatIsStoppedBeforeItRanHasNoExitCode) {
-  EXPECT_EQ(state_of(pod_with(R"({"status": {"phase": "Failed", "reason": "DeadlineExceeded",
+  EXPECT_EQ(state_of(changed_pod(R"({"status": {"phase": "Failed", "reason": "DeadlineExceeded",
       "startTime": "2026-01-01T12:00:02Z",
       "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T12:00:05Z"}]}})")),
             "ended, ended at 5 s, stopped");
@@ -305,7 +305,7 @@ TEST(PodReportTest, AFailedInitContainerFailsTheStart) {
 
 // Returns the state of a Pod that has no node, by its condition PodScheduled.
 std::string unscheduled(const std::string& reason, const std::string& message) {
-  json pod = pod_with(R"({"spec": {"nodeName": null}, "status": {"phase": "Pending"}})");
+  json pod = changed_pod(R"({"spec": {"nodeName": null}, "status": {"phase": "Pending"}})");
   pod["status"]["conditions"] = {
       {{"type", "PodScheduled"}, {"status", "False"}, {"reason", reason}, {"message", message}}};
   return state_of(pod);
@@ -324,7 +324,7 @@ TEST(PodReportTest, APodWithoutANodeHasTheSchedulersReason) {
                         "No preemption victims found for incoming pod."),
             "pending, pending: 0/1 nodes are available: 1 Insufficient cpu");
   EXPECT_EQ(unscheduled("Unschedulable", ""), "pending, pending: Unschedulable");
-  EXPECT_EQ(state_of(pod_with(R"({"spec": {"nodeName": null}, "status": {"phase": "Pending"}})")),
+  EXPECT_EQ(state_of(changed_pod(R"({"spec": {"nodeName": null}, "status": {"phase": "Pending"}})")),
             "pending, pending: no node is chosen yet");
 }
 
@@ -343,7 +343,7 @@ TEST(PodReportTest, ATaintNamesTheTolerationToWrite) {
 }
 
 TEST(PodReportTest, AGatedPodNamesItsGates) {
-  json pod = pod_with(
+  json pod = changed_pod(
       R"({"spec": {"nodeName": null, "schedulingGates": [{"name": "example.com/queue"}, {"name": "b"}]},
     "status": {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False",
       "reason": "SchedulingGated", "message": "Scheduling is blocked due to non-empty scheduling gates"}]}})");
@@ -374,7 +374,7 @@ TEST(PodReportTest, AKubeletAtWorkHasNoReason) {
               "pending, lacks its reason");
   EXPECT_EQ(state_of(pod_in_state(R"({"waiting": {}})")), "pending, lacks its reason");
   // The kubelet has not reported the container yet.
-  const PodReport report = report_of(pod_with(R"({"status": {"phase": "Pending"}})"));
+  const PodReport report = report_of(changed_pod(R"({"status": {"phase": "Pending"}})"));
   EXPECT_EQ(state_of(report), "pending, lacks its reason");
   EXPECT_EQ(report.observation.status, "pending on n1");
 }

@@ -16,7 +16,7 @@ inline Instant clock_at(const std::string& time) {
 }
 
 // Returns a Pod on the node n1. `changes`: a merge patch (RFC 7386) of the Pod.
-inline json pod_with(const std::string& changes) {
+inline json changed_pod(const std::string& changes) {
   json pod = parse_json(R"({
     "metadata": {"name": "a-r1-1", "uid": "u1", "creationTimestamp": "2026-01-01T12:00:00Z",
       "labels": {"combu.run": "r1", "combu.trial": "a", "combu.attempt": "1", "combu.experiment": "exp",
@@ -29,7 +29,7 @@ inline json pod_with(const std::string& changes) {
 
 // `state`: the state of the container `main`. `changes`: a merge patch of the Pod.
 inline json pod_in_state(const std::string& state, const std::string& changes = "{}") {
-  json pod = pod_with(changes);
+  json pod = changed_pod(changes);
   json& shown = pod["status"]["containerStatuses"];
   shown = parse_json(R"([{"name": "main", "ready": false}])");
   shown[0]["state"] = parse_json(state);
