@@ -88,14 +88,15 @@ class EngineQuestions {
   }
 
   // Returns the trials whose attempts are pending or run on the engine, each with the reason why its attempt
-  // is pending, if known. Returns nothing if the engine does not answer.
-  [[nodiscard]] std::map<std::string, std::string> living() const {
+  // is pending, if known. `trials`: the trials to ask for; empty: all. Returns nothing if the engine does not
+  // answer.
+  [[nodiscard]] std::map<std::string, std::string> living(const std::vector<std::string>& trials = {}) const {
     std::map<std::string, std::string> reasons;
     in_session([&](Session& session) {
       const Patience patience(session.stop(), k_log_patience);
       try {
         for (const Observation& seen :
-             session.engine().list({.run = entry_.id}, ListDetail::basic, patience.token()))
+             session.engine().list({.run = entry_.id, .trials = trials}, ListDetail::basic, patience.token()))
           if (is_alive(seen)) reasons.insert_or_assign(seen.key.trial, seen.placement.pending_reason);
       } catch (const Error&) {
         if (session.stop().stop_requested()) throw;
@@ -119,20 +120,21 @@ class EngineQuestions {
 };
 
 // True if the run has unfinished trials that `run --resume` would continue. Trials that run or are pending on
-// the engine need no process of combu, unless the run is monitored. `living_count`: size of
-// EngineQuestions::living().
-bool is_unfinished(const RunEntry& entry, const std::vector<RestoredTrial>& restored,
-                   std::size_t living_count) {
+// the engine need no process of combu, unless the run is monitored.
+bool is_unfinished(const RunEntry& entry, const std::vector<Trial>& trials,
+                   const std::vector<RestoredTrial>& restored, const EngineQuestions& engine) {
   if (entry.ended_at) return false;
-  const auto left = static_cast<std::size_t>(
-      std::ranges::count_if(restored, [](const RestoredTrial& one) { return !is_over(one.state); }));
-  const auto running =
-      static_cast<std::size_t>(std::ranges::count(restored, TrialState::running, &RestoredTrial::state));
-  const auto starting =
-      static_cast<std::size_t>(std::ranges::count(restored, TrialState::starting, &RestoredTrial::state));
-  if (run_options_of(entry.options).monitored) return left > 0;
-  const std::size_t accepted = std::min(starting, living_count - std::min(living_count, running));
-  return left > running + accepted;
+  const bool monitored = run_options_of(entry.options).monitored;
+  std::vector<std::string> starting;
+  for (TrialIndex trial = 0; trial < restored.size(); ++trial) {
+    const TrialState state = restored[trial].state;
+    if (is_over(state) || (state == TrialState::running && !monitored)) continue;
+    if (state != TrialState::starting || monitored) return true;
+    starting.push_back(trials[trial].name);
+  }
+  if (starting.empty()) return false;
+  const std::map<std::string, std::string> living = engine.living(starting);
+  return !std::ranges::all_of(starting, [&](const std::string& name) { return living.contains(name); });
 }
 
 bool is_log_complete(Telemetry& telemetry, const std::string& trial, int attempt) {
@@ -175,14 +177,10 @@ std::string why_trial(const Invocation& invocation, const WhyOptions& options,
     const bool is_kept = telemetry && is_log_complete(*telemetry, name, attempt);
     return is_kept ? kept(name, attempt) : engine.last_line(name, attempt);
   };
-  std::optional<std::map<std::string, std::string>> living;
-  const auto living_of_run = [&]() -> const auto& {
-    if (!living) living = engine.living();
-    return *living;
-  };
   const auto pending_reason = [&] {
-    const auto found = living_of_run().find(options.trial);
-    return found == living_of_run().end() ? std::string() : found->second;
+    const auto living = engine.living({options.trial});
+    const auto found = living.find(options.trial);
+    return found == living.end() ? std::string() : found->second;
   };
   std::string text = fmt::format("{} {}", options.trial,
                                  explanation_text({.loaded = loaded,
@@ -195,7 +193,7 @@ std::string why_trial(const Invocation& invocation, const WhyOptions& options,
                                                    .pending_reason = pending_reason,
                                                    .record = record},
                                                   trial));
-  if (!is_over(state) && !has_owner && is_unfinished(entry, restored, living_of_run().size()))
+  if (!is_over(state) && !has_owner && is_unfinished(entry, loaded.run.experiment.trials, restored, engine))
     text +=
         fmt::format("; no process owns the run: `{}` resumes it", resume_line(entry.id, invocation.engine));
   return text + "\n";

@@ -18,7 +18,6 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t k_tries_in_flight = 8;
-constexpr const char* k_check_prefix = "combu-check-";  // begin of the name of a Pod that is not created
 
 // Returns a text that is equal for Pods that an API server accepts or refuses alike. Attempts differ in their
 // names, arguments and environments.

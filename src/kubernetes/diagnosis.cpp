@@ -15,6 +15,8 @@
 
 #include "combu/json.hpp"
 #include "combu/text.hpp"
+#include "kubernetes/names.hpp"
+#include "kubernetes/objects.hpp"
 #include "kubernetes/quota.hpp"
 #include "kubernetes/rights.hpp"
 
@@ -157,15 +159,15 @@ class ClusterDiagnosis {
   // Examines pod security by the creation of a plain Pod on trial, because the user may not read the labels
   // of the namespace.
   void try_plain_pod() {
-    const json pod = {{"apiVersion", "v1"},
-                      {"kind", "Pod"},
-                      {"metadata", {{"generateName", "combu-check-"}}},
-                      {"spec", {{"containers", json::array({{{"name", "main"}, {"image", "busybox"}}})}}}};
+    const json pod = {
+        {"apiVersion", "v1"},
+        {"kind", "Pod"},
+        {"metadata", {{"generateName", k_check_prefix}}},
+        {"spec", {{"containers", json::array({{{"name", k_container}, {"image", "busybox"}}})}}}};
     try {
-      (void)client_.send({.method = "POST",
-                          .target = fmt::format("/api/v1/namespaces/{}/pods?dryRun=All", access_.name_space),
-                          .body = json_text(pod)},
-                         stop_);
+      (void)Objects(client_, access_.name_space)
+          .try_create(
+              k_pods, pod, [](const std::string&) {}, stop_);
     } catch (const ApiError& error) {
       // Other refusals depend on the trial; a run reports them before its first start.
       if (error.message().find("violates PodSecurity \"restricted") != std::string::npos)

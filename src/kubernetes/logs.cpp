@@ -19,7 +19,7 @@ constexpr Seconds k_quiet_max{86400};
 constexpr Seconds k_answer_max{60};
 
 std::string log_query(const LogOptions& options) {
-  std::string query = "?container=main";
+  std::string query = fmt::format("?container={}", k_container);
   if (options.follow) query += "&follow=true";
   if (options.timed || options.since) query += "&timestamps=true";
   if (options.tail) query += fmt::format("&tailLines={}", *options.tail);
@@ -48,7 +48,7 @@ constexpr std::string_view k_missing = "unable to retrieve container logs for ";
 // https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet/kubelet_pods.go
 // (validateContainerLogStatus)
 bool has_no_log(std::string_view message) {
-  return message.starts_with("container \"main\" in pod ") &&
+  return message.starts_with(fmt::format("container \"{}\" in pod ", k_container)) &&
          (message.find("\" is waiting to start") != std::string_view::npos ||
           message.ends_with("\" is terminated") || message.ends_with("\" is not available"));
 }

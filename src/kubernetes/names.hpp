@@ -34,6 +34,8 @@ inline constexpr std::string_view k_prefix = "combu.";
 
 // The name of the container in which a Pod runs its attempt.
 inline constexpr const char* k_container = "main";
+// The begin of the names of Pods that are not created, but only checked by the API server.
+inline constexpr const char* k_check_prefix = "combu-check-";
 
 // The name of the run's anchor, a ConfigMap that owns all objects of the run, and of the run's Service.
 [[nodiscard]] std::string anchor_name(const RunId& run);

@@ -108,58 +108,46 @@ void Objects::remove_selected(const Kind& kind, const ObjectFilter& filter, cons
                   stop);
 }
 
-void Objects::remove_pages(const Kind& kind, const ObjectFilter& filter, std::optional<int> grace,
-                           const std::function<void(std::size_t)>& on_page, const std::stop_token& stop) {
+void Objects::for_each_page(ApiRequest request, const Kind& kind, const ObjectFilter& filter,
+                            const std::function<void(json& page)>& on_page,
+                            const std::function<void()>& on_restart, const std::stop_token& stop) {
   std::string next;
   for (int restarts = 0;;) {
     try {
-      const json removed =
-          read_answer(api_.send({.method = "DELETE",
-                                 .target = fmt::format("{}?limit={}{}{}", path(kind), k_page,
-                                                       query_of(filter), query_part("continue", next)),
-                                 .body = json_text(delete_options(grace, {}))},
-                                stop));
-      on_page(k_page);
-      next = text_of_member(removed, {"metadata", "continue"});
+      request.target =
+          fmt::format("{}?limit={}{}{}", path(kind), k_page, query_of(filter), query_part("continue", next));
+      json page = read_answer(api_.send(request, stop));
+      on_page(page);
+      next = text_of_member(page, {"metadata", "continue"});
       if (next.empty()) return;
     } catch (const ApiError& error) {
+      // The answer contains another token, which would continue with the objects of another moment.
       if (error.status() != k_gone || restarts == k_restarts_max) throw;
       ++restarts;
       next.clear();
+      on_restart();
     }
   }
+}
+
+void Objects::remove_pages(const Kind& kind, const ObjectFilter& filter, std::optional<int> grace,
+                           const std::function<void(std::size_t)>& on_page, const std::stop_token& stop) {
+  for_each_page(
+      {.method = "DELETE", .target = {}, .body = json_text(delete_options(grace, {}))}, kind, filter,
+      [&](json& /*page*/) { on_page(k_page); }, [] {}, stop);
 }
 
 std::string Objects::list(const Kind& kind, const ObjectFilter& filter,
                           const std::function<void(json& object)>& on_object,
                           const std::function<void()>& on_restart, const std::stop_token& stop,
                           std::optional<Seconds> answer_max) {
-  for (int restarts = 0;; ++restarts) {
-    try {
-      return list_once(kind, filter, on_object, stop, answer_max);
-    } catch (const ApiError& error) {
-      // The answer contains another token, which would continue with the objects of another moment.
-      if (error.status() != k_gone || restarts == k_restarts_max) throw;
-      on_restart();
-    }
-  }
-}
-
-std::string Objects::list_once(const Kind& kind, const ObjectFilter& filter,
-                               const std::function<void(json& object)>& on_object,
-                               const std::stop_token& stop, std::optional<Seconds> answer_max) {
-  std::string next;
   std::string version;
-  do {
-    json page = read_answer(api_.send({.target = fmt::format("{}?limit={}{}{}", path(kind), k_page,
-                                                             query_of(filter), query_part("continue", next)),
-                                       .answer_max = answer_max},
-                                      stop));
+  const auto take = [&](json& page) {
     if (const auto items = page.find("items"); items != page.end() && items->is_array())
       for (json& object : *items) on_object(object);
-    next = text_of_member(page, {"metadata", "continue"});
     version = text_of_member(page, {"metadata", "resourceVersion"});
-  } while (!next.empty());
+  };
+  for_each_page({.answer_max = answer_max}, kind, filter, take, on_restart, stop);
   return version;
 }
 

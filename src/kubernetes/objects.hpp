@@ -96,9 +96,11 @@ class Objects {
  private:
   [[nodiscard]] ApiResponse post(const Kind& kind, std::string_view options, const nlohmann::json& object,
                                  const std::stop_token& stop);
-  std::string list_once(const Kind& kind, const ObjectFilter& filter,
-                        const std::function<void(nlohmann::json& object)>& on_object,
-                        const std::stop_token& stop, std::optional<Seconds> answer_max);
+  // Sends `request`, with the target set, for each page of the selected objects. If the server forgets the
+  // next page in the meantime, calls `on_restart`, and begins again, at most five times.
+  void for_each_page(ApiRequest request, const Kind& kind, const ObjectFilter& filter,
+                     const std::function<void(nlohmann::json& page)>& on_page,
+                     const std::function<void()>& on_restart, const std::stop_token& stop);
 
   ApiClient& api_;
   std::string name_space_;

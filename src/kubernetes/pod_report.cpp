@@ -20,7 +20,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view k_main = "main";  // the container of the trial
 constexpr int k_exit_killed = 137;
 constexpr int k_exit_terminated = 143;
 constexpr double k_seconds_max = 1e9;
@@ -90,8 +89,8 @@ class PodReader {
         spec_(member_of(pod, "spec")),
         status_(member_of(pod, "status")),
         annotations_(member_of(metadata_, "annotations")),
-        container_(element_of(member_of(spec_, "containers"), "name", k_main)),
-        shown_(element_of(member_of(status_, "containerStatuses"), "name", k_main)),
+        container_(element_of(member_of(spec_, "containers"), "name", k_container)),
+        shown_(element_of(member_of(status_, "containerStatuses"), "name", k_container)),
         state_(member_of(shown_, "state")),
         phase_(words_of(status_, "phase")) {}
 

@@ -235,7 +235,7 @@ TEST(ClusterDiagnosis, APlainPodShowsThePodSecurityOfAHiddenNamespace) {
   ScriptedCluster cluster;
   cluster.set("/api/v1/namespaces/default", refusal(403, "forbidden"));
   const auto lines_with = [&](wire::Reply reply) {
-    cluster.set("/api/v1/namespaces/default/pods?dryRun=All", std::move(reply));
+    cluster.set("/api/v1/namespaces/default/pods?dryRun=All&fieldValidation=Strict", std::move(reply));
     return lines_of(cluster.findings());
   };
   EXPECT_THAT(
