@@ -213,18 +213,22 @@ TEST(TtyProgress, NeverExceedsASmallScreen) {
 
 TEST(TtyProgress, ErasesTheBlockAfterTheWindowBecameNarrower) {
   Paper paper;
-  ScreenSize size{60, 20};
+  // The ticker reads both. It writes nothing while the clock stands still.
+  std::atomic<int> now{100};
+  std::atomic<std::size_t> columns{60};
   Surroundings surroundings = around(paper);
-  surroundings.size = [&size] { return size; };
+  surroundings.size = [&columns] { return ScreenSize{columns.load(), 20}; };
+  surroundings.time = [&now] { return Seconds(now.load()); };
   const auto run = run_of({"solver-1", "solver-2"});
   Screen screen({60, 20});
   const auto progress = make_tty_progress(std::move(surroundings));
   progress->begin(run);
+  now = 110;
   progress->snapshot(snapshot_of(1, 1, 0));
   const std::string before = paper.text();
   screen.show(before);
-  size = {25, 20};
-  screen.resize(size);
+  columns = 25;
+  screen.resize({25, 20});
   progress->end();
   screen.show(paper.text().substr(before.size()));
   EXPECT_THAT(screen.lines(), ElementsAre("run r1: 2 trials"));
@@ -380,6 +384,7 @@ TEST(PlainProgress, PrintsTheRateAndTheReservedSlots) {
   const auto run = run_of({"a", "b", "c", "d"});
   Seconds now{100};
   const auto progress = plain_progress_at(paper, now);
+  progress->begin(run);
   Snapshot snapshot = snapshot_of(1, 0, 1);
   snapshot.elapsed = Seconds{4};
   progress->snapshot(snapshot);
