@@ -14,6 +14,7 @@
 #include "combu/docker.hpp"
 #include "combu/kubernetes.hpp"
 #include "combu/simulated.hpp"
+#include "combu/text.hpp"
 #include "combu/workers.hpp"
 #include "combu/workspace.hpp"
 

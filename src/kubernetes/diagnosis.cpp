@@ -15,6 +15,7 @@
 
 #include "combu/json.hpp"
 #include "combu/text.hpp"
+#include "kubernetes/members.hpp"
 #include "kubernetes/names.hpp"
 #include "kubernetes/objects.hpp"
 #include "kubernetes/quota.hpp"
@@ -33,13 +34,6 @@ struct Examined {
   int status = 0;
   json body = nullptr;  // an object if the status is 200 to 299
 };
-
-// The text of the member at a path, or an empty string.
-std::string text_in(const json& object, const json::json_pointer& path) {
-  if (!object.is_object() || !object.contains(path)) return "";
-  const json& text = object.at(path);
-  return text.is_string() ? text.get<std::string>() : "";
-}
 
 class ClusterDiagnosis {
  public:
@@ -99,7 +93,7 @@ class ClusterDiagnosis {
   // Returns false if the server does not answer as an API server.
   bool examine_server() {
     const Examined version = get("/version", {k_status_forbidden});
-    const std::string number = text_in(version.body, "/gitVersion"_json_pointer);
+    const std::string number(text_of(version.body, "gitVersion"));
     if (version.status == 200 && number.empty()) {
       add_error(Error(ErrorKind::corrupt, access_.cluster.server,
                       "the server is no API server of Kubernetes; correct `server` in the kubeconfig file"));
@@ -130,18 +124,17 @@ class ClusterDiagnosis {
                       name));
       return false;
     }
-    if (text_in(found.body, "/status/phase"_json_pointer) == "Terminating") {
+    if (text_of(found.body, {"status", "phase"}) == "Terminating") {
       add(Kind::fault, "namespace", fmt::format("the namespace {} is being deleted", name),
           "wait until it is gone and create it again, or name another namespace with --engine "
           "kubernetes:CONTEXT/NAMESPACE");
       return false;
     }
-    examine_pod_security(
-        text_in(found.body, json::json_pointer("/metadata/labels") / std::string(k_enforced_label)));
+    examine_pod_security(text_of(found.body, {"metadata", "labels", k_enforced_label}));
     return true;
   }
 
-  void examine_pod_security(const std::string& level) {
+  void examine_pod_security(std::string_view level) {
     if (level == "restricted")
       add(Kind::warning, "pod security",
           "the namespace enforces the level `restricted`, so that the server refuses pods without these "
@@ -229,7 +222,7 @@ class ClusterDiagnosis {
     std::vector<std::string> used_up;
     std::vector<std::string> all;
     for (const auto& [resource, limit] : quota.at(hard).items()) {
-      const std::string used = text_in(quota, json::json_pointer("/status/used") / resource);
+      const std::string used(text_of(quota, {"status", "used", resource}));
       if (!limit.is_string() || used.empty()) continue;
       const std::string most = limit.get<std::string>();
       std::string text = fmt::format("{} of {} {}", shortened(used), shortened(most), shortened(resource));
@@ -239,7 +232,7 @@ class ClusterDiagnosis {
       all.push_back(std::move(text));
     }
     constexpr std::size_t k_named_max = 6;
-    const std::string name = shortened(text_in(quota, "/metadata/name"_json_pointer));
+    const std::string name = shortened(text_of(quota, {"metadata", "name"}));
     if (!used_up.empty()) {
       add(Kind::warning, "quota",
           fmt::format("the quota {} is used up: {}", name, list_text(used_up, k_named_max)),

@@ -9,6 +9,7 @@
 
 #include "combu/json.hpp"
 #include "combu/system.hpp"
+#include "kubernetes/members.hpp"
 
 namespace combu::kubernetes {
 namespace {
@@ -57,11 +58,6 @@ std::vector<std::string> environment_with(const std::vector<std::string>& more) 
   return variables;
 }
 
-std::string member_text(const json& object, const char* name) {
-  const auto at = object.find(name);
-  return at != object.end() && at->is_string() ? at->get<std::string>() : "";
-}
-
 }  // namespace
 
 PluginCredentials run_plugin(const Access& access, Seconds time_max, const std::stop_token& stop) {
@@ -97,24 +93,23 @@ PluginCredentials run_plugin(const Access& access, Seconds time_max, const std::
     fail(ErrorKind::unavailable, fmt::format("failed with exit code {}; {}", end.exit_code, remedy));
 
   const json answer = parse_json_or_discard(end.output);
-  if (!answer.is_object() || member_text(answer, "kind") != "ExecCredential")
+  if (text_of(answer, "kind") != "ExecCredential")
     fail(ErrorKind::corrupt, "did not print an ExecCredential object; " + remedy);
-  if (const std::string version = member_text(answer, "apiVersion"); version != plugin.api_version)
+  if (const std::string_view version = text_of(answer, "apiVersion"); version != plugin.api_version)
     fail(ErrorKind::corrupt,
          fmt::format(
              "printed credentials of version {} instead of {}; correct apiVersion in the kubeconfig file",
              shortened(version), plugin.api_version));
-  const auto status = answer.find("status");
-  if (status == answer.end() || !status->is_object())
-    fail(ErrorKind::corrupt, "printed no credentials; " + remedy);
-  PluginCredentials credentials{.token = member_text(*status, "token"),
-                                .certificate = member_text(*status, "clientCertificateData"),
-                                .key = member_text(*status, "clientKeyData")};
+  const json& status = member_of(answer, "status");
+  if (!status.is_object()) fail(ErrorKind::corrupt, "printed no credentials; " + remedy);
+  PluginCredentials credentials{.token = std::string(text_of(status, "token")),
+                                .certificate = std::string(text_of(status, "clientCertificateData")),
+                                .key = std::string(text_of(status, "clientKeyData"))};
   if (credentials.certificate.empty() != credentials.key.empty())
     fail(ErrorKind::corrupt, "must print both clientCertificateData and clientKeyData, or none of them");
   if (credentials.token.empty() && credentials.certificate.empty())
     fail(ErrorKind::corrupt, "printed neither a token nor a client certificate; " + remedy);
-  if (const std::string time = member_text(*status, "expirationTimestamp"); !time.empty()) {
+  if (const std::string_view time = text_of(status, "expirationTimestamp"); !time.empty()) {
     credentials.expires_at = parse_timestamp(time);
     if (!credentials.expires_at)
       fail(ErrorKind::corrupt, "printed an expirationTimestamp that is not a time of RFC 3339");

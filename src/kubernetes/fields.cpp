@@ -13,6 +13,7 @@
 #include "combu/kubernetes.hpp"
 #include "kubernetes/findings.hpp"
 #include "kubernetes/manifest.hpp"
+#include "kubernetes/members.hpp"
 #include "kubernetes/merge.hpp"
 #include "kubernetes/names.hpp"
 #include "kubernetes/networks.hpp"
@@ -59,7 +60,7 @@ class TrialCheck {
   void add(const std::string& field, const std::string& message) { findings_.add(trial_, field, message); }
 
   [[nodiscard]] bool section_has(std::initializer_list<std::string_view> names) const {
-    return find_member(section_, names) != nullptr;
+    return !member_of(section_, names).is_null();
   }
 
   void check_program() {
@@ -233,7 +234,7 @@ class TrialsCheck {
     const Trial& needed = *found->second;
     if (shares_network(trial, needed)) check_reached(needed);
     if (depend.condition != Condition::healthy || has_health_command(needed) ||
-        find_member(section_of(needed), {"container", "readinessProbe"}) != nullptr)
+        !member_of(section_of(needed), {"container", "readinessProbe"}).is_null())
       return;
     findings_.add_at(
         trial, depend.path, "depends",

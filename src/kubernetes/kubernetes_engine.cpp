@@ -9,7 +9,7 @@
 #include "combu/json.hpp"
 #include "combu/text.hpp"
 #include "kubernetes/diagnosis.hpp"
-#include "kubernetes/merge.hpp"
+#include "kubernetes/members.hpp"
 #include "kubernetes/names.hpp"
 
 namespace combu::kubernetes {
@@ -123,7 +123,7 @@ void KubernetesEngine::stop(const Key& key, std::optional<Seconds> /*grace*/, st
     const auto pod = object ? report_of(*object) : std::nullopt;
     if (!pod || pod->observation.key != key || pod->observation.phase == Phase::ended) return;
     try {
-      return stop_pod(*pod, std::string(text_of_member(*object, {"metadata", "resourceVersion"})), stop);
+      return stop_pod(*pod, std::string(text_of(*object, {"metadata", "resourceVersion"})), stop);
     } catch (const ApiError& error) {
       if (error.kind() == ErrorKind::not_found) return;
       // The Pod may have changed since it was read, for example because its container began to run. An

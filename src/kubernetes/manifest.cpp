@@ -10,6 +10,7 @@
 
 #include "combu/json.hpp"
 #include "combu/kubernetes.hpp"
+#include "kubernetes/members.hpp"
 #include "kubernetes/merge.hpp"
 #include "kubernetes/metadata.hpp"
 #include "kubernetes/names.hpp"
@@ -148,13 +149,12 @@ void require_gpu_memory(json& spec, Bytes memory) {
 
 void merge_section(json& pod, const Trial& trial, const json& section) {
   json& spec = pod["spec"];
-  if (const json* over = find_member(section, {"pod"})) merge(spec, *over);
-  if (const json* over = find_member(section, {"container"})) merge(spec["containers"][0], *over);
-  if (const json* over = find_member(section, {"metadata"})) merge(pod["metadata"], *over);
+  if (const json& over = member_of(section, "pod"); !over.is_null()) merge(spec, over);
+  if (const json& over = member_of(section, "container"); !over.is_null()) merge(spec["containers"][0], over);
+  if (const json& over = member_of(section, "metadata"); !over.is_null()) merge(pod["metadata"], over);
   if (trial.gpus->memory.count > 0) require_gpu_memory(spec, trial.gpus->memory);
   // The API refuses Pods with both.
-  if (const json* host = find_member(spec, {"hostPID"}); host != nullptr && *host == true)
-    spec.erase("shareProcessNamespace");
+  if (member_of(spec, "hostPID") == true) spec.erase("shareProcessNamespace");
 }
 
 // The user's labels. A value that no label of Kubernetes can have becomes an annotation.

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "combu/json.hpp"
+#include "kubernetes/members.hpp"
 
 namespace combu::kubernetes {
 namespace {
@@ -44,23 +45,6 @@ json section_of(const Trial& trial) {
   return trial.container.kubernetes.empty() ? json() : parse_json(trial.container.kubernetes);
 }
 
-const json* find_member(const json& value, std::initializer_list<std::string_view> names) {
-  const json* at = &value;
-  for (const std::string_view name : names) {
-    if (!at->is_object()) return nullptr;
-    const auto found = at->find(name);
-    if (found == at->end()) return nullptr;
-    at = &*found;
-  }
-  return at->is_null() ? nullptr : at;
-}
-
-std::string_view text_of_member(const json& value, std::initializer_list<std::string_view> names) {
-  const json* member = find_member(value, names);
-  return member == nullptr || !member->is_string() ? std::string_view()
-                                                   : std::string_view(member->get_ref<const std::string&>());
-}
-
 void merge(json& into, const json& over) {
   for (const auto& [name, value] : over.items()) {
     if (value.is_null()) {
@@ -80,11 +64,7 @@ void merge(json& into, const json& over) {
 }
 
 bool mounts_at(const json& section, std::string_view path) {
-  const json* mounts = find_member(section, {"container", "volumeMounts"});
-  return mounts != nullptr && mounts->is_array() && std::ranges::any_of(*mounts, [&](const json& mount) {
-           const json* at = find_member(mount, {"mountPath"});
-           return at != nullptr && *at == path;
-         });
+  return !element_of(member_of(section, {"container", "volumeMounts"}), "mountPath", path).is_null();
 }
 
 }  // namespace combu::kubernetes

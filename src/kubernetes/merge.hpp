@@ -1,7 +1,6 @@
 #pragma once
 // The trial's `kubernetes` section, and its merge into a Pod.
 
-#include <initializer_list>
 #include <nlohmann/json_fwd.hpp>
 #include <string_view>
 
@@ -11,15 +10,6 @@ namespace combu::kubernetes {
 
 // Returns the trial's `kubernetes` section; null if the trial has none.
 [[nodiscard]] nlohmann::json section_of(const Trial& trial);
-
-// Returns the member that the names lead to, such as {"container", "resources", "limits"}. Returns nullptr if
-// the member is absent or null, or if a value on the way is no object.
-[[nodiscard]] const nlohmann::json* find_member(const nlohmann::json& value,
-                                                std::initializer_list<std::string_view> names);
-
-// Returns find_member() if it is a string, and otherwise an empty text. The text belongs to `value`.
-[[nodiscard]] std::string_view text_of_member(const nlohmann::json& value,
-                                              std::initializer_list<std::string_view> names);
 
 // Merges the object `over` into the object `into`:
 //  - two objects are merged member by member

@@ -6,7 +6,7 @@
 
 #include "combu/http.hpp"
 #include "combu/json.hpp"
-#include "kubernetes/merge.hpp"
+#include "kubernetes/members.hpp"
 
 namespace combu::kubernetes {
 namespace {
@@ -118,7 +118,7 @@ void Objects::for_each_page(ApiRequest request, const Kind& kind, const ObjectFi
           fmt::format("{}?limit={}{}{}", path(kind), k_page, query_of(filter), query_part("continue", next));
       json page = read_answer(api_.send(request, stop));
       on_page(page);
-      next = text_of_member(page, {"metadata", "continue"});
+      next = text_of(page, {"metadata", "continue"});
       if (next.empty()) return;
     } catch (const ApiError& error) {
       // The answer contains another token, which would continue with the objects of another moment.
@@ -145,7 +145,7 @@ std::string Objects::list(const Kind& kind, const ObjectFilter& filter,
   const auto take = [&](json& page) {
     if (const auto items = page.find("items"); items != page.end() && items->is_array())
       for (json& object : *items) on_object(object);
-    version = text_of_member(page, {"metadata", "resourceVersion"});
+    version = text_of(page, {"metadata", "resourceVersion"});
   };
   for_each_page({.answer_max = answer_max}, kind, filter, take, on_restart, stop);
   return version;

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "combu/json.hpp"
-#include "kubernetes/merge.hpp"
+#include "kubernetes/members.hpp"
 #include "kubernetes/names.hpp"
 #include "kubernetes/quota.hpp"
 
@@ -18,10 +18,10 @@ constexpr std::chrono::seconds k_no_metrics_pause{60};
 // Returns the sum over the containers of a Pod.
 double sum_of(const json& metrics, const char* resource) {
   double sum = 0;
-  const auto containers = metrics.find("containers");
-  if (containers == metrics.end() || !containers->is_array()) return 0;
-  for (const json& container : *containers)
-    sum += parse_quantity(text_of_member(container, {"usage", resource})).value_or(0);
+  const json& containers = member_of(metrics, "containers");
+  if (!containers.is_array()) return 0;
+  for (const json& container : containers)
+    sum += parse_quantity(text_of(container, {"usage", resource})).value_or(0);
   return sum;
 }
 
@@ -37,8 +37,8 @@ std::optional<Usage> PodMetrics::find(const std::string& pod, const std::stop_to
 void PodMetrics::renew(const std::stop_token& stop) {
   std::map<std::string, Sample> samples;
   const auto add = [&](const json& metrics) {
-    const std::string name(text_of_member(metrics, {"metadata", "name"}));
-    const auto at = parse_timestamp(text_of_member(metrics, {"timestamp"}));
+    const std::string name(text_of(metrics, {"metadata", "name"}));
+    const auto at = parse_timestamp(text_of(metrics, "timestamp"));
     if (name.empty() || !at) return;
     Sample sample{*at, {Bytes{static_cast<std::int64_t>(sum_of(metrics, "memory"))}, Seconds(0)}};
     const auto before = samples_.find(name);

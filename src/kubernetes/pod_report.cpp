@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "combu/json.hpp"
+#include "kubernetes/members.hpp"
 #include "kubernetes/names.hpp"
 #include "kubernetes/pod_words.hpp"
 
@@ -27,34 +28,11 @@ constexpr double k_seconds_max = 1e9;
 constexpr double k_period_default = 10;
 constexpr double k_threshold_default = 3;
 
-// ---- Members of JSON values of any type
-
-const json& member_of(const json& object, const char* name) {
-  static const json k_none;
-  const auto* const members = object.get_ptr<const json::object_t*>();
-  if (members == nullptr) return k_none;
-  const auto found = members->find(name);
-  return found == members->end() ? k_none : found->second;
-}
-
-// Returns an empty text if the member is no string.
-std::string_view words_of(const json& object, const char* name) {
-  const auto* const text = member_of(object, name).get_ptr<const std::string*>();
-  return text == nullptr ? std::string_view() : std::string_view(*text);
-}
-
-// Returns the element of an array whose member `name` is `value`; null if there is none.
-const json& element_of(const json& list, const char* name, std::string_view value) {
-  static const json k_none;
-  if (!list.is_array()) return k_none;
-  const auto found =
-      std::ranges::find_if(list, [&](const json& element) { return words_of(element, name) == value; });
-  return found == list.end() ? k_none : *found;
-}
+// ---- Members
 
 // Returns nullopt if the member is no timestamp. A container that never ran has the timestamp 1970-01-01.
 std::optional<Instant> time_of(const json& object, const char* name) {
-  const std::optional<Instant> time = parse_timestamp(words_of(object, name));
+  const std::optional<Instant> time = parse_timestamp(text_of(object, name));
   return time && *time > Instant{} ? time : std::nullopt;
 }
 
@@ -92,7 +70,7 @@ class PodReader {
         container_(element_of(member_of(spec_, "containers"), "name", k_container)),
         shown_(element_of(member_of(status_, "containerStatuses"), "name", k_container)),
         state_(member_of(shown_, "state")),
-        phase_(words_of(status_, "phase")) {}
+        phase_(text_of(status_, "phase")) {}
 
   std::optional<PodReport> read() {
     if (!read_identity()) return std::nullopt;
@@ -115,9 +93,9 @@ class PodReader {
     return element_of(member_of(status_, "conditions"), "type", type);
   }
   [[nodiscard]] Sign status_reason() const {
-    return {words_of(status_, "reason"), words_of(status_, "message")};
+    return {text_of(status_, "reason"), text_of(status_, "message")};
   }
-  [[nodiscard]] bool is_stopped_by_combu() const { return !words_of(annotations_, k_stopped).empty(); }
+  [[nodiscard]] bool is_stopped_by_combu() const { return !text_of(annotations_, k_stopped).empty(); }
   [[nodiscard]] bool is_past_deadline() const { return status_reason().reason == "DeadlineExceeded"; }
   [[nodiscard]] bool is_ended_by_signal() const {
     return seen_.exit_code == k_exit_killed || seen_.exit_code == k_exit_terminated;
@@ -139,8 +117,8 @@ class PodReader {
 
   static std::optional<Disruption> disruption_of(const Sign& status, const json& condition) {
     if (is_disruption(status.reason)) return Disruption{.sign = status, .is_by_kubelet = true};
-    if (words_of(condition, "status") != "True") return std::nullopt;
-    const Sign sign{words_of(condition, "reason"), words_of(condition, "message")};
+    if (text_of(condition, "status") != "True") return std::nullopt;
+    const Sign sign{text_of(condition, "reason"), text_of(condition, "message")};
     return Disruption{.sign = sign,
                       .is_by_kubelet = sign.reason == "TerminationByKubelet",
                       .began_at = time_of(condition, "lastTransitionTime")};
@@ -148,9 +126,9 @@ class PodReader {
 
   // Returns the text of the label, or of the annotation with the same name, which has the whole text.
   [[nodiscard]] std::string_view label(const char* name) const {
-    const std::string_view value = words_of(member_of(metadata_, "labels"), name);
+    const std::string_view value = text_of(member_of(metadata_, "labels"), name);
     if (value.empty()) return value;
-    const std::string_view whole = words_of(annotations_, name);
+    const std::string_view whole = text_of(annotations_, name);
     return whole.empty() ? value : whole;
   }
 
@@ -161,8 +139,8 @@ class PodReader {
     seen_.key.trial = label(k_trial);
     seen_.experiment = label(k_experiment);
     seen_.file = label(k_file);
-    seen_.id = words_of(metadata_, "name");
-    report_.uid = words_of(metadata_, "uid");
+    seen_.id = text_of(metadata_, "name");
+    report_.uid = text_of(metadata_, "uid");
     if (seen_.key.trial.empty() || seen_.experiment.empty() || seen_.id.empty()) return false;
     try {
       seen_.key.run = RunId(std::string(label(k_run)));
@@ -173,19 +151,19 @@ class PodReader {
   }
 
   void read_settings() {
-    seen_.image = words_of(container_, "image");
-    seen_.service = words_of(annotations_, k_service) == "true";
+    seen_.image = text_of(container_, "image");
+    seen_.service = text_of(annotations_, k_service) == "true";
     try {
-      if (const std::string_view cpus = words_of(annotations_, k_cpus); !cpus.empty())
+      if (const std::string_view cpus = text_of(annotations_, k_cpus); !cpus.empty())
         seen_.slots.cpus = parse_cpus(cpus);
     } catch (const Error&) {  // NOLINT(bugprone-empty-catch): counts as not set
     }
-    const auto memory = parse_number<std::int64_t>(words_of(annotations_, k_memory));
+    const auto memory = parse_number<std::int64_t>(text_of(annotations_, k_memory));
     seen_.slots.memory.count = std::max<std::int64_t>(memory.value_or(0), 0);
     seen_.created_at = time_of(metadata_, "creationTimestamp").value_or(Instant{});
-    seen_.digest = digest_of(words_of(shown_, "imageID"));
-    seen_.placement.host = words_of(spec_, "nodeName");
-    report_.is_kept = words_of(annotations_, k_keep) == "ended";
+    seen_.digest = digest_of(text_of(shown_, "imageID"));
+    seen_.placement.host = text_of(spec_, "nodeName");
+    report_.is_kept = text_of(annotations_, k_keep) == "ended";
     deleted_at_ = time_of(metadata_, "deletionTimestamp");
     report_.is_leaving = deleted_at_.has_value();
   }
@@ -210,7 +188,7 @@ class PodReader {
   }
 
   bool read_terminated(const json& terminated) {
-    const Sign sign{words_of(terminated, "reason"), words_of(terminated, "message")};
+    const Sign sign{text_of(terminated, "reason"), text_of(terminated, "message")};
     if (is_start_error(sign)) {
       fail_start(start_error_text(sign), time_of(terminated, "finishedAt"));
       return true;
@@ -298,7 +276,7 @@ class PodReader {
       const std::optional<int> exit_code = exit_code_of(terminated);
       if (exit_code && exit_code != 0)
         return one_line(
-            fmt::format("the init container {} ended with exit code {}", words_of(init, "name"), *exit_code));
+            fmt::format("the init container {} ended with exit code {}", text_of(init, "name"), *exit_code));
     }
     return {};
   }
@@ -365,7 +343,7 @@ class PodReader {
     // container is unhealthy already.
     const std::optional<Instant> changed_at = time_of(condition("ContainersReady"), "lastTransitionTime");
     if (changed_at && *changed_at > *seen_.ran_at) return;
-    const double start_period = parse_number<double>(words_of(annotations_, k_start_period)).value_or(0);
+    const double start_period = parse_number<double>(text_of(annotations_, k_start_period)).value_or(0);
     const double failing = number_of(probe, "failureThreshold", k_threshold_default) *
                            number_of(probe, "periodSeconds", k_period_default);
     const double wait =
@@ -387,8 +365,8 @@ class PodReader {
   std::string pending_reason() {
     if (report_.is_leaving) return "the pod is being deleted";
     const json& scheduled = condition("PodScheduled");
-    if (words_of(scheduled, "status") == "False")
-      return scheduling_text({words_of(scheduled, "reason"), words_of(scheduled, "message")}) + gates();
+    if (text_of(scheduled, "status") == "False")
+      return scheduling_text({text_of(scheduled, "reason"), text_of(scheduled, "message")}) + gates();
     if (seen_.placement.host.empty()) return "no node is chosen yet";
     const Sign waiting = waiting_sign();
     report_.lacks_reason = waiting.reason.empty() || is_part_of_reason(waiting);
@@ -400,9 +378,9 @@ class PodReader {
   [[nodiscard]] Sign waiting_sign() const {
     const auto sign_of = [](const json& shown) -> Sign {
       const json& waiting = member_of(member_of(shown, "state"), "waiting");
-      const std::string_view reason = words_of(waiting, "reason");
+      const std::string_view reason = text_of(waiting, "reason");
       if (reason == "ContainerCreating" || reason == "PodInitializing") return {};
-      return {reason, words_of(waiting, "message")};
+      return {reason, text_of(waiting, "message")};
     };
     if (const Sign sign = sign_of(shown_); !sign.reason.empty()) return sign;
     const json& list = member_of(status_, "initContainerStatuses");
@@ -419,7 +397,7 @@ class PodReader {
     if (!list.is_array()) return names;
     for (const json& gate : list) {
       if (!names.empty()) names += ", ";
-      names += words_of(gate, "name");
+      names += text_of(gate, "name");
     }
     return names.empty() ? names : fmt::format(" ({})", one_line(names));
   }
@@ -453,10 +431,10 @@ std::optional<PodReport> read_pod(const json& pod, Instant now) {
 std::string read_warning(const json& event, std::string& pod_uid) {
   pod_uid.clear();
   const json& about = member_of(event, "involvedObject");
-  const Sign sign{words_of(event, "reason"), words_of(event, "message")};
-  if (words_of(event, "type") != "Warning" || words_of(about, "kind") != "Pod" || !is_start_warning(sign))
+  const Sign sign{text_of(event, "reason"), text_of(event, "message")};
+  if (text_of(event, "type") != "Warning" || text_of(about, "kind") != "Pod" || !is_start_warning(sign))
     return {};
-  pod_uid = words_of(about, "uid");
+  pod_uid = text_of(about, "uid");
   return pod_uid.empty() ? std::string() : waiting_text(sign, {});
 }
 

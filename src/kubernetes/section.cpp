@@ -16,7 +16,7 @@
 #include "combu/json.hpp"
 #include "combu/kubernetes.hpp"
 #include "kubernetes/findings.hpp"
-#include "kubernetes/merge.hpp"
+#include "kubernetes/members.hpp"
 #include "kubernetes/names.hpp"
 #include "kubernetes/networks.hpp"
 #include "kubernetes/trial_fields.hpp"
@@ -206,8 +206,8 @@ class SectionCheck {
 
  private:
   static const json* object_in(const json& value, std::string_view name) {
-    const json* member = find_member(value, {name});
-    return member != nullptr && member->is_object() ? member : nullptr;
+    const json& member = member_of(value, name);
+    return member.is_object() ? &member : nullptr;
   }
 
   void check_part(const json& value, const Part& part) {
@@ -268,13 +268,13 @@ class SectionCheck {
     const json* value = &pod;
     for (const std::string_view name : path) {
       if (!value->is_object()) return add_(field, "must be an object");
-      value = find_member(*value, {name});
-      if (value == nullptr) return;
+      value = &member_of(*value, name);
+      if (value->is_null()) return;
       field += fmt::format(".{}", name);
     }
     const bool is_valid = value->is_array() && std::ranges::all_of(*value, [](const json& term) {
-                            const json* expressions = find_member(term, {"matchExpressions"});
-                            return term.is_object() && (expressions == nullptr || expressions->is_array());
+                            const json& expressions = member_of(term, "matchExpressions");
+                            return term.is_object() && (expressions.is_null() || expressions.is_array());
                           });
     if (!is_valid) add_(field, "must be an array of objects, such as [{matchExpressions: […]}]");
   }
@@ -300,7 +300,7 @@ class ReservedCheck {
 
   // `field`: the trial's field that sets the value.
   void refuse(bool is_reserved, std::string_view field, Names names) {
-    if (!is_reserved || find_member(section_, names) == nullptr) return;
+    if (!is_reserved || member_of(section_, names).is_null()) return;
     findings_.add(trial_, fmt::format("kubernetes.{}", fmt::join(names, ".")),
                   fmt::format("the field `{}` already sets this value; remove one of the two fields", field));
   }
@@ -343,16 +343,15 @@ class ReservedCheck {
       refuse(is_label_value(value), "labels", {"metadata", "labels", name});
       refuse(!is_label_value(value), "labels", {"metadata", "annotations", name});
     }
-    const json* variables = find_member(section_, {"container", "env"});
-    if (variables == nullptr || !variables->is_array()) return;
-    for (const json& variable : *variables) {
-      const json* name = find_member(variable, {"name"});
+    const json& variables = member_of(section_, {"container", "env"});
+    if (!variables.is_array()) return;
+    for (const json& variable : variables) {
+      const std::string_view name = text_of(variable, "name");
       const Pairs& env = trial_.process.env;
-      if (name == nullptr || std::ranges::none_of(env, [&](const auto& pair) { return *name == pair.first; }))
-        continue;
+      if (std::ranges::none_of(env, [&](const auto& pair) { return name == pair.first; })) continue;
       findings_.add(trial_, "kubernetes.container.env",
                     fmt::format("the field `env` already sets the variable {}; remove one of the two",
-                                shortened(name->get_ref<const std::string&>())));
+                                shortened(name)));
     }
   }
 

@@ -5,7 +5,7 @@
 
 #include "combu/json.hpp"
 #include "kubernetes/kubernetes_engine.hpp"
-#include "kubernetes/merge.hpp"
+#include "kubernetes/members.hpp"
 #include "kubernetes/names.hpp"
 #include "kubernetes/quota.hpp"
 
@@ -50,7 +50,7 @@ std::string KubernetesEngine::anchor_of(const Run& run, const std::stop_token& s
   }
   const json anchor = create_once(k_config_maps, anchor_manifest(run), stop);
   const std::scoped_lock lock(mutex_);
-  return anchors_.try_emplace(run.id, text_of_member(anchor, {"metadata", "uid"})).first->second;
+  return anchors_.try_emplace(run.id, text_of(anchor, {"metadata", "uid"})).first->second;
 }
 
 std::vector<Error> KubernetesEngine::prepare(const Run& run,

@@ -9,7 +9,7 @@
 
 #include "combu/json.hpp"
 #include "kubernetes/kubernetes_engine.hpp"
-#include "kubernetes/merge.hpp"
+#include "kubernetes/members.hpp"
 #include "kubernetes/names.hpp"
 
 namespace combu::kubernetes {
@@ -85,27 +85,25 @@ class PodWatch {
 
   void take(std::string_view line) {
     ++lines_;
-    json event = parse_json_or_discard(line, k_managed_fields);
-    const auto type = event.is_object() ? event.find("type") : event.end();
-    if (!event.is_object() || type == event.end() || !type->is_string() || !event.contains("object") ||
-        !event["object"].is_object())
+    const json event = parse_json_or_discard(line, k_managed_fields);
+    const std::string_view type = text_of(event, "type");
+    const json& object = member_of(event, "object");
+    if (type.empty() || !object.is_object())
       throw Error(ErrorKind::corrupt, engine_.address_, "a line of the watch is not an event");
-    const json& object = event["object"];
-    const auto& kind = type->get_ref<const std::string&>();
-    if (kind == "ERROR") throw error_of(object);
+    if (type == "ERROR") throw error_of(object);
     has_progress_ = true;
-    if (const auto version = text_of_member(object, {"metadata", "resourceVersion"}); !version.empty())
+    if (const auto version = text_of(object, {"metadata", "resourceVersion"}); !version.empty())
       version_ = version;
-    if (kind == "BOOKMARK") return;
-    report(object, kind == "DELETED");
+    if (type == "BOOKMARK") return;
+    report(object, type == "DELETED");
   }
 
   [[nodiscard]] ApiError error_of(const json& status) const {
-    const auto code = status.find("code");
-    const std::string message = one_line(text_of_member(status, {"message"}));
+    const json& code = member_of(status, "code");
+    const std::string message = one_line(text_of(status, "message"));
     return {ErrorKind::unavailable, engine_.address_,
             "the API server has ended the watch: " + (message.empty() ? "unknown error" : message),
-            code != status.end() && code->is_number_integer() ? code->get<int>() : 0, Seconds(0)};
+            code.is_number_integer() ? code.get<int>() : 0, Seconds(0)};
   }
 
   void report(const json& object, bool is_gone) {

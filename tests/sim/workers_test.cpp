@@ -102,7 +102,7 @@ TEST(WorkersStorm, EveryInvariantHoldsUnderEveryFault) {
     for (const World::Execution& one : world.executions()) lost += one.is_lost ? 1 : 0;
     if (testing::Test::HasFailure()) break;
   }
-  EXPECT_GT(lost, last >= 6 ? 5U : 0U);
+  EXPECT_GT(lost, 0U);
 }
 
 // Some trials with workers of two shapes, and one without.
