@@ -164,7 +164,7 @@ std::optional<Result> drive_run(const DrivenRun& run, Loaded& loaded, const Fact
     if (output_store->holds_any()) session.progress().note(fmt::format("outputs are in {}", results));
     if (is_over(outcome, planner.until)) {
       recorder.end();
-      note_hints(session, record, loaded.run);
+      if (facts.can_exec) note_hints(session, record, loaded.run);  // workers need exec()
     }
     // If the run was not interrupted and collects no outputs, its running trials are not monitored.
     if (!outcome.interrupted && !is_outcome_collecting(outcome))

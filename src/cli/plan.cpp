@@ -67,7 +67,9 @@ int plan(const Invocation& invocation, const PlanOptions& options) {
   const auto print = options.json ? print_plan_json : print_plan;
   print(text, loaded->run.experiment, loaded->plan);
   (void)put_out(text.str());
-  note_hints_of_earlier_runs(invocation, options.file, loaded->run.experiment, *progress);
+  // A cluster has no workers.
+  if (!names_cluster(invocation.engine))
+    note_hints_of_earlier_runs(invocation, options.file, loaded->run.experiment, *progress);
   return 0;
 }
 

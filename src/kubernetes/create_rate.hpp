@@ -30,9 +30,9 @@ class CreateRate {
 
   std::mutex mutex_;
   std::condition_variable_any stopped_;
-  double rate_ = 20;  // requests a second
-  Moment next_{};     // when the next request may be sent
-  Moment halved_{};   // when the rate was last halved
+  double rate_ = 100;  // requests a second
+  Moment next_{};      // when the next request may be sent
+  Moment halved_{};    // when the rate was last halved
 };
 
 }  // namespace combu::kubernetes
