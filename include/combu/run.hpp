@@ -41,6 +41,7 @@ struct Snapshot {
   std::size_t trials = 0;
   TrialCounts counts{};
   std::vector<TrialIndex> starting;  // the first few of the trials that are being started
+  std::size_t starts_in_flight = 0;  // starts that the engine has not answered yet
   // Running trials for which the run waits (see Planner::is_waited_for()), the oldest first. Empty if more
   // than k_running_max such trials run.
   std::vector<RunningTrial> running = {};

@@ -154,6 +154,7 @@ Snapshot Replay::snapshot(const json& line) {
     snapshot.counts[i] = static_cast<std::size_t>(integer_at(
         line.at("counts"), std::string(to_string(static_cast<TrialState>(i))).c_str(), 0, k_number_max));
   for (const json& name : line.at("starting")) snapshot.starting.push_back(trial(name));
+  if (line.contains("starts_under_way")) snapshot.starts_in_flight = count_of(line["starts_under_way"]);
   snapshot.interrupter = line.value("interrupter", "");
   if (line.contains("running"))
     for (const json& one : line["running"])

@@ -75,13 +75,20 @@ class KubernetesEngine final : public Engine {
   // Adds the reasons in the namespace's Events to the pending Pods that lack one. If the Events cannot be
   // read, the reasons stay unknown. Throws only Error(cancelled).
   void add_warnings(const std::vector<PodReport*>& pods, const std::stop_token& stop);
-  void remove_pods(const Selector& selector, const std::vector<Observation>& selected, bool is_everything,
+
+  // The steps of release(). `runs`: if all Pods of these runs are removed.
+  void remove_pods(const std::vector<Observation>& selected, const std::vector<Selector>& runs,
                    const ReleaseCallbacks& callbacks, const std::stop_token& stop);
-  void await_absence(const std::vector<Selector>& runs, const std::stop_token& stop);
   std::vector<Error> await_removal(const Selector& selector, const std::set<Key>& removed,
-                                   const std::stop_token& stop);
-  std::size_t remove_objects(const Selector& selector, const std::set<std::string>& kept_runs,
-                             const std::stop_token& stop);
+                                   const std::vector<Selector>& runs, const std::stop_token& stop);
+  std::vector<Error> remaining(const Selector& selector, const std::set<Key>& removed,
+                               const std::stop_token& stop);
+  struct RunObject {
+    Kind kind;
+    std::string name;
+    std::string run;
+  };
+  std::vector<RunObject> list_run_objects(const Selector& selector, const std::stop_token& stop);
 
   const Access access_;
   const std::string address_;

@@ -7,6 +7,7 @@
 
 #include "combu/json.hpp"
 #include "kubernetes/kubernetes_engine.hpp"
+#include "kubernetes/members.hpp"
 #include "kubernetes/names.hpp"
 
 namespace combu::kubernetes {
@@ -34,27 +35,32 @@ std::vector<Selector> runs_of(const Selector& selector, const std::vector<Observ
 
 Released KubernetesEngine::release(const Selector& selector, const ReleaseCallbacks& callbacks,
                                    std::stop_token stop) {
+  // Listed before the Pods: a run that another process begins from now on keeps its objects.
+  const std::vector<RunObject> objects =
+      selector.trials.empty() ? list_run_objects(selector, stop) : std::vector<RunObject>();
   std::vector<Observation> selected = list(selector, ListDetail::basic, stop);
   Released released;
   for (const Observation& one : selected) released.experiments.insert(one.experiment);
   const std::set<Key> kept = callbacks.found ? callbacks.found(selected) : std::set<Key>();
   const bool is_everything = kept.empty() && selector.trials.empty();
   std::erase_if(selected, [&](const Observation& one) { return kept.contains(one.key); });
-  remove_pods(selector, selected, is_everything, callbacks, stop);
+  const std::vector<Selector> runs = is_everything ? runs_of(selector, selected) : std::vector<Selector>();
+  remove_pods(selected, runs, callbacks, stop);
   std::set<Key> removed;
   for (const Observation& one : selected) removed.insert(one.key);
-  if (is_everything) await_absence(runs_of(selector, selected), stop);
-  released.left = await_removal(selector, removed, stop);
+  released.left = await_removal(selector, removed, runs, stop);
   released.attempts = selected.size() - released.left.size();
-  if (!selector.trials.empty()) return released;
   std::set<std::string> kept_runs;
   for (const Key& key : kept) kept_runs.insert(key.run.text());
-  released.networks = remove_objects(selector, kept_runs, stop);
+  for (const auto& [kind, name, run] : objects) {
+    const bool is_removed = !kept_runs.contains(run) && objects_.remove(kind, name, std::nullopt, {}, stop);
+    if (is_removed && kind.resource == k_services.resource) ++released.networks;
+  }
   return released;
 }
 
-void KubernetesEngine::remove_pods(const Selector& selector, const std::vector<Observation>& selected,
-                                   bool is_everything, const ReleaseCallbacks& callbacks,
+void KubernetesEngine::remove_pods(const std::vector<Observation>& selected,
+                                   const std::vector<Selector>& runs, const ReleaseCallbacks& callbacks,
                                    const std::stop_token& stop) {
   std::mutex mutex;
   std::size_t removed = 0;
@@ -63,78 +69,77 @@ void KubernetesEngine::remove_pods(const Selector& selector, const std::vector<O
     removed = std::min(removed + more, selected.size());
     if (callbacks.removed) callbacks.removed(removed, selected.size());
   };
-  if (is_everything) {
-    for (const Selector& run : runs_of(selector, selected))
-      objects_.remove_pages(k_pods, {.labels = label_selector(run)}, k_grace_seconds, count, stop);
-    return;
-  }
+  for (const Selector& run : runs)
+    objects_.remove_pages(k_pods, {.labels = label_selector(run)}, k_grace_seconds, count, stop);
+  if (!runs.empty()) return;
   in_parallel(selected.size(), k_removals_in_flight, [&](std::size_t i) {
     objects_.remove(k_pods, selected[i].id, k_grace_seconds, {}, stop);
     count(1);
   });
 }
 
-// Waits until no Pod of the runs is left. This needs less of the server than a list of the Pods.
-void KubernetesEngine::await_absence(const std::vector<Selector>& runs, const std::stop_token& stop) {
-  const auto begin = std::chrono::steady_clock::now();
-  for (const Selector& run : runs) {
-    while (std::chrono::steady_clock::now() - begin < k_removal_max &&
-           objects_.is_any(k_pods, {.labels = label_selector(run)}, stop)) {
-      real_clock().wait(k_look_pause, stop);
-      if (stop.stop_requested()) throw Error(ErrorKind::cancelled, "", "cancelled");
-    }
-  }
-}
-
 // Waits until the Pods are gone, so that their host ports and their quota are free. Returns an error for each
-// Pod that stays.
+// Pod that stays. `runs`: if all Pods of these runs are removed; a request for any Pod needs less of the
+// server than a list.
 std::vector<Error> KubernetesEngine::await_removal(const Selector& selector, const std::set<Key>& removed,
+                                                   const std::vector<Selector>& runs,
                                                    const std::stop_token& stop) {
-  if (removed.empty()) return {};
+  const auto is_any = [&](const Selector& run) {
+    return objects_.is_any(k_pods, {.labels = label_selector(run)}, stop);
+  };
   const auto begin = std::chrono::steady_clock::now();
-  while (true) {
-    std::vector<Error> left;
-    objects_.list(
-        k_pods, {.labels = label_selector(selector)},
-        [&](const json& object) {
-          const auto pod = report_of(object);
-          if (!pod || !removed.contains(pod->observation.key)) return;
-          left.emplace_back(
-              ErrorKind::unavailable, pod->observation.key.trial,
-              pod->observation.placement.host.empty()
-                  ? "the Pod is not removed yet"
-                  : fmt::format("the node {} has not removed the Pod yet", pod->observation.placement.host));
-        },
-        [&] { left.clear(); }, stop);
-    if (left.empty() || std::chrono::steady_clock::now() - begin > k_removal_max) return left;
+  while (!removed.empty()) {
+    const bool is_over = std::chrono::steady_clock::now() - begin > k_removal_max;
+    if (is_over || std::ranges::none_of(runs, is_any)) {
+      std::vector<Error> left = remaining(selector, removed, stop);
+      if (is_over || left.empty()) return left;
+    }
     real_clock().wait(k_look_pause, stop);
     if (stop.stop_requested()) throw Error(ErrorKind::cancelled, "", "cancelled");
   }
+  return {};
 }
 
-// Removes the other objects of the runs, and returns the number of removed networks. A user without the right
-// to list a kind of objects has created none.
-std::size_t KubernetesEngine::remove_objects(const Selector& selector, const std::set<std::string>& kept_runs,
-                                             const std::stop_token& stop) {
-  std::size_t networks = 0;
+// Returns an error for each of the removed Pods that the server still lists.
+std::vector<Error> KubernetesEngine::remaining(const Selector& selector, const std::set<Key>& removed,
+                                               const std::stop_token& stop) {
+  std::vector<Error> left;
+  objects_.list(
+      k_pods, {.labels = label_selector(selector)},
+      [&](const json& object) {
+        const auto pod = report_of(object);
+        if (!pod || !removed.contains(pod->observation.key)) return;
+        left.emplace_back(
+            ErrorKind::unavailable, pod->observation.key.trial,
+            pod->observation.placement.host.empty()
+                ? "the Pod is not removed yet"
+                : fmt::format("the node {} has not removed the Pod yet", pod->observation.placement.host));
+      },
+      [&] { left.clear(); }, stop);
+  return left;
+}
+
+// Returns the objects of the runs other than Pods. A user without the right to list a kind of objects has
+// created none.
+std::vector<KubernetesEngine::RunObject> KubernetesEngine::list_run_objects(const Selector& selector,
+                                                                            const std::stop_token& stop) {
+  std::vector<RunObject> found;
   for (const Kind& kind : {k_network_policies, k_services, k_config_maps}) {
-    std::vector<std::string> names;
+    std::vector<RunObject> of_kind;
     const auto add = [&](const json& object) {
-      const json& metadata = json_at(object, "metadata");
-      const json& labels = json_at(metadata, "labels");
-      if (!kept_runs.contains(labels.value(k_run, ""))) names.push_back(metadata.value("name", ""));
+      of_kind.push_back({.kind = kind,
+                         .name = std::string(text_of(object, {"metadata", "name"})),
+                         .run = std::string(text_of(object, {"metadata", "labels", k_run}))});
     };
     try {
       objects_.list(
-          kind, {.labels = label_selector(selector)}, add, [&] { names.clear(); }, stop);
+          kind, {.labels = label_selector(selector)}, add, [&] { of_kind.clear(); }, stop);
     } catch (const ApiError& error) {
       if (error.kind() != ErrorKind::refused) throw;
     }
-    for (const std::string& name : names)
-      if (objects_.remove(kind, name, std::nullopt, {}, stop) && kind.resource == k_services.resource)
-        ++networks;
+    found.insert(found.end(), of_kind.begin(), of_kind.end());
   }
-  return networks;
+  return found;
 }
 
 }  // namespace combu::kubernetes

@@ -103,14 +103,11 @@ std::string SettingsWatch::changed(const Settings& settings) {
 }
 
 std::string interrupt_line(const Snapshot& snapshot) {
-  const std::size_t starting = snapshot.count(TrialState::starting);
-  if (!snapshot.interrupter.empty())
-    return fmt::format(
-        "interrupted by `{}`: no new starts{}", snapshot.interrupter,
-        starting == 0 ? "" : fmt::format("; combu waits for {} under way", number_of(starting, "start")));
-  if (starting == 0) return "no new starts; Ctrl-C again exits at once";
-  return fmt::format("no new starts; combu waits for {} under way; Ctrl-C again exits at once",
-                     number_of(starting, "start"));
+  const std::size_t starts = snapshot.starts_in_flight;
+  const std::string wait =
+      starts == 0 ? "" : fmt::format("; combu waits for {} under way", number_of(starts, "start"));
+  if (snapshot.interrupter.empty()) return fmt::format("no new starts{}; Ctrl-C again exits at once", wait);
+  return fmt::format("interrupted by `{}`: no new starts{}", snapshot.interrupter, wait);
 }
 
 }  // namespace combu

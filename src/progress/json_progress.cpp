@@ -91,7 +91,8 @@ class JsonProgress final : public Progress {
                         {"interrupted", snapshot.interrupted},
                         {"paused", snapshot.settings.paused},
                         {"parallel", snapshot.settings.parallel_max},
-                        {"starts_in_flight", snapshot.settings.starts_in_flight_max}};
+                        {"starts_in_flight", snapshot.settings.starts_in_flight_max},
+                        {"starts_under_way", snapshot.starts_in_flight}};
     ordered_json starting = ordered_json::array();
     for (const TrialIndex trial : snapshot.starting) starting.push_back(run_->experiment.trials[trial].name);
     fields["starting"] = starting;

@@ -521,6 +521,7 @@ class Drive {
   [[nodiscard]] Snapshot snapshot() const {
     Snapshot snapshot = progress_.snapshot(planner_.unfinished(), now());
     snapshot.counts = planner_.counts();
+    snapshot.starts_in_flight = planner_.starts_in_flight();
     snapshot.interrupted = ending_.interrupted;
     snapshot.interrupter = ending_.interrupter;
     snapshot.may_start_more = planner_.may_start_more();

@@ -258,7 +258,8 @@ TEST(TtyProgress, ReportsAnInterruptOnce) {
   const auto run = run_of({"a", "b"});
   const auto progress = make_tty_progress(around(paper, {80, 24}));
   progress->begin(run);
-  Snapshot snapshot = snapshot_of(1, 1, 0);
+  Snapshot snapshot = snapshot_of(1, 3, 0);
+  snapshot.starts_in_flight = 1;  // the engine has accepted two of the three
   snapshot.interrupted = true;
   progress->snapshot(snapshot);
   progress->snapshot(snapshot);

@@ -463,10 +463,13 @@ TEST(KubernetesRelease, AWholeRunIsDeletedInPagesAndThenItsOtherObjects) {
 }
 
 // Another run of the experiment may begin after the listing.
-TEST(KubernetesRelease, OnlyPodsOfTheRunsThatWereListedAreDeleted) {
+TEST(KubernetesRelease, OnlyObjectsOfTheRunsThatWereListedAreDeleted) {
   std::atomic<bool> is_deleted = false;
   ScriptedCluster cluster([&](const Asked& asked) {
     if (asked.method == "DELETE") is_deleted = true;
+    if (asked.method != "DELETE" && !concerns_pods(asked) && is_deleted)
+      return whole(200,
+                   R"({"items": [{"metadata": {"name": "combu-run2", "labels": {"combu.run": "run2"}}}]})");
     if (asked.method == "DELETE" || !concerns_pods(asked)) return whole(200, R"({"items": []})");
     return whole(200, is_deleted ? pod_list({}) : pod_list({stored_pod(running_status())}));
   });
