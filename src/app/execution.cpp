@@ -103,7 +103,8 @@ void record_host_paths(Session& session, Record& record, Run& run) {
   run.host_paths.merge(now);
 }
 
-// Prints hints_of() the run. Ignores errors of the record, since Recorder reports these errors.
+// Prints hints_of() the run. Most hints are of use only to an engine with exec(). Ignores errors of the
+// record, since Recorder reports these errors.
 void note_hints(Session& session, Record& record, const Run& run) {
   try {
     const RunEntry entry = record.run(run.id);
@@ -164,7 +165,7 @@ std::optional<Result> drive_run(const DrivenRun& run, Loaded& loaded, const Fact
     if (output_store->holds_any()) session.progress().note(fmt::format("outputs are in {}", results));
     if (is_over(outcome, planner.until)) {
       recorder.end();
-      if (facts.can_exec) note_hints(session, record, loaded.run);  // workers need exec()
+      if (facts.can_exec) note_hints(session, record, loaded.run);
     }
     // If the run was not interrupted and collects no outputs, its running trials are not monitored.
     if (!outcome.interrupted && !is_outcome_collecting(outcome))
