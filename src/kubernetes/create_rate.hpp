@@ -30,7 +30,7 @@ class CreateRate {
 
   std::mutex mutex_;
   std::condition_variable_any stopped_;
-  double rate_ = 100;  // requests a second
+  double rate_ = 100;  // requests a second; at 20, a cluster was half idle for the first second
   Moment next_{};      // when the next request may be sent
   Moment halved_{};    // when the rate was last halved
 };

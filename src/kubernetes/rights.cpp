@@ -12,6 +12,7 @@
 
 #include "combu/json.hpp"
 #include "combu/text.hpp"
+#include "kubernetes/members.hpp"
 
 namespace combu::kubernetes {
 namespace {
@@ -64,15 +65,11 @@ bool is_allowed(ApiClient& client, const std::string& name_space, const Right& r
                    .body = json_text(review)},
                   stop);
   const json answer = parse_json_or_discard(response.body);
-  const json* allowed = nullptr;
-  if (answer.is_object() && answer.contains("status") && answer["status"].is_object()) {
-    const auto at = answer["status"].find("allowed");
-    if (at != answer["status"].end()) allowed = &*at;
-  }
-  if (allowed == nullptr || !allowed->is_boolean())
+  const json& allowed = member_of(answer, {"status", "allowed"});
+  if (!allowed.is_boolean())
     throw Error(ErrorKind::corrupt, "SelfSubjectAccessReview",
                 "the API server's answer has no status.allowed");
-  return allowed->get<bool>();
+  return allowed.get<bool>();
 }
 
 }  // namespace

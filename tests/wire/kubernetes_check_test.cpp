@@ -8,11 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "kubernetes/rights.hpp"
 #include "wire/kubernetes_fixture.hpp"
 
 namespace combu::wire {
 namespace {
 
+using kubernetes::Right;
 using nlohmann::json;
 using testing::ElementsAre;
 using testing::IsEmpty;
@@ -39,6 +41,35 @@ Checked check(const std::function<Reply(const json&)>& answer, std::size_t gpus 
   };
   (void)cluster.engine().prepare(run, take, {});
   return checked;
+}
+
+// Checks a run for a user who lacks one right.
+std::vector<std::string> errors_without(const Right& missing, bool isolates_networks) {
+  ScriptedCluster cluster([&](const Asked& asked) {
+    if (asked.target.find("/selfsubjectaccessreviews") == std::string::npos) return whole(201, asked.body);
+    const json asks = json::parse(asked.body)["spec"]["resourceAttributes"];
+    const bool is_missing = asks["group"] == missing.group && asks["resource"] == missing.resource &&
+                            asks["subresource"] == missing.subresource && asks["verb"] == missing.verb;
+    return whole(201, json({{"status", {{"allowed", !is_missing}}}}).dump());
+  });
+  Run run = cluster_run();
+  run.experiment.isolates_networks = isolates_networks;
+  std::vector<std::string> errors;
+  for (const Error& error : cluster.engine().check(run, {})) errors.emplace_back(error.message());
+  return errors;
+}
+
+TEST(KubernetesCheck, EachMissingRightIsNamed) {
+  for (const Right& right : kubernetes::needed_rights()) {
+    const std::string named =
+        "you may not " + right.verb + " " + right.resource_text() + " in the namespace ";
+    SCOPED_TRACE(named);
+    const auto is_named = ElementsAre(testing::StartsWith(named));
+    const bool is_of_all_runs = right.need == kubernetes::Need::runs;
+    EXPECT_THAT(errors_without(right, false), testing::Conditional(is_of_all_runs, is_named, IsEmpty()));
+    const bool is_of_isolation = is_of_all_runs || right.need == kubernetes::Need::isolation;
+    EXPECT_THAT(errors_without(right, true), testing::Conditional(is_of_isolation, is_named, IsEmpty()));
+  }
 }
 
 Reply refusal(const std::string& message) {
