@@ -5,6 +5,7 @@ import http.server
 import json
 import signal
 import ssl
+import subprocess
 import threading
 
 import pytest
@@ -389,6 +390,25 @@ def test_a_credential_plugin_identifies_the_user(combu, user):
     combu("run", "--wait")
     assert {row["state"] for row in combu.ps().values()} == {"succeeded"}
     assert (combu.home / "calls").read_text(encoding="utf-8") == "called\n" * 2  # once for each process
+
+
+def test_an_expired_certificate_is_named(combu, user, tmp_path):
+    pki = user.cluster.dir / "pki"
+    key, request, certificate = (tmp_path / name for name in ("key", "request", "certificate"))
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    subprocess.run(["openssl", "req", "-new", *curve, "-subj", f"/CN={user.name}", "-keyout", key, "-out", request], check=True, capture_output=True)
+    signed_by = ["-CA", pki / "ca.crt", "-CAkey", pki / "ca.key"]
+    subprocess.run(["openssl", "x509", "-req", "-in", request, *signed_by, "-days", "-1", "-out", certificate], check=True, capture_output=True)
+    config = json.loads(user.kubectl("config", "view", "--raw", "--output", "json"))
+    config["users"][0]["user"] = {"client-certificate": str(certificate), "client-key": str(key)}
+    kubeconfig = combu.home / "expired.kubeconfig"
+    kubeconfig.write_text(json.dumps(config), encoding="utf-8")
+    combu.env["KUBECONFIG"] = str(kubeconfig)
+    combu.write([simulated_trial("one")])
+    done = combu("run", code=None)
+    assert done.returncode != 0
+    assert "does not accept the credentials of user" in done.stderr
+    assert "log in again" in done.stderr
 
 
 # ---- Two users
