@@ -53,7 +53,18 @@ class CuttingEngine : public PassingEngine {
   Released release(const Selector& selector, const ReleaseCallbacks& callbacks,
                    std::stop_token stop) override {
     if (keeps_containers) throw Error(ErrorKind::unavailable, "test", "unreachable");
-    return engine_.release(selector, callbacks, stop);
+    std::vector<Error> left;
+    const auto keep = [&](const std::vector<Observation>& containers) {
+      std::set<Key> kept = callbacks.found ? callbacks.found(containers) : std::set<Key>();
+      for (const Observation& one : containers) {
+        if (one.key.trial != left_worker || !kept.insert(one.key).second) continue;
+        left.emplace_back(ErrorKind::refused, left_worker, "busy");
+      }
+      return kept;
+    };
+    Released released = engine_.release(selector, {.found = keep, .removed = callbacks.removed}, stop);
+    released.left.insert(released.left.end(), left.begin(), left.end());
+    return released;
   }
   bool copy_out(const Key& key, const std::string& path,
                 const std::function<void(std::string_view)>& on_bytes, std::stop_token stop) override {
@@ -68,7 +79,8 @@ class CuttingEngine : public PassingEngine {
   std::atomic<bool> is_unread{false};         // the agents do not read: writes block
   std::atomic<bool> is_worker_killed{false};  // workers that have ended were killed
   std::atomic<bool> keeps_containers{false};
-  std::string results;  // the content of the workers' files of results, if not empty
+  std::string left_worker;  // this worker cannot be removed
+  std::string results;      // the content of the workers' files of results, if not empty
   std::function<void(const Key&)> after_exec;
   std::atomic<int> connections{0};
   std::atomic<int> inspections{0};         // listings of one worker
