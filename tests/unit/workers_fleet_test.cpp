@@ -224,11 +224,16 @@ TEST_F(FleetTest, ReleaseReportsAWorkerThatCannotBeRemoved) {
   add("a", "sleep 1000");
   start(0);
   cutting_.left_worker = "combu-worker-run1-1";
-  for (const Selector& selector : {Selector{.run = run_.id}, Selector{.run = run_.id, .trials = {"a"}}}) {
-    const Released released = engine_->release(selector, {}, {});
-    ASSERT_THAT(released.left, SizeIs(1));
-    EXPECT_EQ(released.left[0].subject(), cutting_.left_worker);
-  }
+  const Released whole = engine_->release({.run = run_.id}, {}, {});
+  ASSERT_THAT(whole.left, SizeIs(1));
+  EXPECT_EQ(whole.left[0].subject(), cutting_.left_worker);
+  EXPECT_EQ(whole.attempts, 0U);
+  EXPECT_THAT(list(), SizeIs(1));
+  const Released named = engine_->release({.run = run_.id, .trials = {"a"}}, {}, {});
+  ASSERT_THAT(named.left, SizeIs(1));
+  EXPECT_EQ(named.left[0].subject(), cutting_.left_worker);
+  EXPECT_EQ(named.attempts, 1U) << "the agent has ended it";
+  EXPECT_THAT(list(), IsEmpty());
 }
 
 TEST_F(FleetTest, AnotherProcessContinuesWithTheAttempts) {
