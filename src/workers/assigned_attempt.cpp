@@ -53,12 +53,13 @@ agent::Start start_message(const Trial& trial, const Key& key, const std::option
 }
 
 // Sends the start, and then the inputs in the scratch folder. `digests` receives the digests of the inputs.
-// If the connection ends, returns: the start is sent again after the next connection.
-void send_start(AgentClient& client, const agent::Start& message, const Trial& trial,
+// Returns false if `stop` was set before all inputs were sent, so that the attempt waits for them. If the
+// connection ends, returns true: the start is sent again after the next connection.
+bool send_start(AgentClient& client, const agent::Start& message, const Trial& trial,
                 std::vector<std::string>& digests, const std::stop_token& stop) {
   try {
     client.send(message);
-    if (message.awaits_inputs == 0) return;
+    if (message.awaits_inputs == 0) return true;
     std::vector<Input> inputs;
     std::ranges::copy_if(trial.inputs, std::back_inserter(inputs), &Input::in_scratch);
     const auto put = [&](std::string_view bytes) {
@@ -66,11 +67,14 @@ void send_start(AgentClient& client, const agent::Start& message, const Trial& t
         client.send(agent::Put{.id = message.id, .bytes = std::string(bytes.substr(at, agent::k_part_max))});
       return !stop.stop_requested();
     };
-    digests = pack_inputs(inputs, input_owner(trial), put).value_or(std::vector<std::string>());
+    auto packed = pack_inputs(inputs, input_owner(trial), put);
+    if (!packed) return false;
+    digests = *std::move(packed);
     client.send(agent::Put{.id = message.id, .bytes = {}, .is_last = 1});
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::unavailable) throw;
   }
+  return true;
 }
 
 // Returns the digests of the trial's inputs. `scratch`: of those in the scratch folder; `container`: of the
@@ -98,10 +102,13 @@ bool AssignedAttempt::is_alive() const {
 void AssignedAttempt::give_up() const {
   const std::scoped_lock lock(worker->registry.mutex);
   if (attempt->state == Attempt::State::running || attempt->state == Attempt::State::ended) return;
-  // After the start was sent, the attempt waits for its inputs, and the agent must forget it.
   const std::string id = id_of(attempt->key);
+  const auto found = worker->attempts.find(id);
+  if (found == worker->attempts.end() || found->second != attempt) return;  // another thread has removed it
+  // After the start was sent, the attempt waits for its inputs, and the agent must forget it.
   if (attempt->state == Attempt::State::sent) worker->forget_later(id);
   attempt->state = Attempt::State::displaced;
+  attempt->changed.notify_all();
   worker->attempts.erase(id);
   worker->idle_since = Steady::now();
 }
@@ -131,9 +138,14 @@ bool AssignedAttempt::run(const agent::Start& message, const Trial& trial, std::
     }
     if (attempt->state == State::reserved && worker->state == Worker::State::connected) {
       attempt->state = State::sent;
-      const std::shared_ptr<AgentClient> client = worker->client;
+      std::shared_ptr<AgentClient> client = worker->client;
       lock.unlock();
-      send_start(*client, message, trial, digests, stop);
+      const bool is_sent = send_start(*client, message, trial, digests, stop);
+      client.reset();  // may join its thread, which locks the mutex
+      if (!is_sent) {
+        give_up();
+        throw Error(ErrorKind::cancelled, trial.name, "cancelled");
+      }
       lock.lock();
       continue;
     }
@@ -177,7 +189,7 @@ std::optional<Observation> AssignedAttempt::start(const Trial& trial,
 void AssignedAttempt::end(std::optional<Seconds> grace, const std::stop_token& stop) const {
   while (true) {
     const std::shared_ptr<AgentClient> client = worker->await_client(stop);
-    if (!client) return;
+    if (!client) return give_up();
     try {
       client->send(agent::Stop{.id = id_of(attempt->key),
                                .grace_ms = grace ? static_cast<std::int64_t>(grace->count() * 1000) : -1});
@@ -187,10 +199,16 @@ void AssignedAttempt::end(std::optional<Seconds> grace, const std::stop_token& s
       continue;
     }
     std::unique_lock lock(worker->registry.mutex);
-    const auto is_settled = [&] { return !attempt->is_alive() || worker->client != client; };
-    if (!attempt->changed.wait(lock, stop, is_settled))
+    // The agent does not know an attempt that is `reserved`, and has forgotten one that it has refused. If
+    // the start of such an attempt was given up, no other function removes the attempt from its worker.
+    const auto may_run = [&] {
+      return attempt->state == Attempt::State::sent || attempt->state == Attempt::State::running;
+    };
+    if (!attempt->changed.wait(lock, stop, [&] { return !may_run() || worker->client != client; }))
       throw Error(ErrorKind::cancelled, attempt->key.trial, "cancelled");
-    if (!attempt->is_alive()) return;
+    if (may_run()) continue;
+    lock.unlock();
+    return give_up();
   }
 }
 

@@ -96,6 +96,11 @@ Run with_workers_as_trials(const Run& run, std::map<std::string, std::string>& f
   return changed;
 }
 
+// True if release() could not remove the container of this attempt.
+bool is_left(const Key& key, const Released& released) {
+  return std::ranges::find(released.left, key.trial, &Error::subject) != released.left.end();
+}
+
 void throw_if_cancelled(const Key& key, const std::stop_token& stop) {
   if (stop.stop_requested()) throw Error(ErrorKind::cancelled, key.trial, "cancelled");
 }
@@ -389,36 +394,40 @@ Released WorkersEngine::release(const Selector& selector, const ReleaseCallbacks
   std::vector<Observation> all = listing.others;
   all.insert(all.end(), attempts.begin(), attempts.end());
   const std::set<Key> kept = callbacks.found ? callbacks.found(all) : std::set<Key>();
-  Released released;
-  if (selector.trials.empty()) {
-    released = release_with_workers(selector, listing.workers, attempts, kept, callbacks, stop);
-    released.attempts = all.size() - kept.size();
-  } else {
-    released = release_attempts(selector, listing.workers, attempts, kept, callbacks, stop);
-  }
+  Released released = selector.trials.empty()
+                          ? release_with_workers(selector, listing.workers, attempts, kept, callbacks, stop)
+                          : release_attempts(selector, listing.workers, attempts, kept, callbacks, stop);
+  // The engine below counts containers.
+  const auto is_removed = [&](const Observation& one) {
+    return !kept.contains(one.key) && !is_left(one.key, released) && !fleet_.find(one.key);
+  };
+  released.attempts = static_cast<std::size_t>(std::ranges::count_if(all, is_removed));
   for (const Observation& attempt : attempts) released.experiments.insert(attempt.experiment);
   return released;
 }
 
-// Removes all selected containers, among them the workers that have no attempts to keep.
+// Removes all selected containers, among them the workers without attempts to keep. The other workers forget
+// the attempts that are removed.
 Released WorkersEngine::release_with_workers(const Selector& selector,
                                              const std::vector<Observation>& workers,
                                              const std::vector<Observation>& attempts,
                                              const std::set<Key>& kept, const ReleaseCallbacks& callbacks,
                                              const std::stop_token& stop) {
-  std::set<Key> kept_workers;
-  for (const Observation& attempt : attempts)
-    if (kept.contains(attempt.key))
-      if (const auto found = fleet_.find(attempt.key)) kept_workers.insert(found->worker->key());
-  const auto to_keep = [&](const std::vector<Observation>& containers) {
-    std::set<Key> keep = kept;
-    for (const Observation& container : containers)
-      if (kept_workers.contains(container.key)) keep.insert(container.key);
-    return keep;
-  };
+  std::set<Key> kept_with_workers = kept;
+  for (const Key& key : kept)
+    if (const auto found = fleet_.find(key)) kept_with_workers.insert(found->worker->key());
+  std::vector<Key> beside_kept;
+  for (const Observation& attempt : attempts) {
+    const auto found = fleet_.find(attempt.key);
+    if (found && !kept.contains(attempt.key) && kept_with_workers.contains(found->worker->key()))
+      beside_kept.push_back(attempt.key);
+  }
+  fleet_.remove_attempts(beside_kept, stop);
+  const auto to_keep = [&](const std::vector<Observation>&) { return kept_with_workers; };
   Released released = engine_.release(selector, {.found = to_keep, .removed = callbacks.removed}, stop);
   for (const Observation& worker : workers)
-    if (!kept_workers.contains(worker.key)) fleet_.forget_worker(worker.key);
+    if (!kept_with_workers.contains(worker.key) && !is_left(worker.key, released))
+      fleet_.forget_worker(worker.key);
   return released;
 }
 
@@ -432,12 +441,12 @@ Released WorkersEngine::release_attempts(const Selector& selector, const std::ve
   fleet_.remove_attempts(removed, stop);
   const auto to_keep = [&](const std::vector<Observation>&) { return kept; };
   Released released = engine_.release(selector, {.found = to_keep, .removed = callbacks.removed}, stop);
-  released.attempts += removed.size();
   std::set<RunId> runs;
   for (const Observation& worker : workers) runs.insert(worker.key.run);
   for (const Key& worker : fleet_.without_attempts(runs)) {
-    (void)engine_.release({.run = worker.run, .trials = {worker.trial}}, {}, stop);
-    fleet_.forget_worker(worker);
+    const Released one = engine_.release({.run = worker.run, .trials = {worker.trial}}, {}, stop);
+    released.left.insert(released.left.end(), one.left.begin(), one.left.end());
+    if (one.left.empty()) fleet_.forget_worker(worker);
   }
   return released;
 }

@@ -83,6 +83,29 @@ TEST_P(HostSuite, ReleaseKeepsTheChosenAttemptsAndTheirNetworks) {
   EXPECT_FALSE(subject().has_network("combu-net-kept"));
 }
 
+// In a worker, the second attempt runs beside the result of the first one.
+TEST_P(EngineSuite, ReleaseRemovesAnAttemptBesideAKeptOne) {
+  const Run run = ready("release-beside", {subject().says("beside-over", {"kept"}, {}),
+                                           subject().runs_until_stopped("beside-gone")});
+  const Trial& over = run.experiment.trials.at(0);
+  const Trial& gone = run.experiment.trials.at(1);
+  Watcher watcher(subject(), all_of(run));
+  (void)engine().start(run, over, 1, {});
+  ASSERT_TRUE(watcher.wait_for(over.name, Phase::ended));
+  (void)engine().start(run, gone, 1, {});
+  ASSERT_TRUE(watcher.wait_for(gone.name, Phase::running));
+  const ReleaseCallbacks keeping{.found = [&](const std::vector<Observation>&) {
+    return std::set<Key>{key_of(run, over.name), key_of(run, "no-such-trial")};
+  }};
+  const Released released = engine().release(all_of(run), keeping, {});
+  EXPECT_EQ(released.attempts, 1U);
+  EXPECT_THAT(words(released.left), testing::IsEmpty());
+  EXPECT_TRUE(watcher.wait_for(gone.name, Phase::gone));
+  EXPECT_THAT(names(all_of(run)), testing::ElementsAre(over.name));
+  EXPECT_EQ(logs_of(run, over.name, {}, LogStream::out), "kept\n");
+  EXPECT_EQ(engine().release(all_of(run), keeping, {}).attempts, 0U);
+}
+
 TEST_P(EngineSuite, ReleaseOfTrialsKeepsTheOtherTrials) {
   const Run run =
       ready("release-some", {subject().runs_until_stopped("some-a"), subject().runs_until_stopped("some-b")});

@@ -10,6 +10,7 @@
 #include "app/stop.hpp"
 #include "app/wait.hpp"
 #include "app_fixture.hpp"
+#include "combu/workers.hpp"
 
 namespace combu::test {
 namespace {
@@ -202,17 +203,20 @@ class InterruptingCopy final : public PassingEngine {
 class KillCollecting : public KillTest {
  protected:
   void leave_uncollected() {
-    engine = &refusing;
+    leave_uncollected(refusing, k_leaves + trial_text("other", "sh -c 'sleep 0.01; echo more > /out'",
+                                                      "outputs: ['/out']"));
+    EXPECT_THAT(states("r1"),
+                UnorderedElementsAre(Pair("leaves", "collecting"), Pair("other", "collecting")));
+  }
+  // Two of the trials must have outputs.
+  void leave_uncollected(Refusing& refusing, const std::string& trials) {
     refusing.copy_out_fault = refusal("the disk is full");
-    write(file_text(k_leaves +
-                    trial_text("other", "sh -c 'sleep 0.01; echo more > /out'", "outputs: ['/out']")));
+    write(file_text(trials));
     InterruptingCopy watching(refusing, stop);
     engine = &watching;
     EXPECT_EQ(start(waiting_run("r1")), Result::interrupted);
     engine = &refusing;
     stop = {};
-    EXPECT_THAT(states("r1"),
-                UnorderedElementsAre(Pair("leaves", "collecting"), Pair("other", "collecting")));
   }
 };
 
@@ -243,6 +247,41 @@ TEST_F(KillCollecting, AContainerWhoseOutputsCannotBeCollectedIsKept) {
   EXPECT_EQ(kill(discarding()), Result::succeeded);
   EXPECT_THAT(containers(), IsEmpty());
   EXPECT_TRUE(entry("r1").ended_at);
+}
+
+TEST_F(KillCollecting, KillEndsTheOtherTrialsInAWorkerWithUncollectedOutputs) {
+  const auto in_worker = [](const std::string& name, const std::string& script, const std::string& outputs) {
+    return trial_text(name, "sh -c '" + script + "'",
+                      "worker: {count: 1, concurrency: 3}, outputs: [" + outputs + "]");
+  };
+  const auto open_workers = [&] {
+    return with_workers(kept_engine, [](std::string_view) { return "agent"; });
+  };
+  {
+    const std::unique_ptr<Engine> workers = open_workers();
+    Refusing of_owner(*workers);
+    leave_uncollected(of_owner, in_worker("goes", "sleep 100000", "") +
+                                    in_worker("leaves", "sleep 0.01; echo word > out", "'out'") +
+                                    in_worker("other", "sleep 0.01; echo more > out", "'out'"));
+    EXPECT_THAT(states("r1"), UnorderedElementsAre(Pair("goes", "running"), Pair("leaves", "collecting"),
+                                                   Pair("other", "collecting")));
+  }
+  const std::unique_ptr<Engine> workers = open_workers();
+  Refusing of_kill(*workers);
+  of_kill.copy_out_fault = refusal("the disk is full");
+  engine = &of_kill;
+  EXPECT_EQ(kill(), Result::failed);
+  EXPECT_THAT(printed.of("error"), UnorderedElementsAre(HasSubstr("not removed: leaves: the outputs cannot"),
+                                                        HasSubstr("not removed: other: the outputs cannot")));
+  EXPECT_THAT(printed.of("note"), Contains(HasSubstr("removed 1 container,")));
+  for (const World::Execution& one : world.executions()) EXPECT_TRUE(one.ended_at) << one.id << " runs";
+  EXPECT_THAT(states("r1"), UnorderedElementsAre(Pair("goes", "stopped"), Pair("leaves", "collecting"),
+                                                 Pair("other", "collecting")));
+
+  of_kill.copy_out_fault.reset();
+  EXPECT_EQ(kill(), Result::succeeded);
+  EXPECT_EQ(read("results/lab/r1/leaves/out"), "word\n");
+  EXPECT_THAT(containers(), IsEmpty());
 }
 
 TEST_F(KillCollecting, AnInterruptKeepsUncollectedContainers) {

@@ -53,7 +53,18 @@ class CuttingEngine : public PassingEngine {
   Released release(const Selector& selector, const ReleaseCallbacks& callbacks,
                    std::stop_token stop) override {
     if (keeps_containers) throw Error(ErrorKind::unavailable, "test", "unreachable");
-    return engine_.release(selector, callbacks, stop);
+    std::vector<Error> left;
+    const auto keep = [&](const std::vector<Observation>& containers) {
+      std::set<Key> kept = callbacks.found ? callbacks.found(containers) : std::set<Key>();
+      for (const Observation& one : containers) {
+        if (one.key.trial != left_worker || !kept.insert(one.key).second) continue;
+        left.emplace_back(ErrorKind::refused, left_worker, "busy");
+      }
+      return kept;
+    };
+    Released released = engine_.release(selector, {.found = keep, .removed = callbacks.removed}, stop);
+    released.left.insert(released.left.end(), left.begin(), left.end());
+    return released;
   }
   bool copy_out(const Key& key, const std::string& path,
                 const std::function<void(std::string_view)>& on_bytes, std::stop_token stop) override {
@@ -64,15 +75,19 @@ class CuttingEngine : public PassingEngine {
 
   std::atomic<bool> is_unreachable{false};
   std::atomic<bool> is_silent{false};         // nothing that is sent arrives
+  std::atomic<bool> is_mute{false};           // nothing that the agents send arrives
   std::atomic<bool> is_slow{false};           // the client reads a few bytes at a time
   std::atomic<bool> is_unread{false};         // the agents do not read: writes block
   std::atomic<bool> is_worker_killed{false};  // workers that have ended were killed
   std::atomic<bool> keeps_containers{false};
-  std::string results;  // the content of the workers' files of results, if not empty
+  std::string left_worker;  // this worker cannot be removed
+  std::string results;      // the content of the workers' files of results, if not empty
   std::function<void(const Key&)> after_exec;
   std::atomic<int> connections{0};
-  std::atomic<int> inspections{0};         // listings of one worker
-  std::atomic<int> writes_before_cut{-1};  // the write after these breaks its connection; -1: none
+  std::atomic<int> inspections{0};             // listings of one worker
+  std::atomic<int> writes_before_cut{-1};      // the write after these breaks its connection; -1: none
+  std::atomic<int> writes_before_give_up{-1};  // the write after these requests a stop of `give_up`; -1: none
+  std::stop_source give_up;
 
  private:
   class Stream final : public ByteStream {
@@ -92,10 +107,13 @@ class CuttingEngine : public PassingEngine {
         buffer = buffer.first(std::min(buffer.size(), k_few));
       }
       const std::size_t count = stream_->read(buffer);
-      while (engine_.is_silent && !is_closed_) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      while ((engine_.is_silent || engine_.is_mute) && !is_closed_)
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
       return count;
     }
     void write(std::string_view bytes) override {
+      if (engine_.writes_before_give_up >= 0 && engine_.writes_before_give_up-- == 0)
+        engine_.give_up.request_stop();
       if (engine_.is_silent) return;
       engine_.is_unread.wait(true);
       if (engine_.writes_before_cut >= 0 && engine_.writes_before_cut-- == 0) {

@@ -3,10 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <future>
 
 #include "combu/agent.hpp"
 #include "error_of.hpp"
+#include "record_folder.hpp"
 #include "workers_fleet.hpp"
 
 namespace combu::test {
@@ -187,6 +190,75 @@ TEST_F(FleetFaultsTest, AnAttemptWithCacheReportsTheDigestOfItsImage) {
   add("a", "exit 0");
   run_.experiment.trials.back().cache.on = true;
   EXPECT_EQ(start(0).digest, "simulated:" + run_.experiment.trials[0].image);
+}
+
+// ---- Starts that are given up
+
+class GivenUpStartTest : public FleetFaultsTest {
+ protected:
+  // Starts a trial in the worker of trial 0, and cancels the start at its message number `message`.
+  void give_up_start(std::size_t trial, int message) {
+    cutting_.writes_before_give_up = message - 1;
+    const Error error = error_in([&] {
+      (void)engine_->start(run_, run_.experiment.trials.at(trial), 1, cutting_.give_up.get_token());
+    });
+    EXPECT_EQ(error.kind(), ErrorKind::cancelled) << error.what();
+  }
+  // No attempt keeps a worker beyond the end of the run.
+  void expect_no_worker_after_the_run() {
+    engine_->acknowledge({key(0)});
+    engine_.reset();
+    EXPECT_THAT(workers(), IsEmpty());
+  }
+};
+
+TEST_F(GivenUpStartTest, AnAttemptWhoseInputsAreNotAllSentDoesNotRun) {
+  const Folder folder("combu-workers-inputs");
+  std::filesystem::create_directories(folder.path());
+  constexpr std::size_t k_large = std::size_t{1} << 20U;
+  std::ofstream(folder.path() + "/large") << std::string(k_large, 'x');
+  add("first", "exit 0");
+  add("a", "sleep 1000");
+  run_.experiment.trials.back().inputs.push_back(
+      {.from = folder.path() + "/large", .to = "/in", .in_scratch = true});
+  start(0);
+  await_end(0);
+  give_up_start(1, 3);  // after Start and one Put
+  (void)list();         // the agent has handled all messages
+  EXPECT_THAT(world_.executions(), SizeIs(1));
+  expect_no_worker_after_the_run();
+}
+
+TEST_F(GivenUpStartTest, ItsRefusalFreesTheWorker) {
+  add("first", "exit 0");
+  add("a", "");
+  run_.experiment.trials.back().process.cmd = {"/no/such/program"};
+  start(0);
+  await_end(0);
+  cutting_.is_mute = true;
+  give_up_start(1, 1);
+  cutting_.is_mute = false;
+  engine_->stop(key(1), {}, {});
+  expect_no_worker_after_the_run();
+}
+
+TEST_F(GivenUpStartTest, AStopEndsAStartThatTheAgentDidNotGet) {
+  add("first", "exit 0");
+  add("a", "sleep 1000");
+  start(0);
+  await_end(0);
+  cutting_.is_silent = true;
+  give_up_start(1, 1);
+  cutting_.is_silent = false;
+  std::stop_source quit;
+  auto stopping = std::async(std::launch::async, [&] { engine_->stop(key(1), {}, quit.get_token()); });
+  cutting_.cut();
+  until("stop() returns",
+        [&] { return stopping.wait_for(std::chrono::seconds(0)) == std::future_status::ready; });
+  quit.request_stop();
+  EXPECT_NO_THROW(stopping.get());
+  EXPECT_THAT(world_.executions(), SizeIs(1));
+  expect_no_worker_after_the_run();
 }
 
 }  // namespace

@@ -205,6 +205,37 @@ TEST_F(FleetTest, TheResultsOfAStoppedWorkerAreKept) {
   EXPECT_EQ(log, "text\n");
 }
 
+TEST_F(FleetTest, ReleaseEndsTheOthersInTheWorkerOfAKeptAttempt) {
+  for (const char* name : {"kept", "other"}) add(name, "sleep 1000", {.concurrency = 2});
+  add("alone", "sleep 1000");
+  for (std::size_t i = 0; i < 3; ++i) start(i);
+  const auto keep = [&](const std::vector<Observation>&) { return std::set<Key>{key(0)}; };
+  EXPECT_EQ(engine_->release({.run = run_.id}, {.found = keep}, {}).attempts, 2U);
+  ASSERT_THAT(list(), SizeIs(1));
+  EXPECT_EQ(list()[0].key, key(0));
+  EXPECT_THAT(workers(), ElementsAre("combu-worker-run1-1"));
+  for (const World::Execution& one : world_.executions())
+    EXPECT_EQ(!one.ended_at, one.id == "kept/1") << one.id;
+  EXPECT_EQ(engine_->release({.run = run_.id}, {}, {}).attempts, 1U);
+  EXPECT_THAT(workers(), IsEmpty());
+}
+
+TEST_F(FleetTest, ReleaseReportsAWorkerThatCannotBeRemoved) {
+  add("a", "sleep 1000");
+  start(0);
+  cutting_.left_worker = "combu-worker-run1-1";
+  const Released whole = engine_->release({.run = run_.id}, {}, {});
+  ASSERT_THAT(whole.left, SizeIs(1));
+  EXPECT_EQ(whole.left[0].subject(), cutting_.left_worker);
+  EXPECT_EQ(whole.attempts, 0U);
+  EXPECT_THAT(list(), SizeIs(1));
+  const Released named = engine_->release({.run = run_.id, .trials = {"a"}}, {}, {});
+  ASSERT_THAT(named.left, SizeIs(1));
+  EXPECT_EQ(named.left[0].subject(), cutting_.left_worker);
+  EXPECT_EQ(named.attempts, 1U) << "the agent has ended it";
+  EXPECT_THAT(list(), IsEmpty());
+}
+
 TEST_F(FleetTest, AnotherProcessContinuesWithTheAttempts) {
   add("a", "sleep 20; exit 4");
   start(0);
