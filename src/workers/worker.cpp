@@ -360,13 +360,15 @@ void Worker::lose(Attempt& attempt, const std::string& why) {
 bool Worker::handle_end(const std::stop_token& stop) {
   const std::vector<Observation> listed =
       registry.engine.list({.run = key().run, .trials = {key().trial}}, ListDetail::full, stop);
-  if (listed.empty()) {
+  const bool is_removed = listed.empty();
+  if (!is_removed && (listed.front().phase == Phase::running || listed.front().phase == Phase::created))
+    return false;
+  await_stream_end(stop);
+  if (is_removed) {
     end_attempts("its worker was removed");
     return true;
   }
   const Observation& ended = listed.front();
-  if (ended.phase == Phase::running || ended.phase == Phase::created) return false;
-  await_stream_end(stop);
   // After another end, the file may be the work of an attempt.
   if (ended.exit_code == 0) read_results(stop);
   end_attempts(fmt::format("its worker ended{}{}", ended.oom ? ", out of memory" : "",

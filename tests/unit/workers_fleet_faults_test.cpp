@@ -71,7 +71,11 @@ TEST_F(FleetFaultsTest, AcknowledgeDoesNotWaitForAnAgentThatDoesNotRead) {
   until("the agent forgets", [&] { return !known_to_agents().contains("a"); });
 }
 
-TEST_F(FleetFaultsTest, AResultThatTheAgentHasSentIsNotLostWithItsWorker) {
+// The parameter: the container is removed.
+class FleetEndTest : public FleetFaultsTest, public testing::WithParamInterface<bool> {};
+INSTANTIATE_TEST_SUITE_P(StoppedOrRemoved, FleetEndTest, testing::Bool());
+
+TEST_P(FleetEndTest, AResultThatTheAgentHasSentIsNotLostWithItsWorker) {
   add("a", "sleep 10; exit 7");
   watch();
   start(0);
@@ -84,7 +88,11 @@ TEST_F(FleetFaultsTest, AResultThatTheAgentHasSentIsNotLostWithItsWorker) {
     });
   }
   cutting_.is_worker_killed = true;
-  end_worker();
+  if (GetParam()) {
+    (void)simulated_->release({.run = run_.id}, {}, {});
+  } else {
+    end_worker();
+  }
   until("the worker is inspected", [&] { return cutting_.inspections > 0; });
   cutting_.is_silent = false;
   await_end(0);
