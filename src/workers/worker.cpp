@@ -166,7 +166,7 @@ void Worker::connect(const std::stop_token& stop) {
     if (broken_why.empty()) broken_why = "the worker has ended";
     why = broken_why;
   }
-  opened.reset();  // joins its thread, without the lock
+  opened.reset();  // joins its threads, without the lock
   throw Error(stop.stop_requested() ? ErrorKind::cancelled : ErrorKind::unavailable, key().trial, why);
 }
 
@@ -226,23 +226,13 @@ std::shared_ptr<AgentClient> Worker::await_client(const std::stop_token& stop) {
 }
 
 void Worker::send_messages(bool with_ping) {
-  std::shared_ptr<AgentClient> open;
-  std::vector<std::string> ids;
-  {
-    const std::scoped_lock lock(registry.mutex);
-    if (state != State::connected) return;
-    open = client;
-    // If the agent has answered the last ping, it has handled every Forget that was sent before.
-    if (with_ping && open->silence() == Seconds(0)) forgotten_before = std::exchange(forgotten, {});
-    ids = std::exchange(unsent, {});
-    // An attempt with the same id may have been added since.
-    std::erase_if(ids, [&](const std::string& one) { return !has_forgotten(one); });
-  }
-  try {
-    if (!ids.empty()) open->send(agent::Forget{.ids = std::move(ids)});
-    if (with_ping) open->ping();
-  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): on_broken() handles it
-  }
+  if (state != State::connected) return;
+  // If the agent has answered the last ping, it has handled every Forget that was sent before.
+  if (with_ping && client->silence() == Seconds(0)) forgotten_before = std::exchange(forgotten, {});
+  // An attempt with the same id may have been added since.
+  std::erase_if(unsent, [&](const std::string& one) { return !has_forgotten(one); });
+  client->forget(std::exchange(unsent, {}));
+  if (with_ping) client->ping();
 }
 
 void Worker::close_if_silent() {

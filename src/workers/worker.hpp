@@ -91,6 +91,9 @@ struct Worker : std::enable_shared_from_this<Worker> {
   void forget_later(const std::string& attempt);
   // True if the agent has listed its attempts to this process, or the worker has ended.
   [[nodiscard]] bool is_known() const { return !boot.empty() || state == State::over; }
+  // Sends Forget for the attempts in `unsent`, and a ping. Does not block. If the connection breaks, the
+  // agent names the attempts after the next connection, and their ids get into `unsent` again.
+  void send_messages(bool with_ping);
   // Reports that the attempt was removed.
   void drop(Attempt& attempt) const;
   void reconnect_soon();
@@ -107,10 +110,6 @@ struct Worker : std::enable_shared_from_this<Worker> {
   void reconnect(const std::stop_token& stop);
   // Returns a connection, or nullptr if the worker has ended. Waits while the connection is broken.
   [[nodiscard]] std::shared_ptr<AgentClient> await_client(const std::stop_token& stop);
-  // Sends Forget for the attempts in `unsent`, and a ping. May block as long as the agent does not read. If
-  // the connection breaks, the agent names the attempts after the next connection, and their ids get into
-  // `unsent` again.
-  void send_messages(bool with_ping);
   // Breaks the connection if the agent has not answered a ping for a time. Does not block.
   void close_if_silent();
   // Counts the attempts that have not ended as lost.
