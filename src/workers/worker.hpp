@@ -3,6 +3,8 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -116,6 +118,10 @@ struct Worker : std::enable_shared_from_this<Worker> {
   void end_attempts(const std::string& why);
   // Handles the end of the container, if it has ended. Returns false if the container runs.
   bool handle_end(const std::stop_token& stop);
+  // Passes the log of a result of a worker that has ended to `sink`. Returns false if a part of the log is
+  // missing. `result`: Attempt::result. Throws Error(not_found) if the container has no file of results.
+  bool read_result_log(std::uint32_t result, const std::function<void(const agent::LogChunk&)>& sink,
+                       const std::stop_token& stop) const;
   // Ends the container. `state` must be `over`. Returns false if the container could not be removed: then the
   // keeper tries again.
   bool try_remove(const std::stop_token& stop);
@@ -125,7 +131,7 @@ struct Worker : std::enable_shared_from_this<Worker> {
   AgentEvents events();
   [[nodiscard]] bool try_reconnect(const std::stop_token& stop);
   void await_stream_end(const std::stop_token& stop);
-  void read_results(const std::stop_token& stop);
+  std::string read_results(const std::stop_token& stop);
 
   // The caller holds the mutex of the registry.
   [[nodiscard]] bool has_forgotten(const std::string& attempt) const {
