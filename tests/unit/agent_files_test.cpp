@@ -115,6 +115,11 @@ TEST_F(AgentFilesTest, AFullDiskLosesNoEnds) {
   for (const bool is_filled : {false, true}) {
     ASSERT_TRUE(::mkdir(folder().c_str(), 0700) == 0 || errno == EEXIST);
     ASSERT_EQ(::mount("tmpfs", folder().c_str(), "tmpfs", 0, "size=1m"), 0);
+    const std::shared_ptr<void> mounted(nullptr, [&](void*) {
+      client_.reset();
+      worker_.reset();
+      ::umount2(folder().c_str(), MNT_DETACH);
+    });
     const auto run = [&](const std::string& id, const std::string& text) {
       client().send(script(id, text));
       EXPECT_EQ(client().await_of<Ended>(id).exit_code, 5);
@@ -127,7 +132,7 @@ TEST_F(AgentFilesTest, AFullDiskLosesNoEnds) {
     ::kill(worker_->pid(), SIGTERM);
     EXPECT_EQ(worker_->wait(), 0);
     const ResultsFile results(text_of(folder() + "/results"));
-    EXPECT_EQ(results.ended.size(), 4U);
+    ASSERT_EQ(results.ended.size(), 4U);
     for (const auto& [id, ended] : results.ended) EXPECT_EQ(ended.exit_code, 5);
     EXPECT_EQ(results.types.at(9), FrameType::listed);
     EXPECT_EQ(results.log_of("small"), "small\n");
@@ -135,8 +140,6 @@ TEST_F(AgentFilesTest, AFullDiskLosesNoEnds) {
     EXPECT_EQ(results.log_of("medium").value_or("").size(), 200'000U);
     EXPECT_EQ(results.log_of("large").value_or("").size(), is_filled ? 0U : 600'000U);
     EXPECT_EQ(results.log_of("large").has_value(), !is_filled);
-    worker_.reset();
-    ::umount2(folder().c_str(), MNT_DETACH);
   }
 }
 
