@@ -234,6 +234,8 @@ struct LogPiece {
   LogStream stream = LogStream::out;
   std::string_view text;  // valid only during the callback
   Instant at{};           // time of the piece by the engine's clock; set if LogOptions::timed
+  // The engine has lost a part of the log before this piece, whose text is empty.
+  bool is_after_gap = false;
 };
 using OnLogPiece = std::function<void(const LogPiece&)>;
 

@@ -64,8 +64,9 @@ struct StoredLog {
   Instant until{};              // timestamp of the latest ingested piece; the epoch if there is none
   std::size_t at_until = 0;     // number of ingested pieces with exactly the timestamp `until`
   std::size_t passed_over = 0;  // number of points of the metrics that k_metrics_max excludes
-  // Number of times that the engine's log rotation removed a part of the log between two readings. A loss
-  // before the first reading is not counted, because combu cannot detect such a loss.
+  // Number of times that the engine's log rotation removed a part of the log between two readings, or that
+  // the engine reported a lost part (LogPiece::is_after_gap). A loss by log rotation before the first reading
+  // is not counted, because combu cannot detect such a loss.
   std::size_t gaps = 0;
   bool operator==(const StoredLog&) const = default;
 };

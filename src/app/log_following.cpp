@@ -88,7 +88,7 @@ class Following {
       session_.engine().logs(
           seen.key, log.place.next(wanted_),
           [&](const LogPiece& piece) {
-            if (!log.place.is_new(piece)) return;
+            if (piece.is_after_gap || !log.place.is_new(piece)) return;
             const std::scoped_lock lock(sinks_);
             if (!reader_has_gone_ && !log.sink->put(piece.stream, piece.text)) reader_has_gone_ = true;
           },

@@ -26,6 +26,7 @@ bool read_live(Session& session, const Key& key, const LogOptions& wanted, LogPl
   const std::stop_callback on_stop(session.stop(), [&enough] { enough.request_stop(); });
   bool reader_has_gone = false;
   const auto on_piece = [&](const LogPiece& piece) {
+    if (piece.is_after_gap) return note_gaps({.gaps = 1}, wanted, sink);
     const bool is_new = !wanted.follow || place.is_new(piece);
     if (reader_has_gone || !is_new || sink.put(piece.stream, piece.text)) return;
     reader_has_gone = true;

@@ -471,14 +471,22 @@ void SimulatedAgent::finish(Instant now) {
   agent::append(
       results,
       agent::Welcome{.version = agent::k_version, .boot = boot_, .now = nanoseconds_of(now), .note = note_});
+  std::string logs;
+  std::uint32_t number = 0;
   for (const auto& [id, attempt] : attempts_) {
     if (attempt.state != Attempt::State::ended) continue;
     agent::append(results, attempt.started);
-    if ((attempt.ended.flags & Ended::log_is_whole) == 0)
-      for (const agent::LogChunk& chunk : attempt.log) agent::append(results, agent::Log{.chunks = {chunk}});
-    agent::append(results, attempt.ended);
+    Ended ended = attempt.ended;
+    ended.log.clear();
+    if (!attempt.log.empty()) ended.flags &= ~std::uint32_t{Ended::log_is_whole};
+    agent::append(results, ended);
+    ++number;
+    for (const agent::LogChunk& chunk : attempt.log)
+      agent::append(logs, agent::Log{.request = number, .chunks = {chunk}});
+    agent::append(logs, Done{.request = number});
   }
   agent::append(results, agent::Listed{});
+  results += logs;
   around_.files.insert_or_assign(folder_ + "/results", std::move(results));
   die(now);
 }

@@ -58,6 +58,8 @@ class LogIngester {
   }
   [[nodiscard]] bool has_begun_to_drop_points() const { return had_all_points_ && limits_.exceeds_points(); }
   [[nodiscard]] bool has_begun_to_miss() const { return !had_gaps_ && before_ && before_->gaps > 0; }
+  // True if the engine has reported a gap.
+  [[nodiscard]] bool was_lost() const { return was_lost_; }
   [[nodiscard]] MetricLimits& limits() { return limits_; }
   [[nodiscard]] bool is_complete() const { return before_ && before_->complete; }
   [[nodiscard]] std::optional<Instant> since() const {
@@ -65,6 +67,10 @@ class LogIngester {
   }
 
   void add(const LogPiece& piece) {
+    if (piece.is_after_gap) {
+      was_lost_ = true;
+      return;
+    }
     if (before_ && piece.at == before_->until && repeated_at_until_ > 0) {
       --repeated_at_until_;
       expects_known_ = false;
@@ -191,7 +197,7 @@ class LogIngester {
     const LogBatch batch{.pieces = pieces,
                          .metrics = metrics,
                          .passed_over = limits_.passed_over() - passed_over_,
-                         .is_after_gap = expects_known_ && !pieces.empty(),
+                         .is_after_gap = (expects_known_ && !pieces.empty()) || (is_last_ && was_lost_),
                          .complete = is_last_};
     auto after = telemetry_.append(key_.trial, key_.attempt, before_, batch, trial_.log_size_max);
     // NOLINTNEXTLINE(bugprone-std-exception-baseclass): no handler of std::exception may catch it
@@ -217,6 +223,7 @@ class LogIngester {
   // True until LogIngester has read the last stored piece again. The engine sends the last stored piece
   // first, unless log rotation has removed this piece.
   bool expects_known_ = false;
+  bool was_lost_ = false;
   std::size_t repeated_at_until_ = 0;  // number of already stored pieces that the engine sends again
   std::vector<Piece> pieces_;          // pieces that are not stored yet
   std::string texts_;                  // texts of pieces_, one after the other
@@ -265,7 +272,11 @@ std::vector<std::string> ingest_once(Engine& engine, const Key& key, const Trial
   if (ingester.has_begun_to_drop())
     notes.push_back(fmt::format("the log exceeds logs.max_size: combu keeps only the last {}",
                                 to_string(trial.log_size_max)));
-  if (ingester.has_begun_to_miss())
+  if (ingester.was_lost() && end == LogEnd::complete)
+    notes.emplace_back(
+        "a part of the log is missing, with the metrics in it: its worker could not store it; free space on "
+        "the disk of the engine's host");
+  else if (ingester.has_begun_to_miss())
     notes.emplace_back(
         "a part of the log is missing, with the metrics in it: the engine removed it by log rotation before "
         "combu read "

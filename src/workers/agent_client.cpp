@@ -70,7 +70,8 @@ AgentClient::AgentClient(std::unique_ptr<ByteStream> stream, std::string subject
 
 void AgentClient::begin() {
   send(agent::Hello{});
-  thread_ = std::jthread([this] { read(); });
+  reader_ = std::jthread([this] { read(); });
+  writer_ = std::jthread([this](const std::stop_token& stop) { write_posted(stop); });
 }
 
 AgentClient::~AgentClient() {
@@ -79,14 +80,34 @@ AgentClient::~AgentClient() {
 
 void AgentClient::write(std::string_view bytes) {
   const std::scoped_lock lock(write_mutex_);
-  stream_->write(bytes);
+  std::string posted;
+  {
+    const std::scoped_lock posted_lock(mutex_);
+    posted.swap(posted_);
+  }
+  if (!posted.empty()) stream_->write(posted);
+  if (!bytes.empty()) stream_->write(bytes);
+}
+
+void AgentClient::write_posted(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (has_posted_.wait(lock, stop, [this] { return !posted_.empty(); })) {
+    lock.unlock();
+    try {
+      write({});
+    } catch (const Error&) {
+      stream_->close();  // the reader reports the end of the connection
+      return;
+    }
+    lock.lock();
+  }
 }
 
 void AgentClient::throw_broken() const {
   throw Error(ErrorKind::unavailable, subject_, *broken_);
 }
 
-// ---- The thread of the connection
+// ---- The reading thread
 
 void AgentClient::read() {
   constexpr std::size_t k_buffer = std::size_t{256} << 10U;
@@ -250,6 +271,20 @@ std::optional<Usage> AgentClient::usage(const std::string& id, const std::stop_t
                .cpu = std::chrono::nanoseconds(answers.usage->cpu_ns)};
 }
 
+void AgentClient::forget(const std::vector<std::string>& ids) {
+  agent::Forget message;
+  std::size_t size = 0;
+  for (const std::string& id : ids) {
+    if (size + id.size() > agent::k_part_max) {
+      post(std::exchange(message, {}));
+      size = 0;
+    }
+    message.ids.push_back(id);
+    size += id.size() + sizeof(std::uint32_t);
+  }
+  if (!message.ids.empty()) post(std::move(message));
+}
+
 void AgentClient::ping() {
   std::uint64_t number = 0;
   {
@@ -258,7 +293,7 @@ void AgentClient::ping() {
     number = expected_pong_ = ++pinged_;
     pinged_at_ = std::chrono::steady_clock::now();
   }
-  send(agent::Ping{.number = number});
+  post(agent::Ping{.number = number});
 }
 
 Seconds AgentClient::silence() {
@@ -272,7 +307,7 @@ void AgentClient::sync(const std::stop_token& stop) {
     const std::scoped_lock lock(mutex_);
     number = ++pinged_;
   }
-  send(agent::Ping{.number = number});
+  post(agent::Ping{.number = number});
   std::unique_lock lock(mutex_);
   if (!changed_.wait(lock, stop, [&] { return ponged_ >= number || broken_; }))
     throw Error(ErrorKind::cancelled, subject_, "cancelled");

@@ -13,13 +13,15 @@
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "combu/agent.hpp"
 #include "combu/engine.hpp"
 
 namespace combu::workers {
 
-// The events of a connection. The thread of the connection calls them, one at a time; they must not block.
+// The events of a connection. The reading thread of the connection calls them, one at a time; they must not
+// block.
 struct AgentEvents {
   std::function<void(agent::Welcome&&)> on_welcome;
   std::function<void(agent::Started&&)> on_started;
@@ -35,14 +37,15 @@ class AgentClient {
  public:
   // `subject`: the subject of all errors.
   AgentClient(std::unique_ptr<ByteStream> stream, std::string subject, AgentEvents events);
-  // Closes the connection and joins the thread. Must not be called from an event.
+  // Closes the connection and joins the threads. Must not be called from an event.
   ~AgentClient();
   AgentClient(const AgentClient&) = delete;
   AgentClient& operator=(const AgentClient&) = delete;
 
-  // Sends Hello, and reads frames on a thread of its own from now on. Must be called once.
+  // Sends Hello, and uses threads of its own from now on. Must be called once.
   void begin();
 
+  // May block as long as the agent does not read.
   template <class Message>
   void send(Message message) {
     std::string bytes;
@@ -50,6 +53,9 @@ class AgentClient {
     write(bytes);
   }
 
+  // Makes the agent forget attempts. Does not block: the message waits if the agent does not read. It
+  // precedes the messages of later calls.
+  void forget(const std::vector<std::string>& ids);
   // Calls `sink` for each chunk of the attempt's output at `since` or later. If `is_follow`, blocks until the
   // attempt has ended. Throws Error(not_found) if the agent does not know the attempt.
   void read_log(const std::string& id, std::int64_t since, bool is_follow,
@@ -61,11 +67,10 @@ class AgentClient {
   [[nodiscard]] std::optional<Usage> usage(const std::string& id, const std::stop_token& stop);
   // Blocks until the events of all frames have been handled that the agent had sent before the call.
   void sync(const std::stop_token& stop);
-  // Sends a ping, unless the agent has not answered the last one. May block as long as the agent does not
-  // read.
+  // Sends a ping, unless the agent has not answered the last one. Does not block: the ping waits if the agent
+  // does not read.
   void ping();
-  // Returns for how long the agent has not answered a ping() that was sent or waits to be sent; 0: it has
-  // answered. Does not block.
+  // Returns for how long the agent has not answered the last ping(); 0: it has answered. Does not block.
   [[nodiscard]] Seconds silence();
   // Makes the connection break, as if the other side had closed it.
   void close() { stream_->close(); }
@@ -81,6 +86,14 @@ class AgentClient {
   class Request;
 
   void write(std::string_view bytes);
+  // Like send(), but does not block: the message waits until the agent reads. It precedes later messages.
+  template <class Message>
+  void post(Message message) {
+    const std::scoped_lock lock(mutex_);
+    agent::append(posted_, std::move(message));
+    has_posted_.notify_one();
+  }
+  void write_posted(const std::stop_token& stop);
   void read();
   void take(const agent::Frame& frame);
   template <class Message>
@@ -94,15 +107,18 @@ class AgentClient {
   std::mutex write_mutex_;
   std::mutex mutex_;
   std::condition_variable_any changed_;
+  std::condition_variable_any has_posted_;
+  std::string posted_;  // frames of post() that are not written yet
   std::map<std::uint32_t, Answers> requests_;
   std::uint32_t last_request_ = 0;
   std::uint64_t pinged_ = 0;
   std::uint64_t ponged_ = 0;
   std::uint64_t expected_pong_ = 0;  // the last ping of ping()
   std::chrono::steady_clock::time_point pinged_at_;
-  bool is_welcomed_ = false;           // used only by the connection's thread
+  bool is_welcomed_ = false;           // used only by reader_
   std::optional<std::string> broken_;  // why the connection has ended
-  std::jthread thread_;
+  std::jthread reader_;
+  std::jthread writer_;  // writes the messages of post()
 };
 
 }  // namespace combu::workers

@@ -214,9 +214,27 @@ void AssignedAttempt::end(std::optional<Seconds> grace, const std::stop_token& s
 
 std::optional<std::vector<agent::LogChunk>> AssignedAttempt::whole_log() const {
   const std::scoped_lock lock(worker->registry.mutex);
-  if (!attempt->log.empty()) return attempt->log;
   if (attempt->ended && (attempt->ended->flags & agent::Ended::log_is_whole) != 0) return attempt->ended->log;
   return std::nullopt;
+}
+
+void AssignedAttempt::read_left_log(const std::function<void(const agent::LogChunk&)>& sink,
+                                    const std::stop_token& stop) const {
+  std::uint32_t result = 0;
+  {
+    const std::scoped_lock lock(worker->registry.mutex);
+    result = attempt->result;
+  }
+  if (result == 0)
+    throw Error(ErrorKind::not_found, attempt->key.trial, "the attempt's log was lost with its worker");
+  if (worker->read_result_log(result, sink, stop)) return;
+  const std::scoped_lock lock(worker->registry.mutex);
+  attempt->ended->flags |= agent::Ended::log_is_incomplete;
+}
+
+bool AssignedAttempt::lacks_log() const {
+  const std::scoped_lock lock(worker->registry.mutex);
+  return attempt->ended && (attempt->ended->flags & agent::Ended::log_is_incomplete) != 0;
 }
 
 }  // namespace combu::workers

@@ -1,6 +1,7 @@
 #pragma once
 // An attempt that has a place in a worker: its start, its stop and its log.
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -29,6 +30,12 @@ struct AssignedAttempt {
   void end(std::optional<Seconds> grace, const std::stop_token& stop) const;
   // Returns the attempt's log if this process has all of it.
   [[nodiscard]] std::optional<std::vector<agent::LogChunk>> whole_log() const;
+  // Passes the log that the agent has left in the container of its worker, which has ended, to `sink`. Throws
+  // Error(not_found) if there is none.
+  void read_left_log(const std::function<void(const agent::LogChunk&)>& sink,
+                     const std::stop_token& stop) const;
+  // True if the agent could not store a part of the log.
+  [[nodiscard]] bool lacks_log() const;
 
  private:
   bool run(const agent::Start& message, const Trial& trial, std::vector<std::string>& digests,

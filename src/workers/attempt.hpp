@@ -34,8 +34,8 @@ struct Attempt {
   std::string lost;  // as Observation::lost
   Instant lost_at{};
   std::string scratch;  // path of the scratch folder in the container; empty if unknown
-  // For the result of a worker that has ended: the whole log.
-  std::vector<agent::LogChunk> log;
+  // If the file of results of its worker, which has ended, contains the attempt: its Result::number; else 0.
+  std::uint32_t result = 0;
   std::condition_variable_any changed;  // notified when `state` changes
 
   [[nodiscard]] bool is_alive() const {

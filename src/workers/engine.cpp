@@ -344,7 +344,7 @@ void WorkersEngine::logs(const Key& key, const LogOptions& options, const OnLogP
   read_log(
       *found, read,
       [&](const LogPiece& piece) {
-        pieces.push_back({piece.stream, std::string(piece.text), piece.at});
+        if (!piece.text.empty()) pieces.push_back({piece.stream, std::string(piece.text), piece.at});
       },
       stop);
   std::size_t first = pieces.size();
@@ -368,10 +368,11 @@ void WorkersEngine::read_log(const AssignedAttempt& found, const LogOptions& opt
     for (const agent::LogChunk& chunk : *log) take(chunk);
     return;
   }
-  const auto client = found.worker->await_client(stop);
-  if (!client)
-    throw Error(ErrorKind::not_found, found.attempt->key.trial, "the attempt's log was lost with its worker");
-  client->read_log(id_of(found.attempt->key), since, options.follow, take, stop);
+  if (const auto client = found.worker->await_client(stop))
+    client->read_log(id_of(found.attempt->key), since, options.follow, take, stop);
+  else
+    found.read_left_log(take, stop);
+  if (found.lacks_log()) on_piece({.is_after_gap = true});
 }
 
 bool WorkersEngine::copy_out(const Key& key, const std::string& path,

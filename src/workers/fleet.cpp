@@ -281,9 +281,9 @@ void Fleet::remove_attempts(const std::vector<Key>& keys, const std::stop_token&
         by_worker[worker].push_back(id_of(key));
       }
   }
-  for (auto& [worker, ids] : by_worker)
+  for (const auto& [worker, ids] : by_worker)
     if (const auto client = worker->await_client(stop)) {
-      client->send(agent::Forget{.ids = std::move(ids)});
+      client->forget(ids);
       client->sync(stop);
     }
 }

@@ -83,17 +83,14 @@ Keeper::Tasks Keeper::ends(Lock& lock, const std::stop_token& quit) {
 }
 
 Keeper::Tasks Keeper::messages(Lock& lock, const std::stop_token& quit, Steady::time_point& ping_at) {
-  Tasks tasks;
   const bool with_ping = Steady::now() >= ping_at;
   if (with_ping) ping_at = Steady::now() + k_ping_every;
   for (const auto& [key, worker] : registry_.workers)
-    if (worker->has_unsent() || (with_ping && worker->state == Worker::State::connected))
-      tasks.emplace_back([worker, with_ping] { worker->send_messages(with_ping); });
-  if (tasks.empty())
-    registry_.changed.wait_until(lock, quit, ping_at, [&] {
-      return std::ranges::any_of(registry_.workers, [](const auto& one) { return one.second->has_unsent(); });
-    });
-  return tasks;
+    if (with_ping || worker->has_unsent()) worker->send_messages(with_ping);
+  registry_.changed.wait_until(lock, quit, ping_at, [&] {
+    return std::ranges::any_of(registry_.workers, [](const auto& one) { return one.second->has_unsent(); });
+  });
+  return {};
 }
 
 }  // namespace combu::workers

@@ -34,8 +34,8 @@ class Keeper {
   [[nodiscard]] Steady::time_point next_reconnection() const;
 
   Registry& registry_;
-  std::jthread ends_;  // never waits for an agent
-  // An agent that does not answer or does not read delays only these threads.
+  // An agent that does not answer or does not read delays only `connections_`.
+  std::jthread ends_;
   std::jthread connections_;
   std::jthread messages_;
 };

@@ -1,71 +1,108 @@
 #include "workers/results_file.hpp"
 
-#include <archive.h>
-#include <archive_entry.h>
-
-#include <array>
-#include <iterator>
-#include <memory>
+#include <algorithm>
 #include <utility>
 
 namespace combu::workers {
 
-std::vector<Result> read_results(std::string_view bytes) {
-  std::vector<Result> results;
-  agent::FrameReader reader;
-  reader.feed(bytes);
-  agent::Frame frame;
-  Result next;
-  bool has_start = false;
-  while (reader.next(frame) == agent::FrameReader::Result::frame) {
-    bool is_valid = true;
-    if (frame.type == agent::FrameType::started) {
-      next = {};
-      is_valid = agent::decode(frame.payload, next.started);
-      has_start = true;
-    } else if (frame.type == agent::FrameType::log) {
-      agent::Log log;
-      is_valid = agent::decode(frame.payload, log);
-      std::ranges::move(log.chunks, std::back_inserter(next.log));
-    } else if (frame.type == agent::FrameType::ended) {
-      is_valid = agent::decode(frame.payload, next.ended);
-      if (is_valid && has_start && next.ended.id == next.started.id) {
-        results.push_back(std::exchange(next, {}));
-        has_start = false;
-      }
+using agent::FrameReader;
+using agent::FrameType;
+
+// ---- The frames
+
+bool EndsReader::take(const agent::Frame& frame) {
+  constexpr std::size_t k_ends_max = std::size_t{64} << 20U;
+  size_ += frame.payload.size();
+  if (size_ > k_ends_max) return false;
+  switch (frame.type) {
+    case FrameType::started:
+      return agent::decode(frame.payload, started_);
+    case FrameType::ended: {
+      Result result{.started = std::exchange(started_, {}), .ended = {}, .number = ++ends_};
+      if (!agent::decode(frame.payload, result.ended)) return false;
+      if (!result.ended.id.empty() && result.ended.id == result.started.id)
+        results.push_back(std::move(result));
+      return true;
     }
-    if (!is_valid) break;
+    case FrameType::listed:
+      is_whole = true;
+      return false;
+    default:
+      return true;
   }
-  return results;
 }
 
-std::vector<Result> results_of(Engine& engine, const Key& worker, const std::string& path,
-                               const std::stop_token& stop) {
-  constexpr std::size_t k_archive_max = std::size_t{1} << 30U;
-  std::string tar;
-  const auto take = [&](std::string_view bytes) {
-    if (tar.size() + bytes.size() > k_archive_max)
-      throw Error(ErrorKind::corrupt, worker.trial, "the file of results is larger than 1 GiB");
-    tar += bytes;
-  };
-  if (!engine.copy_out(worker, path, take, stop)) return {};
-  const std::unique_ptr<archive, decltype(&archive_read_free)> from(archive_read_new(), archive_read_free);
-  archive_read_support_format_tar(from.get());
-  archive_entry* entry = nullptr;
-  if (archive_read_open_memory(from.get(), tar.data(), tar.size()) != ARCHIVE_OK ||
-      archive_read_next_header(from.get(), &entry) != ARCHIVE_OK)
-    return {};
-  std::string bytes;
-  constexpr std::size_t k_piece = std::size_t{64} << 10U;
-  std::string piece(k_piece, '\0');
-  la_ssize_t count = 0;
-  while ((count = archive_read_data(from.get(), piece.data(), piece.size())) > 0) {
-    bytes.append(piece, 0, static_cast<std::size_t>(count));
-    // Only a file with holes is larger than its archive. The agent makes no such file.
-    if (bytes.size() > tar.size())
-      throw Error(ErrorKind::corrupt, worker.trial, "the file of results has holes");
+bool ResultLogReader::take(const agent::Frame& frame) {
+  if (frame.type == FrameType::log) {
+    agent::Log log;
+    if (!agent::decode(frame.payload, log)) return false;
+    if (log.request == number_) std::ranges::for_each(log.chunks, sink_);
+  } else if (frame.type == FrameType::done) {
+    agent::Done done;
+    if (!agent::decode(frame.payload, done)) return false;
+    if (done.request != number_) return true;
+    is_whole = done.status == agent::Done::ok;
+    return false;
   }
-  return read_results(bytes);
+  return true;
+}
+
+// ---- The archive
+
+// The tar format (pax, "ustar Interchange Format"). The frames show their own end, so that only the headers
+// before the file's content matter. Returns false if the first entry that is not an extended header is not
+// a regular file.
+bool ResultsArchive::skip_headers(std::string_view& bytes) {
+  constexpr std::size_t k_block = 512;
+  constexpr std::size_t k_size = 124;
+  constexpr std::size_t k_size_end = 136;
+  constexpr std::size_t k_type = 156;
+  while (!bytes.empty() && !is_in_file_) {
+    const std::size_t skipped = std::min<std::uint64_t>(left_, bytes.size());
+    left_ -= skipped;
+    bytes.remove_prefix(skipped);
+    const std::size_t taken = std::min(k_block - header_.size(), bytes.size());
+    header_ += bytes.substr(0, taken);
+    bytes.remove_prefix(taken);
+    if (header_.size() < k_block) continue;
+    const char type = header_[k_type];
+    if (type != 'x' && type != 'g' && type != 'L' && type != 'K') {
+      is_in_file_ = true;
+      return type == '0' || type == '\0';
+    }
+    for (std::size_t i = k_size; i < k_size_end && header_[i] >= '0' && header_[i] <= '7'; ++i)
+      left_ = left_ * 8 + static_cast<std::uint64_t>(header_[i] - '0');
+    left_ = (left_ + k_block - 1) / k_block * k_block;
+    header_.clear();
+  }
+  return true;
+}
+
+bool ResultsArchive::feed(std::string_view bytes, const std::function<bool(const agent::Frame&)>& take) {
+  if (!skip_headers(bytes)) return false;
+  frames_.feed(bytes);
+  agent::Frame frame;
+  FrameReader::Result result = FrameReader::Result::frame;
+  while ((result = frames_.next(frame)) == FrameReader::Result::frame)
+    if (!take(frame)) return false;
+  return result == FrameReader::Result::incomplete;
+}
+
+bool read_results(Engine& engine, const Key& worker, const std::string& path,
+                  const std::function<bool(const agent::Frame&)>& take, const std::stop_token& stop) {
+  ResultsArchive archive;
+  bool is_enough = false;
+  const auto on_bytes = [&](std::string_view bytes) {
+    if (archive.feed(bytes, take)) return;
+    is_enough = true;
+    throw Error(ErrorKind::cancelled, worker.trial, "cancelled");
+  };
+  try {
+    return engine.copy_out(worker, path, on_bytes, stop);
+  } catch (const Error&) {
+    if (!is_enough) throw;
+    return true;
+  }
 }
 
 }  // namespace combu::workers

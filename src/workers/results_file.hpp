@@ -1,8 +1,13 @@
 #pragma once
-// The results that an agent leaves in its container when it ends (docs/agent.md).
+// The results that an agent leaves in its container when it ends (docs/agent.md). The file comes from a
+// container, and may contain anything. Its readers need little memory, however large the file is.
 
+#include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "combu/agent.hpp"
@@ -13,16 +18,56 @@ namespace combu::workers {
 struct Result {
   agent::Started started;
   agent::Ended ended;
-  std::vector<agent::LogChunk> log;  // the whole log
+  std::uint32_t number = 0;  // position of `ended` among the ends of the file; 1 is the first one
 };
 
-// Reads the results from the file `path` of the container `worker`. Returns an empty list if there is no such
-// file. Ignores a result that the agent has not written completely. Throws Error like Engine::copy_out(), and
-// Error(corrupt) if the file has holes or the archive is larger than 1 GiB.
-[[nodiscard]] std::vector<Result> results_of(Engine& engine, const Key& worker, const std::string& path,
-                                             const std::stop_token& stop);
+// Reads the ends of attempts, which are the first part of the file.
+class EndsReader {
+ public:
+  // Returns false if the rest of the file has no further ends.
+  bool take(const agent::Frame& frame);
+  // Results of the part that was read. A result without its Started is left out.
+  std::vector<Result> results;
+  bool is_whole = false;  // the list of ends was read to its end
 
-// Reads the frames of the file. The bytes come from a container, and may be anything.
-[[nodiscard]] std::vector<Result> read_results(std::string_view bytes);
+ private:
+  agent::Started started_;
+  std::uint32_t ends_ = 0;
+  std::size_t size_ = 0;
+};
+
+// Reads the log of the result `number`, and passes its chunks to `sink`.
+class ResultLogReader {
+ public:
+  using Sink = std::function<void(const agent::LogChunk&)>;
+  ResultLogReader(std::uint32_t number, Sink sink) : number_(number), sink_(std::move(sink)) {}
+  // Returns false if the rest of the file has no further chunks.
+  bool take(const agent::Frame& frame);
+  bool is_whole = false;  // no part of the log is missing
+
+ private:
+  std::uint32_t number_;
+  Sink sink_;
+};
+
+// Finds the frames in the engine's archive of the file.
+class ResultsArchive {
+ public:
+  // Passes each complete frame to `take` until it returns false. Returns false if no frame can follow.
+  bool feed(std::string_view bytes, const std::function<bool(const agent::Frame&)>& take);
+
+ private:
+  bool skip_headers(std::string_view& bytes);
+
+  std::string header_;
+  std::uint64_t left_ = 0;  // bytes to skip before the next header
+  bool is_in_file_ = false;
+  agent::FrameReader frames_;
+};
+
+// Passes the frames of the file `path` of the container `worker` to `take` until it returns false. Returns
+// false if there is no such file. Throws Error like Engine::copy_out().
+bool read_results(Engine& engine, const Key& worker, const std::string& path,
+                  const std::function<bool(const agent::Frame&)>& take, const std::stop_token& stop);
 
 }  // namespace combu::workers

@@ -22,6 +22,10 @@ constexpr std::chrono::seconds k_stream_end_max{10};
 // A worker that holds slots ends after this time without attempts, because other attempts may need the slots.
 constexpr std::chrono::milliseconds k_claim_idle{500};
 
+std::string results_path() {
+  return fmt::format("{}/results", k_folder);
+}
+
 }  // namespace
 
 // ---- Attempts
@@ -166,7 +170,7 @@ void Worker::connect(const std::stop_token& stop) {
     if (broken_why.empty()) broken_why = "the worker has ended";
     why = broken_why;
   }
-  opened.reset();  // joins its thread, without the lock
+  opened.reset();  // joins its threads, without the lock
   throw Error(stop.stop_requested() ? ErrorKind::cancelled : ErrorKind::unavailable, key().trial, why);
 }
 
@@ -226,23 +230,13 @@ std::shared_ptr<AgentClient> Worker::await_client(const std::stop_token& stop) {
 }
 
 void Worker::send_messages(bool with_ping) {
-  std::shared_ptr<AgentClient> open;
-  std::vector<std::string> ids;
-  {
-    const std::scoped_lock lock(registry.mutex);
-    if (state != State::connected) return;
-    open = client;
-    // If the agent has answered the last ping, it has handled every Forget that was sent before.
-    if (with_ping && open->silence() == Seconds(0)) forgotten_before = std::exchange(forgotten, {});
-    ids = std::exchange(unsent, {});
-    // An attempt with the same id may have been added since.
-    std::erase_if(ids, [&](const std::string& one) { return !has_forgotten(one); });
-  }
-  try {
-    if (!ids.empty()) open->send(agent::Forget{.ids = std::move(ids)});
-    if (with_ping) open->ping();
-  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): on_broken() handles it
-  }
+  if (state != State::connected) return;
+  // If the agent has answered the last ping, it has handled every Forget that was sent before.
+  if (with_ping && client->silence() == Seconds(0)) forgotten_before = std::exchange(forgotten, {});
+  // An attempt with the same id may have been added since.
+  std::erase_if(unsent, [&](const std::string& one) { return !has_forgotten(one); });
+  client->forget(std::exchange(unsent, {}));
+  if (with_ping) client->ping();
 }
 
 void Worker::close_if_silent() {
@@ -360,17 +354,19 @@ void Worker::lose(Attempt& attempt, const std::string& why) {
 bool Worker::handle_end(const std::stop_token& stop) {
   const std::vector<Observation> listed =
       registry.engine.list({.run = key().run, .trials = {key().trial}}, ListDetail::full, stop);
-  if (listed.empty()) {
+  const bool is_removed = listed.empty();
+  if (!is_removed && (listed.front().phase == Phase::running || listed.front().phase == Phase::created))
+    return false;
+  await_stream_end(stop);
+  if (is_removed) {
     end_attempts("its worker was removed");
     return true;
   }
   const Observation& ended = listed.front();
-  if (ended.phase == Phase::running || ended.phase == Phase::created) return false;
-  await_stream_end(stop);
   // After another end, the file may be the work of an attempt.
-  if (ended.exit_code == 0) read_results(stop);
-  end_attempts(fmt::format("its worker ended{}{}", ended.oom ? ", out of memory" : "",
-                           ended.exit_code ? fmt::format(" (exit code {})", *ended.exit_code) : ""));
+  const std::string problem = ended.exit_code == 0 ? read_results(stop) : "";
+  end_attempts(fmt::format("its worker ended{}{}{}", ended.oom ? ", out of memory" : "",
+                           ended.exit_code ? fmt::format(" (exit code {})", *ended.exit_code) : "", problem));
   return true;
 }
 
@@ -393,15 +389,19 @@ void Worker::end_attempts(const std::string& why) {
   }
 }
 
-// Reads the results that the agent has left. Throws if the engine cannot be reached.
-void Worker::read_results(const std::stop_token& stop) {
-  std::vector<Result> results;
+// Reads the results that the agent has left. Returns the end of a sentence that says why results are missing,
+// or an empty text. Throws if the engine cannot be reached.
+std::string Worker::read_results(const std::stop_token& stop) {
+  EndsReader ends;
   try {
-    results = results_of(registry.engine, key(), fmt::format("{}/results", k_folder), stop);
+    const auto take = [&](const agent::Frame& frame) { return ends.take(frame); };
+    if (!workers::read_results(registry.engine, key(), results_path(), take, stop))
+      return ", and left no file of results";
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::cancelled || error.kind() == ErrorKind::unavailable) throw;
+    return fmt::format(", and its file of results cannot be read: {}", error.message());
   }
-  for (Result& result : results) {
+  for (Result& result : ends.results) {
     const std::scoped_lock lock(registry.mutex);
     const std::string name = result.ended.id;
     const bool is_elsewhere = std::ranges::any_of(registry.workers, [&](const auto& one) {
@@ -411,8 +411,20 @@ void Worker::read_results(const std::stop_token& stop) {
     on_started(result.started);
     on_ended(std::move(result.ended));
     const auto found = attempts.find(name);
-    if (found != attempts.end()) found->second->log = std::move(result.log);
+    if (found != attempts.end() && found->second->ended) found->second->result = result.number;
   }
+  return ends.is_whole
+             ? ""
+             : ", and the end of its file of results is missing, for example because its disk was full";
+}
+
+bool Worker::read_result_log(std::uint32_t result, const std::function<void(const agent::LogChunk&)>& sink,
+                             const std::stop_token& stop) const {
+  ResultLogReader log(result, sink);
+  const auto take = [&](const agent::Frame& frame) { return log.take(frame); };
+  if (!workers::read_results(registry.engine, key(), results_path(), take, stop))
+    throw Error(ErrorKind::not_found, key().trial, "the worker has no file of results");
+  return log.is_whole;
 }
 
 bool Worker::try_remove(const std::stop_token& stop) {

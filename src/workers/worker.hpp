@@ -3,6 +3,8 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -91,6 +93,9 @@ struct Worker : std::enable_shared_from_this<Worker> {
   void forget_later(const std::string& attempt);
   // True if the agent has listed its attempts to this process, or the worker has ended.
   [[nodiscard]] bool is_known() const { return !boot.empty() || state == State::over; }
+  // Sends Forget for the attempts in `unsent`, and a ping. Does not block. If the connection breaks, the
+  // agent names the attempts after the next connection, and their ids get into `unsent` again.
+  void send_messages(bool with_ping);
   // Reports that the attempt was removed.
   void drop(Attempt& attempt) const;
   void reconnect_soon();
@@ -107,16 +112,16 @@ struct Worker : std::enable_shared_from_this<Worker> {
   void reconnect(const std::stop_token& stop);
   // Returns a connection, or nullptr if the worker has ended. Waits while the connection is broken.
   [[nodiscard]] std::shared_ptr<AgentClient> await_client(const std::stop_token& stop);
-  // Sends Forget for the attempts in `unsent`, and a ping. May block as long as the agent does not read. If
-  // the connection breaks, the agent names the attempts after the next connection, and their ids get into
-  // `unsent` again.
-  void send_messages(bool with_ping);
   // Breaks the connection if the agent has not answered a ping for a time. Does not block.
   void close_if_silent();
   // Counts the attempts that have not ended as lost.
   void end_attempts(const std::string& why);
   // Handles the end of the container, if it has ended. Returns false if the container runs.
   bool handle_end(const std::stop_token& stop);
+  // Passes the log of a result of a worker that has ended to `sink`. Returns false if a part of the log is
+  // missing. `result`: Attempt::result. Throws Error(not_found) if the container has no file of results.
+  bool read_result_log(std::uint32_t result, const std::function<void(const agent::LogChunk&)>& sink,
+                       const std::stop_token& stop) const;
   // Ends the container. `state` must be `over`. Returns false if the container could not be removed: then the
   // keeper tries again.
   bool try_remove(const std::stop_token& stop);
@@ -126,7 +131,7 @@ struct Worker : std::enable_shared_from_this<Worker> {
   AgentEvents events();
   [[nodiscard]] bool try_reconnect(const std::stop_token& stop);
   void await_stream_end(const std::stop_token& stop);
-  void read_results(const std::stop_token& stop);
+  std::string read_results(const std::stop_token& stop);
 
   // The caller holds the mutex of the registry.
   [[nodiscard]] bool has_forgotten(const std::string& attempt) const {

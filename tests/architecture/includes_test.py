@@ -12,7 +12,7 @@ FILES = {
     "nlohmann/json.hpp": {"include/combu/json.hpp"},
     "yaml-cpp/yaml.h": {"src/kubernetes/kubeconfig.cpp"},
     "archive.h": {"src/engine/tar.cpp", "src/inputs/pack.cpp", "src/outputs/unpack.cpp", "src/simulated/agent.cpp",
-                  "src/telemetry/metric_file.cpp", "src/workers/results_file.cpp"},
+                  "src/telemetry/metric_file.cpp"},
     "SQLiteCpp/SQLiteCpp.h": {
         "include/combu/database.hpp",
         "src/record/impl.hpp",

@@ -110,6 +110,39 @@ TEST_F(AgentFilesTest, AFullDiskDropsOutputAndBlocksNothing) {
   ::umount2(folder().c_str(), MNT_DETACH);
 }
 
+// The disk has 1 MiB. The logs take most of it, or all of it together with a file of an attempt.
+TEST_F(AgentFilesTest, AFullDiskLosesNoEnds) {
+  for (const bool is_filled : {false, true}) {
+    ASSERT_TRUE(::mkdir(folder().c_str(), 0700) == 0 || errno == EEXIST);
+    ASSERT_EQ(::mount("tmpfs", folder().c_str(), "tmpfs", 0, "size=1m"), 0);
+    const std::shared_ptr<void> mounted(nullptr, [&](void*) {
+      client_.reset();
+      worker_.reset();
+      ::umount2(folder().c_str(), MNT_DETACH);
+    });
+    const auto run = [&](const std::string& id, const std::string& text) {
+      client().send(script(id, text));
+      EXPECT_EQ(client().await_of<Ended>(id).exit_code, 5);
+    };
+    run("small", "echo small; exit 5");
+    run("medium", "head -c 200000 /dev/zero; exit 5");
+    run("large", "head -c 600000 /dev/zero; exit 5");
+    run("none", is_filled ? "cat /dev/zero >$COMBU_SCRATCH/all 2>/dev/null; exit 5" : "exit 5");
+    client_.reset();
+    ::kill(worker_->pid(), SIGTERM);
+    EXPECT_EQ(worker_->wait(), 0);
+    const ResultsFile results(text_of(folder() + "/results"));
+    ASSERT_EQ(results.ended.size(), 4U);
+    for (const auto& [id, ended] : results.ended) EXPECT_EQ(ended.exit_code, 5);
+    EXPECT_EQ(results.types.at(9), FrameType::listed);
+    EXPECT_EQ(results.log_of("small"), "small\n");
+    EXPECT_EQ(results.log_of("none"), "");
+    EXPECT_EQ(results.log_of("medium").value_or("").size(), 200'000U);
+    EXPECT_EQ(results.log_of("large").value_or("").size(), is_filled ? 0U : 600'000U);
+    EXPECT_EQ(results.log_of("large").has_value(), !is_filled);
+  }
+}
+
 TEST_F(AgentFilesTest, AFolderIsCollected) {
   const std::string name = std::string(150, 'n');
   run("cd $COMBU_SCRATCH && mkdir -p out/deep/" + name + "/" + name + " && echo text > out/deep/" + name +

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <optional>
 #include <sstream>
 #include <stdexcept>
@@ -217,6 +218,42 @@ class Client {
   int from_ = -1;
   FrameReader reader_;
   std::vector<std::pair<FrameType, std::string>> frames_;
+};
+
+// The file of results.
+struct ResultsFile {
+  explicit ResultsFile(std::string_view bytes) {
+    FrameReader reader;
+    reader.feed(bytes);
+    Frame frame;
+    while (reader.next(frame) == FrameReader::Result::frame) {
+      if (frame.type != FrameType::log) types.push_back(frame.type);
+      Ended end;
+      Log log;
+      Done done;
+      if (frame.type == FrameType::ended && decode(frame.payload, end)) {
+        numbers[end.id] = static_cast<std::uint32_t>(ended.size()) + 1;
+        ended[end.id] = end;
+      }
+      if (frame.type == FrameType::log && decode(frame.payload, log))
+        for (const LogChunk& chunk : log.chunks) logs[log.request] += chunk.bytes;
+      if (frame.type == FrameType::done && decode(frame.payload, done)) statuses[done.request] = done.status;
+    }
+  }
+  // Returns the whole log of an attempt; nullopt if the file does not have it.
+  [[nodiscard]] std::optional<std::string> log_of(const std::string& id) const {
+    const std::uint32_t number = numbers.at(id);
+    const auto status = statuses.find(number);
+    if (status == statuses.end() || status->second != Done::ok) return std::nullopt;
+    const auto log = logs.find(number);
+    return log == logs.end() ? "" : log->second;
+  }
+
+  std::vector<FrameType> types;  // without Log
+  std::map<std::string, Ended> ended;
+  std::map<std::string, std::uint32_t> numbers;
+  std::map<std::uint32_t, std::string> logs;
+  std::map<std::uint32_t, std::uint8_t> statuses;
 };
 
 class AgentTest : public testing::Test {

@@ -278,27 +278,13 @@ TEST_F(AgentTest, AnIdleWorkerEndsAndLeavesItsResults) {
   client().await_of<Ended>("large");
   client().hang_up();
   EXPECT_EQ(worker_->wait(), 0);
-  FrameReader reader;
-  reader.feed(text_of(folder() + "/results"));
-  Frame frame;
-  std::vector<FrameType> types;
-  std::size_t log_size = 0;
-  while (reader.next(frame) == FrameReader::Result::frame) {
-    Log log;
-    Ended ended;
-    if (decode(frame.payload, log) && frame.type == FrameType::log) {
-      log_size += text_of_log(log.chunks).size();
-      continue;
-    }
-    if (frame.type == FrameType::ended && decode(frame.payload, ended) && ended.id == "small") {
-      EXPECT_EQ(text_of_log(ended.log), "small\n");
-      EXPECT_EQ(ended.exit_code, 6);
-    }
-    types.push_back(frame.type);
-  }
-  EXPECT_EQ(types, (std::vector{FrameType::welcome, FrameType::started, FrameType::ended, FrameType::started,
-                                FrameType::ended, FrameType::listed}));
-  EXPECT_EQ(log_size, 100'000);
+  const ResultsFile results(text_of(folder() + "/results"));
+  EXPECT_EQ(results.types,
+            (std::vector{FrameType::welcome, FrameType::started, FrameType::ended, FrameType::started,
+                         FrameType::ended, FrameType::listed, FrameType::done, FrameType::done}));
+  EXPECT_EQ(results.log_of("small"), "small\n");
+  EXPECT_EQ(results.log_of("large"), std::string(100'000, '\0'));
+  EXPECT_EQ(results.ended.at("small").exit_code, 6);
 }
 
 TEST_F(AgentTest, SigtermKillsTheAttemptsAndLeavesOnlyEarlierResults) {

@@ -71,6 +71,7 @@ class LogEngine : public PassingEngine {
         throw;
       }
     }
+    if (lost_end) on_piece({.is_after_gap = true});
   }
 
   bool copy_out(const Key& /*key*/, const std::string& path,
@@ -95,6 +96,7 @@ class LogEngine : public PassingEngine {
   int reported = 0;
   std::size_t breaks_at = std::string::npos;  // number of pieces after which the connection breaks
   bool refuses = false;
+  bool lost_end = false;                               // the engine has lost the end of the log
   bool is_unreadable = false;                          // for all paths
   std::size_t piece_size = 1000;                       // size of the pieces of an archive
   std::size_t cut_at = std::string::npos;              // where the archive is cut off

@@ -81,6 +81,16 @@ TEST_F(TelemetryTest, ALossByRotationIsAGapThatIsReportedOnce) {
   EXPECT_EQ(kept(), "0\n1\n2\n3\n4\n7\n8\n9\n10\n13\n");
 }
 
+TEST_F(TelemetryTest, APartThatTheEngineHasLostIsAGap) {
+  engine.lost_end = true;
+  engine.say("first\n", milliseconds(0));
+  EXPECT_THAT(take(), IsEmpty());
+  EXPECT_THAT(take(LogEnd::complete), ElementsAre(HasSubstr("its worker could not store it")));
+  EXPECT_EQ(telemetry.log("a", 1)->gaps, 1U);
+  EXPECT_TRUE(telemetry.log("a", 1)->complete);
+  EXPECT_EQ(kept(), "first\n");
+}
+
 TEST_F(TelemetryTest, AGapIsDetectedAtTheEndAndInAFullBatch) {
   engine.say("first\n", milliseconds(0));
   engine.say("second\n", milliseconds(500));

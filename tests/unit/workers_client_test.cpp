@@ -49,18 +49,16 @@ class Wire {
   template <class Message>
   Message expect() {
     std::unique_lock lock(mutex_);
-    agent::Frame frame;
-    while (true) {
-      const auto result = reader_.next(frame);
-      if (result == agent::FrameReader::Result::frame && frame.type == Message::k_type) break;
-      if (result == agent::FrameReader::Result::frame) continue;
-      changed_.wait(lock, [&] { return !from_client_.empty() || is_closed_; });
-      if (from_client_.empty()) throw Error(ErrorKind::unavailable, "test", "the client has closed");
-      reader_.feed(std::exchange(from_client_, {}));
-    }
+    agent::Frame frame = next(lock);
+    while (frame.type != Message::k_type) frame = next(lock);
     Message message;
     EXPECT_TRUE(agent::decode(frame.payload, message));
     return message;
+  }
+  // Blocks until the client has sent a message, and returns its type.
+  agent::FrameType expect_any() {
+    std::unique_lock lock(mutex_);
+    return next(lock).type;
   }
 
   class Stream final : public ByteStream {
@@ -75,7 +73,8 @@ class Wire {
       return count;
     }
     void write(std::string_view bytes) override {
-      const std::scoped_lock lock(wire_.mutex_);
+      std::unique_lock lock(wire_.mutex_);
+      wire_.changed_.wait(lock, [&] { return !wire_.is_frozen || wire_.is_closed_; });
       if (wire_.is_closed_) throw Error(ErrorKind::unavailable, "wire", "closed");
       wire_.from_client_ += bytes;
       wire_.changed_.notify_all();
@@ -88,8 +87,19 @@ class Wire {
   };
 
   std::string errors;
+  bool is_frozen = false;  // a write blocks until the client closes the connection
 
  private:
+  agent::Frame next(std::unique_lock<std::mutex>& lock) {
+    agent::Frame frame;
+    while (reader_.next(frame) != agent::FrameReader::Result::frame) {
+      changed_.wait(lock, [&] { return !from_client_.empty() || is_closed_; });
+      if (from_client_.empty()) throw Error(ErrorKind::unavailable, "test", "the client has closed");
+      reader_.feed(std::exchange(from_client_, {}));
+    }
+    return frame;
+  }
+
   std::mutex mutex_;
   std::condition_variable changed_;
   std::string to_client_;
@@ -183,6 +193,29 @@ TEST_F(ClientTest, AnAgentThatDoesNotAnswerThePingIsNoticed) {
   wire_.answer(agent::Pong{.number = wire_.expect<agent::Ping>().number});
   syncing.get();
   EXPECT_EQ(client_.silence(), Seconds(0));
+}
+
+TEST_F(ClientTest, AnAgentThatDoesNotReadIsNoticed) {
+  wire_.is_frozen = true;
+  auto writing =
+      std::async(std::launch::async, [&] { return kind_of([&] { client_.send(agent::Put{.id = "a/1"}); }); });
+  std::stop_source stop;
+  auto syncing =
+      std::async(std::launch::async, [&] { return kind_of([&] { client_.sync(stop.get_token()); }); });
+  client_.forget({"b/1"});  // none of these calls blocks
+  client_.ping();
+  EXPECT_GT(client_.silence(), Seconds(0));
+  stop.request_stop();
+  EXPECT_EQ(syncing.get(), ErrorKind::cancelled);
+  client_.close();
+  EXPECT_EQ(writing.get(), ErrorKind::unavailable);
+}
+
+TEST_F(ClientTest, MessagesThatWaitPrecedeALaterStart) {
+  client_.forget({"a/1"});
+  client_.send(agent::Start{.id = "a/1"});
+  EXPECT_EQ(wire_.expect_any(), agent::FrameType::forget);
+  EXPECT_EQ(wire_.expect_any(), agent::FrameType::start);
 }
 
 TEST_F(ClientTest, ConcurrentRequestsGetTheirOwnAnswers) {

@@ -32,7 +32,7 @@ class CuttingEngine : public PassingEngine {
                                    std::stop_token stop) override {
     if (is_unreachable) throw Error(ErrorKind::unavailable, key.trial, "unreachable");
     ++connections;
-    auto stream = std::make_unique<Stream>(*this, engine_.exec(key, argv, stop));
+    auto stream = std::make_unique<Stream>(*this, key.trial, engine_.exec(key, argv, stop));
     if (after_exec) after_exec(key);
     const std::scoped_lock lock(mutex_);
     streams_.push_back(stream.get());
@@ -74,10 +74,12 @@ class CuttingEngine : public PassingEngine {
   }
 
   std::atomic<bool> is_unreachable{false};
-  std::atomic<bool> is_silent{false};         // nothing that is sent arrives
-  std::atomic<bool> is_mute{false};           // nothing that the agents send arrives
-  std::atomic<bool> is_slow{false};           // the client reads a few bytes at a time
-  std::atomic<bool> is_unread{false};         // the agents do not read: writes block
+  std::atomic<bool> is_silent{false};  // nothing that is sent arrives
+  std::atomic<bool> is_mute{false};    // nothing that the agents send arrives
+  std::atomic<bool> is_slow{false};    // the client reads a few bytes at a time
+  std::atomic<bool> is_unread{false};  // the agents do not read: writes block
+  std::string unread_worker;           // of `is_unread`; empty: all workers
+  std::atomic<int> blocked_writes{0};
   std::atomic<bool> is_worker_killed{false};  // workers that have ended were killed
   std::atomic<bool> keeps_containers{false};
   std::string left_worker;  // this worker cannot be removed
@@ -92,8 +94,8 @@ class CuttingEngine : public PassingEngine {
  private:
   class Stream final : public ByteStream {
    public:
-    Stream(CuttingEngine& engine, std::unique_ptr<ByteStream> stream)
-        : engine_(engine), stream_(std::move(stream)) {}
+    Stream(CuttingEngine& engine, std::string worker, std::unique_ptr<ByteStream> stream)
+        : engine_(engine), worker_(std::move(worker)), stream_(std::move(stream)) {}
     ~Stream() override {
       const std::scoped_lock lock(engine_.mutex_);
       std::erase(engine_.streams_, this);
@@ -115,7 +117,11 @@ class CuttingEngine : public PassingEngine {
       if (engine_.writes_before_give_up >= 0 && engine_.writes_before_give_up-- == 0)
         engine_.give_up.request_stop();
       if (engine_.is_silent) return;
-      engine_.is_unread.wait(true);
+      ++engine_.blocked_writes;
+      while (engine_.is_unread && !is_closed_ &&
+             (engine_.unread_worker.empty() || engine_.unread_worker == worker_))
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      --engine_.blocked_writes;
       if (engine_.writes_before_cut >= 0 && engine_.writes_before_cut-- == 0) {
         stream_->close();
         throw Error(ErrorKind::unavailable, "test", "cut");
@@ -130,6 +136,7 @@ class CuttingEngine : public PassingEngine {
 
    private:
     CuttingEngine& engine_;
+    const std::string worker_;
     std::unique_ptr<ByteStream> stream_;
     std::atomic<bool> is_closed_{false};
   };

@@ -33,7 +33,7 @@ class FleetFaultsTest : public FleetTest {
   // Returns the names of the attempts that the agents know.
   std::set<std::string> known_to_agents() {
     std::set<std::string> names;
-    const auto other = with_workers(cutting_, [](std::string_view) { return "agent"; });
+    const auto other = with_workers(*simulated_, [](std::string_view) { return "agent"; });
     for (const Observation& one : other->list({.run = run_.id}, ListDetail::consistent, {}))
       names.insert(one.key.trial);
     return names;
@@ -69,12 +69,35 @@ TEST_F(FleetFaultsTest, AcknowledgeDoesNotWaitForAnAgentThatDoesNotRead) {
   auto starting = std::async(std::launch::async, [&] { start(1); });
   engine_->acknowledge({key(0)});  // otherwise it would never return
   cutting_.is_unread = false;
-  cutting_.is_unread.notify_all();
   starting.get();
   until("the agent forgets", [&] { return !known_to_agents().contains("a"); });
 }
 
-TEST_F(FleetFaultsTest, AResultThatTheAgentHasSentIsNotLostWithItsWorker) {
+TEST_F(FleetFaultsTest, AnAgentThatDoesNotReadDelaysNoOtherWorker) {
+  for (const char* name : {"a", "b"}) add(name, "exit 0", {.concurrency = 2});
+  for (const char* name : {"c", "d"}) add(name, "exit 0", {.concurrency = 3});  // in another worker
+  for (std::size_t i : {0, 2, 3}) {
+    start(i);
+    await_end(i);
+  }
+  cutting_.unread_worker = "combu-worker-run1-1";
+  cutting_.is_unread = true;
+  auto starting = std::async(std::launch::async, [&] { start(1); });
+  until("the start blocks", [&] { return cutting_.blocked_writes == 1; });
+  engine_->acknowledge({key(0)});
+  for (std::size_t i : {2, 3}) {
+    engine_->acknowledge({key(i)});
+    until("the other agent forgets", [&] { return !known_to_agents().contains(key(i).trial); });
+  }
+  cutting_.is_unread = false;
+  starting.get();
+}
+
+// The parameter: the container is removed.
+class FleetEndTest : public FleetFaultsTest, public testing::WithParamInterface<bool> {};
+INSTANTIATE_TEST_SUITE_P(StoppedOrRemoved, FleetEndTest, testing::Bool());
+
+TEST_P(FleetEndTest, AResultThatTheAgentHasSentIsNotLostWithItsWorker) {
   add("a", "sleep 10; exit 7");
   watch();
   start(0);
@@ -87,7 +110,11 @@ TEST_F(FleetFaultsTest, AResultThatTheAgentHasSentIsNotLostWithItsWorker) {
     });
   }
   cutting_.is_worker_killed = true;
-  end_worker();
+  if (GetParam()) {
+    (void)simulated_->release({.run = run_.id}, {}, {});
+  } else {
+    end_worker();
+  }
   until("the worker is inspected", [&] { return cutting_.inspections > 0; });
   cutting_.is_silent = false;
   await_end(0);
@@ -95,6 +122,27 @@ TEST_F(FleetFaultsTest, AResultThatTheAgentHasSentIsNotLostWithItsWorker) {
   ASSERT_THAT(seen, SizeIs(1));
   EXPECT_EQ(seen[0].lost, "");
   EXPECT_EQ(seen[0].exit_code, 7);
+}
+
+TEST_F(FleetFaultsTest, ManyAttemptsAreForgotten) {
+  constexpr std::size_t k_count = 4500;  // their ids take more than one frame
+  std::vector<Key> acknowledged;
+  std::vector<std::string> removed;
+  for (std::size_t i = 0; i < k_count; ++i) {
+    add(std::to_string(i) + std::string(245, 'x'), "exit 0", {.concurrency = 2 * k_count});
+    add(std::to_string(i) + std::string(245, 'y'), "exit 0", {.concurrency = 2 * k_count});
+    start(2 * i);
+    start(2 * i + 1);
+    acknowledged.push_back(key(2 * i));
+    removed.push_back(key(2 * i + 1).trial);
+  }
+  until("all attempts end", [&] {
+    return std::ranges::all_of(list(), [](const Observation& seen) { return seen.phase == Phase::ended; });
+  });
+  (void)engine_->release({.run = run_.id, .trials = removed}, {}, {});
+  EXPECT_THAT(known_to_agents(), SizeIs(k_count));
+  engine_->acknowledge(acknowledged);
+  until("the agent forgets", [&] { return known_to_agents().empty(); });
 }
 
 TEST_F(FleetFaultsTest, AWorkerThatEndsDuringItsConnectionFailsAtOnce) {

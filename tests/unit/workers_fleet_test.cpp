@@ -236,6 +236,52 @@ TEST_F(FleetTest, ReleaseReportsAWorkerThatCannotBeRemoved) {
   EXPECT_THAT(list(), IsEmpty());
 }
 
+TEST_F(FleetTest, ALostLogOfAStoppedWorkerIsReported) {
+  add("a", "exit 0");
+  start(0);
+  await_end(0);
+  cutting_.is_unreachable = true;
+  agent::append(cutting_.results, agent::Started{.id = "a/1", .at = 1});
+  agent::append(cutting_.results, agent::Ended{.id = "a/1", .at = 2, .exit_code = 5});
+  agent::append(cutting_.results, agent::Listed{});
+  agent::append(cutting_.results, agent::Log{.request = 1, .chunks = {{.at = 1, .bytes = "a part\n"}}});
+  simulated_->stop({.run = run_.id, .trial = "combu-worker-run1-1"}, std::nullopt, {});
+  restart();
+  const std::vector<Observation> listed = list();
+  ASSERT_THAT(listed, SizeIs(1));
+  EXPECT_EQ(listed[0].exit_code, 5);
+  std::vector<std::string> pieces;
+  const auto read = [&](const LogOptions& options) {
+    pieces.clear();
+    engine_->logs(
+        key(0), options,
+        [&](const LogPiece& piece) { pieces.emplace_back(piece.is_after_gap ? "GAP" : piece.text); }, {});
+  };
+  read({});
+  EXPECT_THAT(pieces, ElementsAre("a part\n", "GAP"));
+  read({.tail = 1});
+  EXPECT_THAT(pieces, ElementsAre("a part\n"));
+}
+
+TEST_F(FleetTest, AnAttemptWithoutItsEndInACutFileIsLost) {
+  add("a", "exit 0");
+  start(0);
+  await_end(0);
+  restart();
+  (void)list();
+  cutting_.results = "cut";
+  add("b", "sleep 1000", {.concurrency = 2});
+  start(1);
+  simulated_->stop({.run = run_.id, .trial = "combu-worker-run1-2"}, std::nullopt, {});
+  cutting_.cut();
+  await_end(1);
+  const std::vector<Observation> listed = list();
+  const auto lost = std::ranges::find(listed, key(1), &Observation::key);
+  ASSERT_NE(lost, listed.end());
+  EXPECT_THAT(lost->lost,
+              testing::HasSubstr("its worker ended (exit code 0), and the end of its file of results"));
+}
+
 TEST_F(FleetTest, AnotherProcessContinuesWithTheAttempts) {
   add("a", "sleep 20; exit 4");
   start(0);

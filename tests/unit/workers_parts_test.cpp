@@ -25,6 +25,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
+using testing::SizeIs;
 
 Trial in_worker(const std::string& name, std::size_t concurrency = 1) {
   Trial trial = test::trial(name);
@@ -172,26 +173,94 @@ std::string results_file() {
   agent::append(bytes, agent::Welcome{.version = 1, .boot = "b"});
   for (const char* id : {"a/1", "b/1"}) {
     agent::append(bytes, agent::Started{.id = id, .at = 1});
-    agent::append(bytes, agent::Log{.chunks = {{.at = 2, .stream = 1, .bytes = "text"}}});
     agent::append(bytes, agent::Ended{.id = id, .at = 3, .exit_code = 7});
   }
   agent::append(bytes, agent::Listed{});
+  for (const std::uint32_t number : {2U, 1U}) {
+    const std::string text = "log " + std::to_string(number);
+    agent::append(bytes, agent::Log{.request = number, .chunks = {{.at = 2, .stream = 1, .bytes = text}}});
+    agent::append(bytes, agent::Done{.request = number});
+  }
   return bytes;
+}
+
+std::string archive_of(const std::string& file) {
+  return test::raw_entry("results", '0', file) + std::string(1024, '\0');
+}
+
+// An engine whose containers have one file.
+class OneFile : public test::PassingEngine {
+ public:
+  explicit OneFile(std::string archive, std::size_t piece = 100, std::size_t repeats = 1)
+      : PassingEngine(static_cast<Engine&>(*this)),
+        archive_(std::move(archive)),
+        piece_(piece),
+        repeats_(repeats) {}
+  bool copy_out(const Key& /*key*/, const std::string& /*path*/,
+                const std::function<void(std::string_view)>& on_bytes, std::stop_token /*stop*/) override {
+    for (std::size_t i = 0; i < repeats_; ++i)
+      for (std::size_t at = 0; at < archive_.size(); at += piece_)
+        on_bytes(std::string_view(archive_).substr(at, piece_));
+    return true;
+  }
+
+ private:
+  std::string archive_;
+  std::size_t piece_;
+  std::size_t repeats_;
+};
+
+const Key k_worker{.run = RunId("r"), .trial = "w", .attempt = 1};
+
+EndsReader ends_in(OneFile engine) {
+  EndsReader ends;
+  EXPECT_TRUE(read_results(engine, k_worker, "/results",
+                           [&](const agent::Frame& frame) { return ends.take(frame); }, {}));
+  return ends;
+}
+EndsReader ends_of(const std::string& file) {
+  return ends_in(OneFile(archive_of(file)));
+}
+
+struct ReadLog {
+  std::string text;
+  bool is_whole = false;
+};
+ReadLog log_of(const std::string& file, std::uint32_t number) {
+  ReadLog read;
+  ResultLogReader log(number, [&](const agent::LogChunk& chunk) { read.text += chunk.bytes; });
+  OneFile engine(archive_of(file));
+  EXPECT_TRUE(read_results(engine, k_worker, "/results",
+                           [&](const agent::Frame& frame) { return log.take(frame); }, {}));
+  read.is_whole = log.is_whole;
+  return read;
 }
 
 TEST(WorkerResults, AreReadUntilTheFileIsCut) {
   const std::string whole = results_file();
-  ASSERT_EQ(read_results(whole).size(), 2U);
-  EXPECT_EQ(read_results(whole)[1].ended.exit_code, 7);
-  EXPECT_EQ(read_results(whole)[1].log.at(0).bytes, "text");
+  EXPECT_TRUE(ends_of(whole).is_whole);
+  ASSERT_THAT(ends_of(whole).results, SizeIs(2));
+  EXPECT_EQ(ends_of(whole).results[1].ended.exit_code, 7);
+  EXPECT_EQ(log_of(whole, 1).text, "log 1");
+  EXPECT_EQ(log_of(whole, 2).text, "log 2");
   std::size_t before = 0;
+  bool was_whole = false;
+  bool had_log = false;
   for (std::size_t size = 0; size < whole.size(); ++size) {
-    const std::vector<Result> results = read_results(std::string_view(whole).substr(0, size));
-    EXPECT_GE(results.size(), before);
-    before = results.size();
-    for (const Result& result : results) EXPECT_EQ(result.started.id, result.ended.id);
+    const EndsReader ends = ends_of(whole.substr(0, size));
+    EXPECT_GE(ends.results.size(), before);
+    EXPECT_GE(ends.is_whole, was_whole);
+    before = ends.results.size();
+    was_whole = ends.is_whole;
+    for (const Result& result : ends.results) EXPECT_EQ(result.started.id, result.ended.id);
+    // The zeros behind the file in the archive may stand for the last bytes of its last message.
+    EXPECT_FALSE(log_of(whole.substr(0, size), 1).is_whole && size + 8 < whole.size());
+    const ReadLog log = log_of(whole.substr(0, size), 2);
+    EXPECT_GE(log.is_whole, had_log);
+    had_log = log.is_whole;
   }
   EXPECT_EQ(before, 2U);
+  EXPECT_TRUE(was_whole && had_log);
 }
 
 TEST(WorkerResults, EndAtTheFirstCorruptByte) {
@@ -199,10 +268,11 @@ TEST(WorkerResults, EndAtTheFirstCorruptByte) {
   for (std::size_t at = 0; at < whole.size(); ++at) {
     std::string changed = whole;
     changed[at] = static_cast<char>(changed[at] ^ 0x10);
-    for (const Result& result : read_results(changed)) {
+    for (const Result& result : ends_of(changed).results) {
       EXPECT_THAT(result.ended.id, testing::AnyOf("a/1", "b/1"));
       EXPECT_EQ(result.ended.exit_code, 7);
     }
+    EXPECT_THAT(log_of(changed, 2).text, testing::AnyOf("", "log 2"));
   }
 }
 
@@ -212,31 +282,63 @@ TEST(WorkerResults, NeedTheStartOfTheSameAttempt) {
   agent::append(bytes, agent::Ended{.id = ""});
   agent::append(bytes, agent::Started{.id = "b/1"});
   agent::append(bytes, agent::Ended{.id = "c/1"});
-  EXPECT_THAT(read_results(bytes), IsEmpty());
+  agent::append(bytes, agent::Started{.id = "d/1"});
+  agent::append(bytes, agent::Ended{.id = "d/1"});
+  const EndsReader ends = ends_of(bytes);
+  ASSERT_THAT(ends.results, SizeIs(1));
+  EXPECT_EQ(ends.results[0].number, 4U);
 }
 
-// An engine whose containers have one file.
-class OneFile : public test::PassingEngine {
- public:
-  explicit OneFile(std::string archive)
-      : PassingEngine(static_cast<Engine&>(*this)), archive_(std::move(archive)) {}
-  bool copy_out(const Key& /*key*/, const std::string& /*path*/,
-                const std::function<void(std::string_view)>& on_bytes, std::stop_token /*stop*/) override {
-    on_bytes(archive_);
-    return true;
+TEST(WorkerResults, ALogThatTheAgentCouldNotStoreIsNotWhole) {
+  std::string bytes = results_file();
+  agent::append(bytes, agent::Log{.request = 3, .chunks = {{.at = 2, .stream = 1, .bytes = "a part"}}});
+  agent::append(bytes, agent::Done{.request = 3, .status = agent::Done::failed});
+  const ReadLog log = log_of(bytes, 3);
+  EXPECT_EQ(log.text, "a part");
+  EXPECT_FALSE(log.is_whole);
+}
+
+TEST(WorkerResults, AreFoundInArchivesOfAllForms) {
+  const std::string file = results_file();
+  const std::string rest = std::string(1024, '\0');
+  for (const std::size_t piece : {1UL, 511UL, 512UL, 513UL, 100'000UL}) {
+    const auto count = [&](const std::string& archive) {
+      return ends_in(OneFile(archive, piece)).results.size();
+    };
+    EXPECT_EQ(count(archive_of(file)), 2U);
+    EXPECT_EQ(count(test::raw_entry("pax", 'x', std::string(700, 'x')) + archive_of(file)), 2U);
+    EXPECT_EQ(count(test::raw_entry("pax", 'g', "") + archive_of(file)), 2U);
+    EXPECT_EQ(count(test::raw_entry("results", '2', "") + archive_of(file)), 0U);
+    EXPECT_EQ(count(test::raw_entry("results/", '5', "") + archive_of(file)), 0U);
+    EXPECT_EQ(count(test::sparse_archive("results", 100'000'000)), 0U);
+    EXPECT_EQ(count(""), 0U);
+    EXPECT_EQ(count(rest), 0U);
   }
+}
 
- private:
-  std::string archive_;
-};
+TEST(WorkerResults, OfManyLargeLogsAreRead) {
+  constexpr std::size_t k_repeats = 20'000;  // more than a gibibyte, without the ends
+  std::string logs;
+  for (int i = 0; i < 2; ++i)
+    agent::append(logs, agent::Log{.request = 1, .chunks = {{.bytes = std::string(agent::k_part_max, 'x')}}});
+  std::string file = results_file();
+  const EndsReader ends = ends_in(OneFile(archive_of(file + logs), agent::k_part_max, k_repeats));
+  EXPECT_TRUE(ends.is_whole);
+  EXPECT_THAT(ends.results, SizeIs(2));
+}
 
-TEST(WorkerResults, AreNotReadFromAFileWithHoles) {
-  const Key worker{.run = RunId("r"), .trial = "w", .attempt = 1};
-  OneFile whole(test::raw_entry("results", '0', results_file()) + std::string(1024, '\0'));
-  EXPECT_EQ(results_of(whole, worker, "/results", {}).size(), 2U);
-  OneFile sparse(test::sparse_archive("results", 100'000'000));
-  const Error error = test::error_in([&] { (void)results_of(sparse, worker, "/results", {}); });
-  EXPECT_EQ(error.kind(), ErrorKind::corrupt);
+TEST(WorkerResults, OfAHostileFileTakeLittleMemory) {
+  std::string ends;
+  agent::append(ends, agent::Started{.id = "a/1", .scratch = std::string(agent::k_payload_max - 100, 'x')});
+  agent::append(ends, agent::Ended{.id = "a/1"});
+  EndsReader reader;
+  ResultsArchive archive;
+  const auto take = [&](const agent::Frame& frame) { return reader.take(frame); };
+  EXPECT_TRUE(archive.feed(archive_of("").substr(0, 512), take));
+  int count = 0;
+  while (count < 100 && archive.feed(ends, take)) ++count;
+  EXPECT_LT(count, 65);
+  EXPECT_FALSE(reader.is_whole);
 }
 
 }  // namespace

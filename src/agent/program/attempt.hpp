@@ -68,6 +68,8 @@ struct Attempt {
   std::unique_ptr<Resident> resident;
 };
 
+// Returns the frame of an ended attempt; if the attempt has no output, with the flag log_is_whole.
+Ended end_without_log(const Attempt& attempt);
 // Returns the frame of an ended attempt, with its log if that is small.
 Ended ended_message(Attempt& attempt);
 

@@ -1,5 +1,6 @@
 #include "attempt_log.hpp"
 
+#include <fcntl.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -174,6 +175,30 @@ bool AttemptLog::read(std::uint64_t& position, std::int64_t since, std::vector<L
   take_records(std::string_view(memory_).substr(memory_.size() - (end_ - position)), since, chunks);
   position = end_;
   return true;
+}
+
+void AttemptLog::discard() {
+  is_incomplete_ = true;
+  blocks_.clear();
+  file_.close();
+  space_.used_ -= memory_size();
+  memory_begin_ = 0;
+  memory_kept_ = kept_ = 0;
+  std::string().swap(memory_);
+}
+
+void AttemptLog::free_before(std::uint64_t position) {
+  constexpr std::uint64_t k_page = 4096;
+  if (!file_.is_open()) return;
+  if (freed_ == 0 && !blocks_.empty()) freed_ = blocks_.front().begin;
+  position = std::min(position / k_page * k_page, memory_position());
+  while (freed_ < position) {
+    const std::uint64_t at = freed_ % capacity_;
+    const std::uint64_t size = std::min(position - freed_, capacity_ - at);
+    (void)fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(at),
+                    static_cast<off_t>(size));
+    freed_ += size;
+  }
 }
 
 void AttemptLog::drop_oldest() {

@@ -48,6 +48,13 @@ class AttemptLog {
   // before `since`; advances the position. Returns false if the position is the end of the log.
   bool read(std::uint64_t& position, std::int64_t since, std::vector<LogChunk>& chunks);
 
+  // Drops the whole log and its file.
+  void discard();
+  // Gives the space of the file before the position back, if the file system can. Only later positions may be
+  // read.
+  void free_before(std::uint64_t position);
+
+  [[nodiscard]] bool has_file() const { return file_.is_open(); }
   // Number of all bytes of output, including dropped ones.
   [[nodiscard]] std::uint64_t size() const { return size_; }
   [[nodiscard]] std::uint64_t kept() const { return kept_; }
@@ -80,6 +87,7 @@ class AttemptLog {
   std::vector<Block> blocks_;
   std::string memory_;  // records from memory_begin_
   std::size_t memory_begin_ = 0;
+  std::uint64_t freed_ = 0;        // position before which the file has no space
   std::uint64_t memory_kept_ = 0;  // bytes of output in memory
   std::uint64_t end_ = 0;          // position behind the last record
   std::uint64_t kept_ = 0;

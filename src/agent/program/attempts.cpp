@@ -26,15 +26,22 @@ Pipe pipe_or_closed(int& error) {
 
 }  // namespace
 
-Ended ended_message(Attempt& attempt) {
+Ended end_without_log(const Attempt& attempt) {
   Ended message = attempt.end;
   message.log_size = attempt.log.size();
+  if (attempt.log.size() == 0) message.flags |= Ended::log_is_whole;
+  if (attempt.log.was_cut()) message.flags |= Ended::log_was_cut;
+  if (attempt.log.is_incomplete()) message.flags |= Ended::log_is_incomplete;
+  return message;
+}
+
+Ended ended_message(Attempt& attempt) {
+  Ended message = end_without_log(attempt);
   if (attempt.log.size() <= k_inline_log_max && attempt.log.kept() == attempt.log.size()) {
     std::uint64_t position = 0;
     while (attempt.log.read(position, 0, message.log)) continue;
     message.flags |= Ended::log_is_whole;
   }
-  if (attempt.log.was_cut()) message.flags |= Ended::log_was_cut;
   if (attempt.log.is_incomplete())
     message.flags = (message.flags | Ended::log_is_incomplete) & ~Ended::log_is_whole;
   return message;

@@ -2,6 +2,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <vector>
+
 #include "combu/agent.hpp"
 #include "system.hpp"
 
@@ -15,16 +19,28 @@ bool write_message(int file, const Message& message) {
   return write_all(file, bytes);
 }
 
-bool write_attempt(int file, Attempt& attempt) {
-  if (!write_message(file, attempt.started)) return false;
-  const Ended ended = ended_message(attempt);
+bool write_ends(int file, const std::vector<Attempt*>& ended, const std::string& boot) {
+  if (ftruncate(file, 0) != 0 || lseek(file, 0, SEEK_SET) != 0 ||
+      !write_message(file, Welcome{.version = k_version, .boot = boot, .now = real_time()}))
+    return false;
+  for (const Attempt* attempt : ended)
+    if (!write_message(file, attempt->started) || !write_message(file, end_without_log(*attempt)))
+      return false;
+  return write_message(file, Listed{}) && fsync(file) == 0;
+}
+
+// Gives the space of the log's file back meanwhile: a full disk that holds the log holds it again.
+// `number`: position of the attempt's end in the file; 1 is the first one.
+bool write_log(int file, AttemptLog& log, std::uint32_t number) {
   std::uint64_t position = 0;
-  Log part;
-  while ((ended.flags & Ended::log_is_whole) == 0 && attempt.log.read(position, 0, part.chunks)) {
+  Log part{.request = number, .chunks = {}};
+  while (log.read(position, 0, part.chunks)) {
     if (!write_message(file, part)) return false;
     part.chunks.clear();
+    log.free_before(position);
   }
-  return write_message(file, ended);
+  const Done::Status status = log.is_incomplete() ? Done::failed : Done::ok;
+  return write_message(file, Done{.request = number, .status = status, .text = {}});
 }
 
 }  // namespace
@@ -32,12 +48,27 @@ bool write_attempt(int file, Attempt& attempt) {
 bool write_results(Attempts& attempts, const Folder& folder, const std::string& boot) {
   const Descriptor file = folder.make_results_file();
   if (!file.is_open()) return false;
-  if (!write_message(file.get(), Welcome{.version = k_version, .boot = boot, .now = real_time()}))
-    return false;
+  std::vector<Attempt*> ended;
   for (Attempt* attempt = attempts.next_after(0); attempt != nullptr;
        attempt = attempts.next_after(attempt->number))
-    if (attempt->phase == Phase::ended && !write_attempt(file.get(), *attempt)) return false;
-  return write_message(file.get(), Listed{}) && fsync(file.get()) == 0;
+    if (attempt->phase == Phase::ended) ended.push_back(attempt);
+  std::vector<std::uint32_t> by_size;
+  for (std::uint32_t i = 0; i < ended.size(); ++i) by_size.push_back(i);
+  std::ranges::stable_sort(by_size, {}, [&](std::uint32_t i) { return ended[i]->log.kept(); });
+  // If the disk is full, the files of the largest logs make room for the ends.
+  auto spare = by_size.rbegin();
+  while (!write_ends(file.get(), ended, boot)) {
+    if (errno != ENOSPC && errno != EDQUOT) return true;
+    while (spare != by_size.rend() && !ended[*spare]->log.has_file()) ++spare;
+    if (spare == by_size.rend()) return true;
+    ended[*spare]->log.discard();
+  }
+  for (const std::uint32_t i : by_size) {
+    if (!write_log(file.get(), ended[i]->log, i + 1)) break;
+    ended[i]->log.discard();
+  }
+  fsync(file.get());
+  return true;
 }
 
 }  // namespace combu::agent

@@ -87,8 +87,8 @@ int Server::run(const std::string& folder, std::int64_t idle_max, std::string no
   const bool is_overrun = attempts_.is_overrun();
   attempts_.kill_all();
   folder_.repair();
-  // The file is written even without results, because an attempt may have left such a file. If it cannot be
-  // written, the exit code tells the client not to read it.
+  // The file is made even without results, because an attempt may have left such a file. If it cannot be
+  // made, the exit code tells the client not to read it.
   const bool has_results = write_results(attempts_, folder_, boot_);
   if (!has_results) complain(problem_text("results", errno));
   if (!is_overrun) return has_results ? 0 : 1;
