@@ -366,7 +366,8 @@ void WorkersEngine::read_log(const AssignedAttempt& found, const LogOptions& opt
   const auto client = found.worker->await_client(stop);
   if (!client)
     throw Error(ErrorKind::not_found, found.attempt->key.trial, "the attempt's log was lost with its worker");
-  client->read_log(id_of(found.attempt->key), since, options.follow, take, stop);
+  client->read_log(id_of(found.attempt->key), since, options.follow ? LogUntil::end : LogUntil::now, take,
+                   stop);
 }
 
 bool WorkersEngine::copy_out(const Key& key, const std::string& path,
