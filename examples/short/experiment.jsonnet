@@ -1,11 +1,11 @@
-// 20,000 short trials in warm containers: two ways to estimate pi, with ten thousand seeds each.
-local trials(method) = std.makeArray(10000, function(seed) {
-  name: method + "-" + seed,
-  // The program gets `params` as the environment variables COMBU_PARAM_METHOD and COMBU_PARAM_SEED.
-  params: { method: method, seed: seed },
-});
+// Short trials in warm containers: two ways to estimate pi, with many seeds each.
+function(seeds=10000) {
+  local trials(method) = std.makeArray(seeds, function(seed) {
+    name: method + "-" + seed,
+    // The program gets `params` as the environment variables COMBU_PARAM_METHOD and COMBU_PARAM_SEED.
+    params: { method: method, seed: seed },
+  }),
 
-{
   experiment: "short",
   defaults: {
     image: "combu-demo",

@@ -29,8 +29,4 @@ using AgentPrograms = std::function<std::string_view(std::string_view platform)>
 // True if `name` is the name of a worker's container. No trial may have such a name.
 [[nodiscard]] bool is_worker_name(std::string_view name);
 
-// Returns how many workers the trials with `worker` of an experiment can have at once on a host with these
-// slots. Equals the sum of the limits of Engine::limits(), divided by the workers' concurrency.
-[[nodiscard]] std::size_t workers_max(const Experiment& experiment, const Slots& capacity);
-
 }  // namespace combu

@@ -36,6 +36,13 @@ std::size_t size_of(const std::vector<agent::LogChunk>& log) {
   return size;
 }
 
+template <class Message>
+void add(AgentAnswer& answer, const Message& message, std::size_t size) {
+  AgentAnswer::Part& part = answer.parts.emplace_back();
+  agent::append(part.frame, message);
+  part.size = size;
+}
+
 // Returns the files of a tar archive, or nullopt if the bytes are no tar archive. Keeps only the beginning of
 // a large file.
 std::optional<std::map<std::string, std::string>> files_in(const std::string& tar) {
@@ -84,12 +91,16 @@ std::shared_ptr<AgentConnection> SimulatedAgent::join() {
   return connections_.emplace_back(std::make_shared<AgentConnection>());
 }
 
-// The faults break the frame or the connection.
 template <class Message>
 void SimulatedAgent::send(AgentConnection& to, const Message& message) {
-  if (to.is_over) return;
   std::string frame;
   agent::append(frame, message);
+  send_frame(to, std::move(frame));
+}
+
+// The faults break the frame or the connection.
+void SimulatedAgent::send_frame(AgentConnection& to, std::string frame) {
+  if (to.is_over) return;
   if (chance(around_.options.faults.agent_garbage)) {
     // Either the type and the payload do not fit the checksum, or the size is too large.
     const std::size_t last_of_size = 3;
@@ -108,6 +119,25 @@ template <class Message>
 void SimulatedAgent::broadcast(const Message& message) {
   for (const auto& connection : connections_)
     if (connection->is_greeted) send(*connection, message);
+}
+
+// Sends the parts of answers that the client has allowed, and the ends of answers.
+void SimulatedAgent::send_answers(AgentConnection& to) {
+  std::erase_if(to.answers, [&](AgentAnswer& answer) {
+    const auto attempt = attempts_.find(answer.log_of);
+    if (!answer.log_of.empty() && attempt == attempts_.end()) {
+      send(to, Done{.request = answer.request, .status = Done::unknown_attempt});
+      return true;
+    }
+    for (; answer.credit > 0 && !answer.parts.empty(); answer.parts.pop_front()) {
+      answer.credit -= static_cast<std::int64_t>(answer.parts.front().size);
+      send_frame(to, std::move(answer.parts.front().frame));
+    }
+    if (answer.credit <= 0) return false;
+    if (answer.is_follow && attempt->second.state != Attempt::State::ended) return false;
+    send(to, Done{.request = answer.request});
+    return true;
+  });
 }
 
 void SimulatedAgent::cut(AgentConnection& connection) {
@@ -195,6 +225,8 @@ void SimulatedAgent::take(AgentConnection& from, const agent::Frame& frame, Inst
         return decoded(agent::Collect{});
       case FrameType::cancel:
         return decoded(agent::Cancel{});
+      case FrameType::more:
+        return decoded(agent::More{});
       case FrameType::get_usage:
         return decoded(agent::GetUsage{});
       case FrameType::call:
@@ -281,24 +313,23 @@ void SimulatedAgent::handle(AgentConnection& from, agent::ReadLog& message, Inst
   const auto found = attempts_.find(message.id);
   if (found == attempts_.end())
     return send(from, Done{.request = message.request, .status = Done::unknown_attempt});
-  const Attempt& attempt = found->second;
+  AgentAnswer answer{
+      .request = message.request, .log_of = message.id, .is_follow = message.is_follow != 0, .parts = {}};
   agent::Log part{.request = message.request};
   std::size_t size = 0;
-  for (const agent::LogChunk& chunk : attempt.log) {
+  const auto add_part = [&] {
+    if (size > 0) add(answer, part, std::exchange(size, 0));
+    part.chunks.clear();
+  };
+  for (const agent::LogChunk& chunk : found->second.log) {
     if (chunk.at < message.since) continue;
-    if (size + chunk.bytes.size() > agent::k_part_max && size > 0) {
-      send(from, std::exchange(part, {.request = message.request}));
-      size = 0;
-    }
+    if (size + chunk.bytes.size() > agent::k_part_max) add_part();
     size += chunk.bytes.size();
     part.chunks.push_back(chunk);
   }
-  if (!part.chunks.empty()) send(from, part);
-  if (message.is_follow != 0 && attempt.state != Attempt::State::ended) {
-    from.follows.emplace(message.request, message.id);
-  } else {
-    send(from, Done{.request = message.request});
-  }
+  add_part();
+  from.answers.push_back(std::move(answer));
+  send_answers(from);
 }
 
 void SimulatedAgent::handle(AgentConnection& from, agent::Collect& message, Instant /*now*/) {
@@ -314,14 +345,25 @@ void SimulatedAgent::handle(AgentConnection& from, agent::Collect& message, Inst
   const std::map<std::string, std::string> files = files_below(around_.files, path);
   if (files.empty()) return send(from, Done{.request = message.request, .status = Done::absent});
   const std::string tar = tar_of(files);
-  for (std::size_t at = 0; at < tar.size(); at += agent::k_part_max)
-    send(from, agent::Data{.request = message.request, .bytes = tar.substr(at, agent::k_part_max)});
-  send(from, Done{.request = message.request});
+  AgentAnswer answer{.request = message.request, .log_of = {}, .parts = {}};
+  for (std::size_t at = 0; at < tar.size(); at += agent::k_part_max) {
+    const agent::Data part{.request = message.request, .bytes = tar.substr(at, agent::k_part_max)};
+    add(answer, part, part.bytes.size());
+  }
+  from.answers.push_back(std::move(answer));
+  send_answers(from);
 }
 
 void SimulatedAgent::handle(AgentConnection& from, agent::Cancel& message, Instant /*now*/) {
-  if (from.follows.erase(message.request) > 0)
+  const auto is_meant = [&](const AgentAnswer& answer) { return answer.request == message.request; };
+  if (std::erase_if(from.answers, is_meant) > 0)
     send(from, Done{.request = message.request, .status = Done::cancelled});
+}
+
+void SimulatedAgent::handle(AgentConnection& from, agent::More& message, Instant /*now*/) {
+  for (AgentAnswer& answer : from.answers)
+    if (answer.request == message.request) answer.credit += static_cast<std::int64_t>(message.bytes);
+  send_answers(from);
 }
 
 void SimulatedAgent::handle(AgentConnection& from, agent::GetUsage& message, Instant now) {
@@ -372,10 +414,11 @@ void SimulatedAgent::begin(Attempt& attempt, Instant now) {
   for (auto& [path, content] : std::exchange(script.files, {}))
     around_.files.insert_or_assign(path.starts_with('/') ? path : scratch_of(attempt) + "/" + path,
                                    std::move(content));
-  for (World::LogLine& line : std::exchange(script.output, {}))
-    attempt.log.push_back({.at = nanoseconds_of(now),
-                           .stream = static_cast<std::uint8_t>(line.stream == LogStream::err ? 2 : 1),
-                           .bytes = std::move(line.text)});
+  for (const World::LogLine& line : std::exchange(script.output, {}))
+    for (std::size_t at = 0; at < line.text.size(); at += agent::k_part_max)
+      attempt.log.push_back({.at = nanoseconds_of(now),
+                             .stream = static_cast<std::uint8_t>(line.stream == LogStream::err ? 2 : 1),
+                             .bytes = line.text.substr(at, agent::k_part_max)});
   attempt.state = Attempt::State::running;
   attempt.began = now;
   attempt.execution = around_.executions.size();
@@ -422,12 +465,7 @@ void SimulatedAgent::end(Attempt& attempt, int exit_code, int signal, std::uint3
   attempt.state = Attempt::State::ended;
   around_.executions[attempt.execution].ended_at = now;
   broadcast(ended);
-  for (const auto& connection : connections_)
-    std::erase_if(connection->follows, [&](const auto& follow) {
-      if (follow.second != ended.id) return false;
-      send(*connection, Done{.request = follow.first});
-      return true;
-    });
+  for (const auto& connection : connections_) send_answers(*connection);
   if (is_idle()) note_idle(now);
 }
 
@@ -439,6 +477,7 @@ void SimulatedAgent::forget(const std::string& id, Instant now) {
   const std::string below = scratch_of(found->second) + "/";
   std::erase_if(around_.files, [&](const auto& file) { return file.first.starts_with(below); });
   attempts_.erase(found);
+  for (const auto& connection : connections_) send_answers(*connection);
   if (is_idle()) note_idle(now);
 }
 

@@ -2,6 +2,7 @@
 // The simulated agent of a worker: speaks the protocol of combu/agent.hpp, and runs attempts as scripts.
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -15,6 +16,19 @@
 
 namespace combu {
 
+// The rest of an answer to ReadLog or Collect.
+struct AgentAnswer {
+  struct Part {
+    std::string frame;
+    std::size_t size = 0;  // of the log or archive in the frame
+  };
+  std::uint32_t request = 0;
+  std::string log_of;      // id of the attempt; empty if the answer is an archive
+  bool is_follow = false;  // the answer ends after the attempt
+  std::deque<Part> parts;
+  std::int64_t credit = agent::k_window;  // bytes that may be sent before the next More
+};
+
 // A connection of a client to a simulated agent. Its members are guarded by the caller's lock.
 struct AgentConnection {
   agent::FrameReader received;
@@ -22,7 +36,7 @@ struct AgentConnection {
   bool is_over = false;  // no bytes follow `unread`
   bool is_cut = false;   // the connection broke; it was not closed
   bool is_greeted = false;
-  std::map<std::uint32_t, std::string> follows;  // requests of logs until the end of this attempt
+  std::vector<AgentAnswer> answers;
 };
 
 // Events of an agent: the end of an attempt, the end of the worker by a fault, and the end of the worker
@@ -84,8 +98,10 @@ class SimulatedAgent {
   bool chance(double probability);
   template <class Message>
   void send(AgentConnection& to, const Message& message);
+  void send_frame(AgentConnection& to, std::string frame);
   template <class Message>
   void broadcast(const Message& message);
+  void send_answers(AgentConnection& to);
   void cut(AgentConnection& connection);
   void sweep(Instant now);
   void take(AgentConnection& from, const agent::Frame& frame, Instant now);
@@ -97,6 +113,7 @@ class SimulatedAgent {
   void handle(AgentConnection& from, agent::ReadLog& message, Instant now);
   void handle(AgentConnection& from, agent::Collect& message, Instant now);
   void handle(AgentConnection& from, agent::Cancel& message, Instant now);
+  void handle(AgentConnection& from, agent::More& message, Instant now);
   void handle(AgentConnection& from, agent::GetUsage& message, Instant now);
   void handle(AgentConnection& from, agent::Call& message, Instant now);
   void handle(AgentConnection& from, agent::Ping& message, Instant now);

@@ -211,14 +211,14 @@ void AgentClient::take(const agent::Frame& frame) {
 
 // ---- Requests
 
-void AgentClient::read_log(const std::string& id, std::int64_t since, bool is_follow,
+void AgentClient::read_log(const std::string& id, std::int64_t since, LogUntil until,
                            const std::function<void(const agent::LogChunk&)>& sink,
                            const std::stop_token& stop) {
   Request request(*this);
   send(agent::ReadLog{.request = request.number(),
                       .id = id,
                       .since = since,
-                      .is_follow = is_follow ? std::uint8_t{1} : std::uint8_t{0}});
+                      .is_follow = until == LogUntil::end ? std::uint8_t{1} : std::uint8_t{0}});
   while (true) {
     const Answers answers = request.take(stop);
     for (const agent::LogChunk& chunk : answers.chunks) {

@@ -32,6 +32,9 @@ struct AgentEvents {
   std::function<void(const std::string& why)> on_broken;
 };
 
+// How far read_log() reads: the output until now, or all output until the attempt has ended.
+enum class LogUntil { now, end };
+
 // Thread-safe. All functions throw Error(unavailable) if the connection breaks.
 class AgentClient {
  public:
@@ -56,9 +59,9 @@ class AgentClient {
   // Makes the agent forget attempts. Does not block: the message waits if the agent does not read. It
   // precedes the messages of later calls.
   void forget(const std::vector<std::string>& ids);
-  // Calls `sink` for each chunk of the attempt's output at `since` or later. If `is_follow`, blocks until the
+  // Calls `sink` for each chunk of the attempt's output at `since` or later. LogUntil::end blocks until the
   // attempt has ended. Throws Error(not_found) if the agent does not know the attempt.
-  void read_log(const std::string& id, std::int64_t since, bool is_follow,
+  void read_log(const std::string& id, std::int64_t since, LogUntil until,
                 const std::function<void(const agent::LogChunk&)>& sink, const std::stop_token& stop);
   // Passes a file or folder as a tar archive to `sink`. Returns and throws as Engine::copy_out().
   [[nodiscard]] bool collect(const std::string& id, const std::string& path,

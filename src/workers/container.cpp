@@ -16,16 +16,6 @@ bool is_worker_name(std::string_view name) {
   return name.starts_with(k_worker_name_prefix);
 }
 
-std::size_t workers_max(const Experiment& experiment, const Slots& capacity) {
-  std::size_t count = 0;
-  for (const StartLimit& limit : workers::limits_of(experiment, capacity)) {
-    const std::size_t concurrency = experiment.trials[limit.trials.front()].worker->concurrency;
-    const std::size_t attempts = std::min(limit.attempts_max, limit.trials.size());
-    count += (attempts + concurrency - 1) / concurrency;
-  }
-  return count;
-}
-
 namespace workers {
 
 std::string worker_name(const RunId& run, std::size_t number) {

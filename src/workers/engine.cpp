@@ -369,7 +369,8 @@ void WorkersEngine::read_log(const AssignedAttempt& found, const LogOptions& opt
     return;
   }
   if (const auto client = found.worker->await_client(stop))
-    client->read_log(id_of(found.attempt->key), since, options.follow, take, stop);
+    client->read_log(id_of(found.attempt->key), since, options.follow ? LogUntil::end : LogUntil::now, take,
+                     stop);
   else
     found.read_left_log(take, stop);
   if (found.lacks_log()) on_piece({.is_after_gap = true});

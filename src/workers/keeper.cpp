@@ -5,7 +5,6 @@
 namespace combu::workers {
 namespace {
 
-constexpr std::chrono::milliseconds k_pause{200};
 constexpr std::chrono::seconds k_ping_every{15};
 constexpr std::chrono::seconds k_check_every{5};
 constexpr std::size_t k_tasks_in_parallel = 8;

@@ -17,6 +17,9 @@ namespace combu::workers {
 // Works on all workers in `registry`, which must outlive the keeper. The destructor joins the threads.
 class Keeper {
  public:
+  // The keeper looks this often for workers that have to end.
+  static constexpr std::chrono::milliseconds k_pause{200};
+
   explicit Keeper(Registry& registry);
   ~Keeper();
   Keeper(const Keeper&) = delete;

@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <deque>
 #include <functional>
-#include <list>
 #include <mutex>
 #include <optional>
 #include <stop_token>

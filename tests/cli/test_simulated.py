@@ -15,7 +15,7 @@ import fcntl
 import time
 
 import pytest
-from conftest import COMBU, SIMULATED
+from conftest import COMBU, SIMULATED, SLOW
 
 
 def test_run(combu, ladder):
@@ -100,6 +100,33 @@ def test_a_run_keeps_its_parallel(combu, write, tmp_path):
     with contextlib.closing(sqlite3.connect(tmp_path / ".local/state/combu/record.sqlite")) as database:
         (options,) = database.execute("SELECT options FROM runs").fetchone()
     assert json.loads(options)["parallel"] == 2
+
+
+HINT = r"\d+ attempts ran for .* in the median, and each start of a container took .*; `worker: true` would save about "
+
+
+def run_short_trials(combu, write, engine, **fields):
+    """Runs 200 trials, and returns the messages."""
+    write(json.dumps([{"name": f"t{i}", "image": "x", "cmd": "true", **fields} for i in range(200)]))
+    done = combu("--engine", engine, "run", "--wait", "--run-id", "r1")
+    assert "200 succeeded" in done.stderr
+    return done.stderr
+
+
+def test_hints_after_many_short_trials(combu, write, record):
+    assert re.search(f"^hint: {HINT}", run_short_trials(combu, write, SLOW), re.M)
+    assert re.search(f"^hint: by run r1, {HINT}", combu("plan").stderr, re.M)
+    # The same run on a real engine: only `plan` for a cluster prints no hint.
+    record("UPDATE runs SET is_simulated = 0, address = 'unix:///x'")
+    planned, on_cluster = combu("plan"), combu("--engine", "kubernetes", "plan")
+    assert re.search(f"^hint: by run r1, {HINT}", planned.stderr, re.M)
+    assert (on_cluster.returncode, on_cluster.stdout, on_cluster.stderr) == (0, planned.stdout, "")
+
+
+@pytest.mark.parametrize("engine, fields", [(f"{SLOW}&places=1", {}), (SLOW, {"worker": True})])
+def test_no_hint_about_workers(combu, write, engine, fields):
+    """An engine without exec() has no workers, and the trials may have them already."""
+    assert "hint" not in run_short_trials(combu, write, engine, **fields)
 
 
 FILE = '[{ name: "aa", image: "x", cmd: "true" }]'

@@ -101,6 +101,9 @@ class DockerSubject : public Subject {
   }
 
   Trial leaves(const std::string& name) override { return shell(name, "mkdir -p /out; echo kept > /out/a"); }
+  Trial repeats(const std::string& name, const std::string& path) override {
+    return shell(name, fmt::format("mkdir -p /out; cat {0} {0} > /out/a; cat {0} {0}", path));
+  }
 
   Trial eats(const std::string& name, Bytes memory) override {
     return shell(name, "exec dd if=/dev/zero of=/dev/null count=1 bs=" + std::to_string(memory.count));

@@ -114,6 +114,29 @@ TEST_P(ContainerSuite, EachAttemptGetsTheInputsOfItsStart) {
   EXPECT_THAT(content(2, "/b"), testing::HasSubstr("another\n"));
 }
 
+// Several times as many bytes as an agent sends before its client has consumed some.
+TEST_P(FileSuite, LargeLogsAndOutputsAreWhole) {
+  const Given given;
+  std::string content;
+  constexpr int k_lines = 850;
+  for (int i = 0; i < k_lines; ++i) content += std::to_string(i) + std::string(1000, '.') + '\n';
+  given.put("large", content);
+  Trial trial = subject().repeats("large-a", "/large");
+  trial.inputs = {{.from = given.folder() + "/large", .to = "/large"}};
+  const Run run = ready("large", {trial});
+  Watcher watcher(subject(), all_of(run));
+  start_all(run);
+  ASSERT_TRUE(watcher.wait_for("large-a", Phase::ended));
+  const std::string log = logs_of(run, "large-a", {}, LogStream::out);
+  EXPECT_EQ(log.size(), 2 * content.size());
+  EXPECT_TRUE(log == content + content);
+  std::string archive;
+  EXPECT_TRUE(engine().copy_out(key_of(run, "large-a"), "/out/a",
+                                [&](std::string_view piece) { archive += piece; }, {}));
+  EXPECT_GT(archive.size(), 2 * content.size());
+  EXPECT_NE(archive.find(content + content), std::string::npos);
+}
+
 TEST_P(FileSuite, AMissingInputIsARefusal) {
   const Given given;
   Trial trial = subject().exits_with("given-none", 0);

@@ -49,6 +49,8 @@ class Subject {
 
   // Writes "kept" and a line end to /out/a, then exits with 0.
   virtual Trial leaves(const std::string& name) = 0;
+  // Writes the file `path` twice to standard output and twice to /out/a, then exits with 0.
+  virtual Trial repeats(const std::string& name, const std::string& path) = 0;
 
   // Creates a running container that combu did not create, and publishes this host port (0: none).
   virtual void make_stranger(const std::string& name, std::uint16_t host_port) = 0;

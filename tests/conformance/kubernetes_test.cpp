@@ -4,6 +4,7 @@
 
 #include "combu/kubernetes.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -66,6 +67,9 @@ class KubernetesSubject : public Subject {
     return trial;
   }
   Trial leaves(const std::string& name) override { return shell(name, "mkdir -p /out; echo kept > /out/a"); }
+  Trial repeats(const std::string& name, const std::string& path) override {
+    return shell(name, fmt::format("mkdir -p /out; cat {0} {0} > /out/a; cat {0} {0}", path));
+  }
   Trial eats(const std::string& name, Bytes memory) override {
     return shell(name, "exec dd if=/dev/zero of=/dev/null count=1 bs=" + std::to_string(memory.count));
   }

@@ -2,6 +2,8 @@
 
 #include "combu/simulated.hpp"
 
+#include <fmt/format.h>
+
 #include "conformance/engine_suite.hpp"
 #include "conformance/workers_subject.hpp"
 
@@ -43,6 +45,9 @@ class SimulatedSubject : public Subject {
   }
 
   Trial leaves(const std::string& name) override { return does(name, "echo kept > /out/a"); }
+  Trial repeats(const std::string& name, const std::string& path) override {
+    return does(name, fmt::format("cat {0} {0} > /out/a; cat {0} {0}", path));
+  }
 
   void make_stranger(const std::string& name, std::uint16_t host_port) override {
     world_.add_stranger(name, host_port == 0 ? std::vector<Port>{} : std::vector<Port>{{.host = host_port}});

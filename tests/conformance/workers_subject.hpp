@@ -34,6 +34,9 @@ class WorkersSubject : public Subject {
   Trial cannot_start(const std::string& name) override { return in_worker(below_->cannot_start(name)); }
   Trial eats(const std::string& name, Bytes memory) override { return in_worker(below_->eats(name, memory)); }
   Trial leaves(const std::string& name) override { return in_worker(below_->leaves(name)); }
+  Trial repeats(const std::string& name, const std::string& path) override {
+    return in_worker(below_->repeats(name, path));
+  }
   void make_stranger(const std::string& name, std::uint16_t host_port) override {
     below_->make_stranger(name, host_port);
   }

@@ -98,6 +98,19 @@ def test_grid(example, engine):
     assert {(lr, momentum) for lr in (0.001, 0.01, 0.05) for momentum in (0, 0.5, 0.9)} <= grid
 
 
+def test_short_by_its_makefile(example, engine, program):
+    combu = example("short")
+    make(combu, program, "SEEDS=30")
+    rows = [json.loads(line) for line in combu("results", "--json").stdout.splitlines()]
+    errors = {method: [row["metrics"]["error"]["last"] for row in rows if row["trial"].startswith(method)] for method in ("plain", "stratified")}
+    assert {method: len(values) for method, values in errors.items()} == {"plain": 30, "stratified": 30}
+    assert sum(errors["stratified"]) < sum(errors["plain"])
+    picture = (combu.file.parent / "error.svg").read_text()
+    assert "plain" in picture and "stratified" in picture
+    make(combu, program, "kill-experiment")
+    assert engine.names() == set()
+
+
 @pytest.mark.engine_version
 def test_the_experiment_that_init_makes_runs_with_its_makefile(combu, engine, program, tmp_path):
     combu.file = tmp_path / "lab/experiment.jsonnet"

@@ -70,6 +70,11 @@ def wait_for_attempts(combu, attempt, names):
     wait_until(are_running, f"attempt {attempt} of {names}")
 
 
+def logged_bytes(combu, name):
+    command = [combu.program, *combu.engine_options, "-f", combu.file, "logs", name]
+    return subprocess.run(command, env=combu.env, capture_output=True, timeout=60, check=True).stdout
+
+
 def shared(lab, **fields):
     return {"volumes": [f"{lab.folder}/:/lab"], "worker": {"count": 1, "concurrency": 8}, **fields}
 
@@ -163,7 +168,7 @@ REPLACE = (
 BAD = {
     "closes-all": ("exec 0<&- 1>&- 2>&- 3>&- 4>&- 5>&- 6>&- 7>&-; i=0; while test $i -lt 50000; do i=$((i + 1)); done; exit 3", 3, ""),
     "fills-all": ("cd $COMBU_SCRATCH; ulimit -n 4096; awk 'BEGIN { for (i = 0; i < 9999; i++) print >(\"f\" i) }' 2>/dev/null && exit 3; echo full; exit 4", 4, "full\n"),
-    "binary": ("head -c 300000 /dev/urandom; printf '\\nthe end\\n'; exit 3", 3, None),
+    "binary": ("head -c 300000 /dev/urandom >/lab/bytes; cat /lab/bytes; exit 3", 3, None),
     "kills-parent": ("for s in KILL STOP TERM INT SEGV ABRT; do kill -$s $PPID; kill -$s 1; done; exit 3", 3, ""),
     "lingers": ("trap '' HUP; setsid sh -c 'trap \"\" TERM HUP; while :; do sleep 1; done' >/dev/null 2>&1 & (sleep 6000 &) & echo on; exit 3", 3, "on\n"),
     "keeps-the-output": ("setsid sleep 6000 & echo on; exit 3", 3, "on\n"),
@@ -202,6 +207,8 @@ def test_an_attempt_that_disturbs_its_worker_alters_no_other(combu, engine, lab,
     assert (said(combu, "before"), said(combu, "during"), said(combu, "after")) == ("first\n", "begin during\nend during\n", "last\n")
     if log is not None:
         assert said(combu, "bad") == log
+    if name == "binary":
+        assert logged_bytes(combu, "bad") == (lab.folder / "bytes").read_bytes()
     if name.startswith("connects"):
         assert "joined 1\n" in said(combu, "bad")
     assert lab.ends("during") == (lab.folder / "after.host").read_text().split(), "the worker remains"

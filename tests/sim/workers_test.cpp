@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <random>
 #include <set>
@@ -22,8 +24,30 @@ std::size_t worker_seeds() {
   return text == nullptr ? 6 : std::strtoull(text, nullptr, 10);
 }
 
-// Trials of several shapes, most of them with workers; some fail, depend on others, or have a timeout.
-combu::Run random_workers_run(std::mt19937_64& random, std::size_t trials) {
+// An input of trials that print it twice: more than an agent sends before its client has consumed some.
+class LargeInput {
+ public:
+  explicit LargeInput(const Folder& folder) : path_(folder.path() + "/large") {
+    std::filesystem::create_directories(folder.path());
+    for (int i = 0; i < 55; ++i) content_ += std::to_string(i) + std::string(10'000, '.') + '\n';
+    std::ofstream(path_) << content_;
+  }
+  void add_to(Trial& trial) const {
+    trial.inputs = {{.from = path_, .to = "/large", .in_scratch = true}};
+    trial.process.cmd->back().insert(0, "cat large large; ");
+  }
+  [[nodiscard]] std::string output_of(const Trial& trial) const {
+    return (trial.inputs.empty() ? "" : content_ + content_) + "line\n";
+  }
+
+ private:
+  std::string path_;
+  std::string content_;
+};
+
+// Trials of several shapes, most of them with workers; some fail, depend on others, or have a timeout. One
+// prints the large input.
+combu::Run random_workers_run(std::mt19937_64& random, std::size_t trials, const LargeInput& large) {
   combu::Run run{.id = RunId("storm"), .experiment = {.name = "storm", .file = "/storm"}};
   const auto below = [&random](std::size_t bound) { return static_cast<std::size_t>(random() % bound); };
   for (std::size_t i = 0; i < trials; ++i) {
@@ -45,6 +69,10 @@ combu::Run random_workers_run(std::mt19937_64& random, std::size_t trials) {
           {.trial = run.experiment.trials[below(i)].name, .condition = Condition::finished});
     run.experiment.trials.push_back(std::move(one));
   }
+  // Only one, because combu waits for a second or more before it tries again to store a log.
+  const auto in_worker = std::ranges::find_if(run.experiment.trials,
+                                              [](const Trial& one) { return one.worker && one.worker->on; });
+  if (in_worker != run.experiment.trials.end()) large.add_to(*in_worker);
   return run;
 }
 
@@ -55,15 +83,36 @@ PlannerOptions worker_options(const combu::Run& run, Engine& engine) {
           .limits = engine.limits(run, capacity_of_workers())};
 }
 
+// Expects that the stored log of each trial's last attempt is the beginning of its output: the rest is lost
+// with its worker. Returns the number of whole logs with the large input.
+std::size_t count_large_logs(Telemetry& telemetry, const combu::Run& run,
+                             const std::vector<TrialEntry>& entries, const LargeInput& large) {
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    std::string log;
+    telemetry.read_log(entries[i].name, entries[i].attempt, std::nullopt, [&](const LogPiece& piece) {
+      log += piece.text;
+      return true;
+    });
+    const Trial& one = run.experiment.trials.at(i);
+    const std::string output = large.output_of(one);
+    EXPECT_TRUE(output.starts_with(log)) << one.name << " has a log of " << log.size() << " bytes";
+    if (!one.inputs.empty() && log == output) ++count;
+  }
+  return count;
+}
+
 TEST(WorkersStorm, EveryInvariantHoldsUnderEveryFault) {
   const Folder folder("combu-workers-storm");
   Record record(folder.path());
+  const LargeInput large(folder);
   std::size_t lost = 0;
+  std::size_t large_logs = 0;
   const std::size_t last = worker_seeds();
   for (std::uint64_t seed = 1; seed <= last; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     std::mt19937_64 random(seed);
-    combu::Run run = random_workers_run(random, 80);
+    combu::Run run = random_workers_run(random, 80, large);
     run.id = RunId("storm" + std::to_string(seed));
     record.begin(entry_of(run), run.experiment);
     World world({.seed = seed,
@@ -89,12 +138,18 @@ TEST(WorkersStorm, EveryInvariantHoldsUnderEveryFault) {
       EXPECT_THAT(retried->prepare(run, [](const Preparation&) {}, {}), testing::IsEmpty());
       WorkersJournal journal(record, run.id, [] { return false; });
       QuietProgress progress;
-      const Outcome outcome =
-          drive(run, plan(run.experiment), worker_options(run, *retried),
-                {.engine = *retried, .clock = real_clock(), .journal = journal, .progress = progress});
+      Telemetry telemetry(folder.path(), run.id);
+      const Outcome outcome = drive(run, plan(run.experiment), worker_options(run, *retried),
+                                    {.engine = *retried,
+                                     .clock = real_clock(),
+                                     .journal = journal,
+                                     .progress = progress,
+                                     .telemetry = &telemetry});
       EXPECT_THAT(outcome.running, testing::IsEmpty());
-      for (const TrialEntry& one : record.trials(run.id))
+      const std::vector<TrialEntry> entries = record.trials(run.id);
+      for (const TrialEntry& one : entries)
         EXPECT_TRUE(is_over(one.state)) << one.name << " is " << to_string(one.state);
+      large_logs += count_large_logs(telemetry, run, entries, large);
       (void)retried->release({.experiment = "storm"}, {}, {});
       EXPECT_THAT(retried->list({.experiment = "storm"}, ListDetail::full, {}), testing::IsEmpty());
     }
@@ -103,6 +158,7 @@ TEST(WorkersStorm, EveryInvariantHoldsUnderEveryFault) {
     if (testing::Test::HasFailure()) break;
   }
   EXPECT_GT(lost, 0U);
+  EXPECT_GT(large_logs, 0U);
 }
 
 // Some trials with workers of two shapes, and one without.

@@ -128,7 +128,6 @@ TEST(WorkerLimits, HoldForTheTrialsOfOneShape) {
   EXPECT_THAT(limits[0].trials, ElementsAre(0, 2));
   EXPECT_EQ(limits[1].attempts_max, 3U);
   EXPECT_THAT(limits[1].trials, ElementsAre(3));
-  EXPECT_EQ(workers_max(experiment, capacity), 2U) << "one for a and c, one for d";
 }
 
 TEST(WorkerAttempts, HaveIdsWithTheirNumber) {

@@ -54,8 +54,9 @@ class Connection {
   // Reads once, and gives the bytes to the reader of frames. Closes the connection at its end.
   void receive();
   [[nodiscard]] FrameReader::Result next(Frame& frame) { return reader_.next(frame); }
-  // Stops reading, or reads again.
-  void pause(bool is_paused) { in_watch_.want(is_paused ? 0U : std::uint32_t{EPOLLIN}); }
+  // Stops reading until resume().
+  void pause() { in_watch_.want(0); }
+  void resume() { in_watch_.want(EPOLLIN); }
 
   // Queues a message, which flush() writes. Closes the connection if the client has not read too many bytes.
   template <class Message>

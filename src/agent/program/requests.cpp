@@ -22,7 +22,7 @@ void Server::serve(Connection& connection) {
     if (attempt != nullptr && attempt->inputs != nullptr && attempt->inputs->queue.size() > k_inputs_max / 2)
       return;
     connection.paused_by = 0;
-    connection.pause(false);
+    connection.resume();
   }
   Frame frame;
   while (!connection.is_closed() && connection.paused_by == 0) {
@@ -127,7 +127,7 @@ void Server::handle(Connection& connection, Put& message) {
   attempts_.put(*attempt, message);
   if (attempt->inputs == nullptr || attempt->inputs->queue.size() <= k_inputs_max) return;
   connection.paused_by = attempt->number;
-  connection.pause(true);
+  connection.pause();
 }
 
 void Server::handle(Connection& /*connection*/, Stop& message) {
