@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <numeric>
 #include <vector>
 
 #include "combu/agent.hpp"
@@ -52,8 +53,8 @@ bool write_results(Attempts& attempts, const Folder& folder, const std::string& 
   for (Attempt* attempt = attempts.next_after(0); attempt != nullptr;
        attempt = attempts.next_after(attempt->number))
     if (attempt->phase == Phase::ended) ended.push_back(attempt);
-  std::vector<std::uint32_t> by_size;
-  for (std::uint32_t i = 0; i < ended.size(); ++i) by_size.push_back(i);
+  std::vector<std::uint32_t> by_size(ended.size());
+  std::iota(by_size.begin(), by_size.end(), 0);
   std::ranges::stable_sort(by_size, {}, [&](std::uint32_t i) { return ended[i]->log.kept(); });
   // If the disk is full, the files of the largest logs make room for the ends.
   auto spare = by_size.rbegin();
