@@ -1,8 +1,8 @@
-#include "kubernetes/create_rate.hpp"
-
 #include <gtest/gtest.h>
 
 #include <chrono>
+
+#include "kubernetes/create_rate.hpp"
 
 namespace combu::kubernetes {
 namespace {
