@@ -32,6 +32,7 @@ void note_hints_of_earlier_runs(const Invocation& invocation, const std::string&
   try {
     for (const RunId& id : recent_runs(of_file, k_runs_max)) {
       const RunTimes run = read_times(of_file, {.run = id.text()});
+      if (names_cluster(run.run.engine.address)) continue;  // starts take another time there
       const std::vector<std::string> hints = hints_of(experiment, run.attempts);
       for (const std::string& hint : hints)
         progress.note(fmt::format("hint: by run {}, {}", id.text(), hint));
