@@ -98,19 +98,24 @@ bool AssignedAttempt::is_alive() const {
   return attempt->is_alive();
 }
 
-// Removes the attempt from the worker, unless it runs or has ended.
-void AssignedAttempt::give_up() const {
-  const std::scoped_lock lock(worker->registry.mutex);
+// Removes the attempt from the worker, unless it runs or has ended. The caller holds the mutex.
+void AssignedAttempt::give_up_locked() const {
   if (attempt->state == Attempt::State::running || attempt->state == Attempt::State::ended) return;
   const std::string id = id_of(attempt->key);
   const auto found = worker->attempts.find(id);
   if (found == worker->attempts.end() || found->second != attempt) return;  // another thread has removed it
-  // After the start was sent, the attempt waits for its inputs, and the agent must forget it.
-  if (attempt->state == Attempt::State::sent) worker->forget_later(id);
+  // The attempt may wait for its inputs in the agent. The agent may also read the start later, from an
+  // earlier connection.
+  if (attempt->is_start_sent) worker->forget_later(id);
   attempt->state = Attempt::State::displaced;
   attempt->changed.notify_all();
   worker->attempts.erase(id);
   worker->idle_since = Steady::now();
+}
+
+void AssignedAttempt::give_up() const {
+  const std::scoped_lock lock(worker->registry.mutex);
+  give_up_locked();
 }
 
 // Starts the attempt, and blocks until it runs or has ended. Returns false if its worker ended before.
@@ -138,6 +143,7 @@ bool AssignedAttempt::run(const agent::Start& message, const Trial& trial, std::
     }
     if (attempt->state == State::reserved && worker->state == Worker::State::connected) {
       attempt->state = State::sent;
+      attempt->is_start_sent = true;
       std::shared_ptr<AgentClient> client = worker->client;
       lock.unlock();
       const bool is_sent = send_start(*client, message, trial, digests, stop);
@@ -155,10 +161,7 @@ bool AssignedAttempt::run(const agent::Start& message, const Trial& trial, std::
     };
     if (!attempt->changed.wait(lock, stop, has_changed)) {
       // If the start is sent, the attempt may run, and the caller stops it.
-      if (attempt->state == State::reserved) {
-        attempt->state = State::displaced;
-        worker->attempts.erase(message.id);
-      }
+      if (attempt->state == State::reserved) give_up_locked();
       throw Error(ErrorKind::cancelled, trial.name, "cancelled");
     }
   }

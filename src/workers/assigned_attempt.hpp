@@ -41,6 +41,7 @@ struct AssignedAttempt {
   bool run(const agent::Start& message, const Trial& trial, std::vector<std::string>& digests,
            const std::stop_token& stop) const;
   void give_up() const;
+  void give_up_locked() const;
 };
 
 }  // namespace combu::workers

@@ -26,7 +26,8 @@ struct Attempt {
   Key key;
   Slots slots;
   State state = State::reserved;
-  bool is_listed = false;  // the agent has named the attempt since the last connection
+  bool is_start_sent = false;  // a start was sent at least once: an agent may begin the attempt
+  bool is_listed = false;      // the agent has named the attempt since the last connection
   Instant began_at{};
   Seconds spawn{0};
   std::optional<agent::Refused> refused;

@@ -252,6 +252,17 @@ class GivenUpStartTest : public FleetFaultsTest {
     });
     EXPECT_EQ(error.kind(), ErrorKind::cancelled) << error.what();
   }
+  // The start of a trial reaches the agent, as if it had waited in a connection that was closed since.
+  void deliver_start(std::size_t trial) {
+    const auto late = simulated_->exec({.run = run_.id, .trial = "combu-worker-run1-1"},
+                                       {"/combu/agent/agent", "join", "/combu/attempts/w/agent"}, {});
+    std::string messages;
+    agent::append(messages, agent::Hello{});
+    agent::append(messages,
+                  agent::Start{.id = key(trial).trial + "/1", .argv = {"/bin/sh", "-c", "sleep 1000"}});
+    late->write(messages);
+    until("the attempt begins", [&] { return world_.executions().size() == 2; });
+  }
   // No attempt keeps a worker beyond the end of the run.
   void expect_no_worker_after_the_run() {
     engine_->acknowledge({key(0)});
@@ -306,6 +317,9 @@ TEST_F(GivenUpStartTest, AStopEndsAStartThatTheAgentDidNotGet) {
   quit.request_stop();
   EXPECT_NO_THROW(stopping.get());
   EXPECT_THAT(world_.executions(), SizeIs(1));
+  deliver_start(1);
+  until("the agent ends the attempt", [&] { return world_.executions().back().ended_at.has_value(); });
+  EXPECT_THAT(list(), SizeIs(1)) << "only the first trial";
   expect_no_worker_after_the_run();
 }
 
