@@ -424,12 +424,14 @@ Released WorkersEngine::release_with_workers(const Selector& selector,
     if (found && !kept.contains(attempt.key) && kept_with_workers.contains(found->worker->key()))
       beside_kept.push_back(attempt.key);
   }
-  fleet_.remove_attempts(beside_kept, stop);
+  const auto errors = fleet_.remove_attempts(beside_kept, stop);
   const auto to_keep = [&](const std::vector<Observation>&) { return kept_with_workers; };
   Released released = engine_.release(selector, {.found = to_keep, .removed = callbacks.removed}, stop);
   for (const Observation& worker : workers)
     if (!kept_with_workers.contains(worker.key) && !is_left(worker.key, released))
       fleet_.forget_worker(worker.key);
+  for (const auto& [worker, of_worker] : errors)
+    released.left.insert(released.left.end(), of_worker.begin(), of_worker.end());
   return released;
 }
 
@@ -440,7 +442,7 @@ Released WorkersEngine::release_attempts(const Selector& selector, const std::ve
   std::vector<Key> removed;
   for (const Observation& attempt : attempts)
     if (!kept.contains(attempt.key)) removed.push_back(attempt.key);
-  fleet_.remove_attempts(removed, stop);
+  auto errors = fleet_.remove_attempts(removed, stop);
   const auto to_keep = [&](const std::vector<Observation>&) { return kept; };
   Released released = engine_.release(selector, {.found = to_keep, .removed = callbacks.removed}, stop);
   std::set<RunId> runs;
@@ -448,8 +450,12 @@ Released WorkersEngine::release_attempts(const Selector& selector, const std::ve
   for (const Key& worker : fleet_.without_attempts(runs)) {
     const Released one = engine_.release({.run = worker.run, .trials = {worker.trial}}, {}, stop);
     released.left.insert(released.left.end(), one.left.begin(), one.left.end());
-    if (one.left.empty()) fleet_.forget_worker(worker);
+    if (!one.left.empty()) continue;
+    fleet_.forget_worker(worker);
+    errors.erase(worker);  // its attempts have ended with it
   }
+  for (const auto& [worker, of_worker] : errors)
+    released.left.insert(released.left.end(), of_worker.begin(), of_worker.end());
   return released;
 }
 

@@ -93,6 +93,28 @@ TEST_F(FleetFaultsTest, AnAgentThatDoesNotReadDelaysNoOtherWorker) {
   starting.get();
 }
 
+TEST_F(FleetFaultsTest, ReleaseRemovesAllButTheAttemptsOfAnAgentThatDoesNotAnswer) {
+  for (const char* name : {"kept-1", "other-1"}) add(name, "sleep 1000", {.concurrency = 2});
+  for (const char* name : {"kept-2", "other-2"}) add(name, "sleep 1000", {.concurrency = 3});
+  add("alone", "sleep 1000");
+  for (std::size_t i = 0; i < 5; ++i) start(i);
+  cutting_.unread_worker = "combu-worker-run1-1";
+  cutting_.is_unread = true;
+  const auto keep = [&](const std::vector<Observation>&) { return std::set<Key>{key(0), key(2)}; };
+  auto releasing =
+      std::async(std::launch::async, [&] { return engine_->release({.run = run_.id}, {.found = keep}, {}); });
+  until("the other agent forgets", [&] { return !known_to_agents().contains("other-2"); });
+  cutting_.is_unread = false;
+  cutting_.cut(cutting_.unread_worker);
+  const Released released = releasing.get();
+  ASSERT_THAT(released.left, SizeIs(1));
+  EXPECT_EQ(released.left[0].kind(), ErrorKind::unavailable);
+  EXPECT_EQ(released.left[0].subject(), "other-1");
+  EXPECT_EQ(released.attempts, 2U);
+  EXPECT_THAT(workers(), testing::ElementsAre("combu-worker-run1-1", "combu-worker-run1-2"));
+  until("the agent forgets when it answers", [&] { return !known_to_agents().contains("other-1"); });
+}
+
 // The parameter: the container is removed.
 class FleetEndTest : public FleetFaultsTest, public testing::WithParamInterface<bool> {};
 INSTANTIATE_TEST_SUITE_P(StoppedOrRemoved, FleetEndTest, testing::Bool());
