@@ -224,13 +224,19 @@ std::optional<std::vector<agent::LogChunk>> AssignedAttempt::whole_log() const {
 void AssignedAttempt::read_left_log(const std::function<void(const agent::LogChunk&)>& sink,
                                     const std::stop_token& stop) const {
   std::uint32_t result = 0;
+  bool had_output = false;
   {
     const std::scoped_lock lock(worker->registry.mutex);
     result = attempt->result;
+    had_output = attempt->ended && attempt->ended->log_size > 0;
   }
-  if (result == 0)
-    throw Error(ErrorKind::not_found, attempt->key.trial, "the attempt's log was lost with its worker");
-  if (worker->read_result_log(result, sink, stop)) return;
+  try {
+    if (result == 0)
+      throw Error(ErrorKind::not_found, attempt->key.trial, "the attempt's log was lost with its worker");
+    if (worker->read_result_log(result, sink, stop)) return;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::not_found || !had_output) throw;
+  }
   const std::scoped_lock lock(worker->registry.mutex);
   attempt->ended->flags |= agent::Ended::log_is_incomplete;
 }
