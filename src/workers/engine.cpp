@@ -333,28 +333,15 @@ void WorkersEngine::logs(const Key& key, const LogOptions& options, const OnLogP
   const auto found = find(key, stop);
   if (!found) return engine_.logs(key, options, on_piece, stop);
   if (!options.tail) return read_log(*found, options, on_piece, stop);
-  struct Piece {
-    LogStream stream;
-    std::string text;
-    Instant at;
-  };
-  std::vector<Piece> pieces;
+  LastLines tail(*options.tail);
   LogOptions read = options;
   read.follow = false;
   read_log(
-      *found, read,
-      [&](const LogPiece& piece) {
-        if (!piece.text.empty()) pieces.push_back({piece.stream, std::string(piece.text), piece.at});
-      },
-      stop);
-  std::size_t first = pieces.size();
-  for (std::int64_t lines = 0; first > 0 && *options.tail > 0; --first)
-    if (first < pieces.size() && pieces[first - 1].text.ends_with('\n') && ++lines == *options.tail) break;
-  for (std::size_t i = first; i < pieces.size(); ++i)
-    on_piece({.stream = pieces[i].stream, .text = pieces[i].text, .at = pieces[i].at});
+      *found, read, [&](const LogPiece& piece) { tail.add(piece); }, stop);
+  tail.pass_to(on_piece);
   if (!options.follow) return;
   read.follow = true;
-  if (!pieces.empty()) read.since = pieces.back().at + Instant::duration(1);
+  if (tail.last_at()) read.since = *tail.last_at() + Instant::duration(1);
   read_log(*found, read, on_piece, stop);
 }
 
