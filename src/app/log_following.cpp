@@ -57,6 +57,7 @@ class Following {
     std::unique_ptr<LogSink> sink;
     LogPlace place;
     bool complete = false;
+    bool has_gap_note = false;
   };
 
   static bool is_before(const Observation* left, const Observation* right) { return is_older(*left, *right); }
@@ -79,6 +80,7 @@ class Following {
     std::optional<Telemetry> telemetry;
     const auto kept = find_readable(telemetry, folder_, key);
     if (reader_has_gone_ || !kept) return log.sink->flush();
+    if (!log.has_gap_note) note_gaps(*kept, wanted_, *log.sink);
     if (!read_stored(*telemetry, key, *kept, wanted_, log.place, *log.sink)) reader_has_gone_ = true;
   }
 
@@ -88,8 +90,12 @@ class Following {
       session_.engine().logs(
           seen.key, log.place.next(wanted_),
           [&](const LogPiece& piece) {
-            if (piece.is_after_gap || !log.place.is_new(piece)) return;
+            if (!piece.is_after_gap && !log.place.is_new(piece)) return;
             const std::scoped_lock lock(sinks_);
+            if (piece.is_after_gap) {
+              if (!std::exchange(log.has_gap_note, true)) note_gaps({.gaps = 1}, wanted_, *log.sink);
+              return;
+            }
             if (!reader_has_gone_ && !log.sink->put(piece.stream, piece.text)) reader_has_gone_ = true;
           },
           session_.stop());

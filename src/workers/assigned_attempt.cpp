@@ -98,19 +98,24 @@ bool AssignedAttempt::is_alive() const {
   return attempt->is_alive();
 }
 
-// Removes the attempt from the worker, unless it runs or has ended.
-void AssignedAttempt::give_up() const {
-  const std::scoped_lock lock(worker->registry.mutex);
+// Removes the attempt from the worker, unless it runs or has ended. The caller holds the mutex.
+void AssignedAttempt::give_up_locked() const {
   if (attempt->state == Attempt::State::running || attempt->state == Attempt::State::ended) return;
   const std::string id = id_of(attempt->key);
   const auto found = worker->attempts.find(id);
   if (found == worker->attempts.end() || found->second != attempt) return;  // another thread has removed it
-  // After the start was sent, the attempt waits for its inputs, and the agent must forget it.
-  if (attempt->state == Attempt::State::sent) worker->forget_later(id);
+  // The attempt may wait for its inputs in the agent. The agent may also read the start later, from an
+  // earlier connection.
+  if (attempt->is_start_sent) worker->forget_later(id);
   attempt->state = Attempt::State::displaced;
   attempt->changed.notify_all();
   worker->attempts.erase(id);
   worker->idle_since = Steady::now();
+}
+
+void AssignedAttempt::give_up() const {
+  const std::scoped_lock lock(worker->registry.mutex);
+  give_up_locked();
 }
 
 // Starts the attempt, and blocks until it runs or has ended. Returns false if its worker ended before.
@@ -138,6 +143,7 @@ bool AssignedAttempt::run(const agent::Start& message, const Trial& trial, std::
     }
     if (attempt->state == State::reserved && worker->state == Worker::State::connected) {
       attempt->state = State::sent;
+      attempt->is_start_sent = true;
       std::shared_ptr<AgentClient> client = worker->client;
       lock.unlock();
       const bool is_sent = send_start(*client, message, trial, digests, stop);
@@ -155,10 +161,7 @@ bool AssignedAttempt::run(const agent::Start& message, const Trial& trial, std::
     };
     if (!attempt->changed.wait(lock, stop, has_changed)) {
       // If the start is sent, the attempt may run, and the caller stops it.
-      if (attempt->state == State::reserved) {
-        attempt->state = State::displaced;
-        worker->attempts.erase(message.id);
-      }
+      if (attempt->state == State::reserved) give_up_locked();
       throw Error(ErrorKind::cancelled, trial.name, "cancelled");
     }
   }
@@ -221,13 +224,19 @@ std::optional<std::vector<agent::LogChunk>> AssignedAttempt::whole_log() const {
 void AssignedAttempt::read_left_log(const std::function<void(const agent::LogChunk&)>& sink,
                                     const std::stop_token& stop) const {
   std::uint32_t result = 0;
+  bool had_output = false;
   {
     const std::scoped_lock lock(worker->registry.mutex);
     result = attempt->result;
+    had_output = attempt->ended && attempt->ended->log_size > 0;
   }
-  if (result == 0)
-    throw Error(ErrorKind::not_found, attempt->key.trial, "the attempt's log was lost with its worker");
-  if (worker->read_result_log(result, sink, stop)) return;
+  try {
+    if (result == 0)
+      throw Error(ErrorKind::not_found, attempt->key.trial, "the attempt's log was lost with its worker");
+    if (worker->read_result_log(result, sink, stop)) return;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::not_found || !had_output) throw;
+  }
   const std::scoped_lock lock(worker->registry.mutex);
   attempt->ended->flags |= agent::Ended::log_is_incomplete;
 }

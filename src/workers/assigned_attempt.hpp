@@ -30,17 +30,19 @@ struct AssignedAttempt {
   void end(std::optional<Seconds> grace, const std::stop_token& stop) const;
   // Returns the attempt's log if this process has all of it.
   [[nodiscard]] std::optional<std::vector<agent::LogChunk>> whole_log() const;
-  // Passes the log that the agent has left in the container of its worker, which has ended, to `sink`. Throws
-  // Error(not_found) if there is none.
+  // Passes the log that the agent has left in the container of its worker, which has ended, to `sink`. If the
+  // log is lost of an attempt whose end is known, lacks_log() is true from now on; else throws
+  // Error(not_found).
   void read_left_log(const std::function<void(const agent::LogChunk&)>& sink,
                      const std::stop_token& stop) const;
-  // True if the agent could not store a part of the log.
+  // True if a part of the log is lost with the worker, or because the agent could not store it.
   [[nodiscard]] bool lacks_log() const;
 
  private:
   bool run(const agent::Start& message, const Trial& trial, std::vector<std::string>& digests,
            const std::stop_token& stop) const;
   void give_up() const;
+  void give_up_locked() const;
 };
 
 }  // namespace combu::workers

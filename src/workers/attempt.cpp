@@ -74,4 +74,20 @@ void split_chunk(const agent::LogChunk& chunk, const OnLogPiece& on_piece) {
   }
 }
 
+void LastLines::add(const LogPiece& piece) {
+  if (piece.text.empty()) return;
+  last_at_ = piece.at;
+  if (lines_ <= 0) return;
+  if (!pieces_.empty() && pieces_.back().text.ends_with('\n')) ++ends_;
+  pieces_.push_back({piece.stream, std::string(piece.text), piece.at});
+  while (ends_ >= lines_) {
+    if (pieces_.front().text.ends_with('\n')) --ends_;
+    pieces_.pop_front();
+  }
+}
+
+void LastLines::pass_to(const OnLogPiece& on_piece) const {
+  for (const Piece& piece : pieces_) on_piece({.stream = piece.stream, .text = piece.text, .at = piece.at});
+}
+
 }  // namespace combu::workers

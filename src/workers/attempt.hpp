@@ -2,7 +2,9 @@
 // An attempt in a worker, as this process knows it, and what its agent's messages mean for users.
 
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,7 +28,8 @@ struct Attempt {
   Key key;
   Slots slots;
   State state = State::reserved;
-  bool is_listed = false;  // the agent has named the attempt since the last connection
+  bool is_start_sent = false;  // a start was sent at least once: an agent may begin the attempt
+  bool is_listed = false;      // the agent has named the attempt since the last connection
   Instant began_at{};
   Seconds spawn{0};
   std::optional<agent::Refused> refused;
@@ -52,6 +55,29 @@ struct Attempt {
 
 // Passes the lines of a chunk to `on_piece`: each line with its line end, and the rest of the chunk.
 void split_chunk(const agent::LogChunk& chunk, const OnLogPiece& on_piece);
+
+// The last lines of a log that is read from its beginning. Drops earlier pieces while more are added.
+class LastLines {
+ public:
+  explicit LastLines(std::int64_t lines) : lines_(lines) {}
+  // A piece contains at most one line end, which is its last character.
+  void add(const LogPiece& piece);
+  void pass_to(const OnLogPiece& on_piece) const;
+  [[nodiscard]] std::size_t pieces() const { return pieces_.size(); }
+  // The time of the last piece that was added.
+  [[nodiscard]] std::optional<Instant> last_at() const { return last_at_; }
+
+ private:
+  struct Piece {
+    LogStream stream;
+    std::string text;
+    Instant at;
+  };
+  const std::int64_t lines_;
+  std::deque<Piece> pieces_;
+  std::int64_t ends_ = 0;  // number of line ends in pieces_, without that of the last piece
+  std::optional<Instant> last_at_;
+};
 
 // Returns the number of a signal, such as "SIGINT", "INT", "2", "SIGRTMIN+3" or "SIGRTMAX-2"; SIGTERM for an
 // unknown name.

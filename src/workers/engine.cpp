@@ -333,28 +333,15 @@ void WorkersEngine::logs(const Key& key, const LogOptions& options, const OnLogP
   const auto found = find(key, stop);
   if (!found) return engine_.logs(key, options, on_piece, stop);
   if (!options.tail) return read_log(*found, options, on_piece, stop);
-  struct Piece {
-    LogStream stream;
-    std::string text;
-    Instant at;
-  };
-  std::vector<Piece> pieces;
+  LastLines tail(*options.tail);
   LogOptions read = options;
   read.follow = false;
   read_log(
-      *found, read,
-      [&](const LogPiece& piece) {
-        if (!piece.text.empty()) pieces.push_back({piece.stream, std::string(piece.text), piece.at});
-      },
-      stop);
-  std::size_t first = pieces.size();
-  for (std::int64_t lines = 0; first > 0 && *options.tail > 0; --first)
-    if (first < pieces.size() && pieces[first - 1].text.ends_with('\n') && ++lines == *options.tail) break;
-  for (std::size_t i = first; i < pieces.size(); ++i)
-    on_piece({.stream = pieces[i].stream, .text = pieces[i].text, .at = pieces[i].at});
+      *found, read, [&](const LogPiece& piece) { tail.add(piece); }, stop);
+  tail.pass_to(on_piece);
   if (!options.follow) return;
   read.follow = true;
-  if (!pieces.empty()) read.since = pieces.back().at + Instant::duration(1);
+  if (tail.last_at()) read.since = *tail.last_at() + Instant::duration(1);
   read_log(*found, read, on_piece, stop);
 }
 
@@ -424,12 +411,14 @@ Released WorkersEngine::release_with_workers(const Selector& selector,
     if (found && !kept.contains(attempt.key) && kept_with_workers.contains(found->worker->key()))
       beside_kept.push_back(attempt.key);
   }
-  fleet_.remove_attempts(beside_kept, stop);
+  const auto errors = fleet_.remove_attempts(beside_kept, stop);
   const auto to_keep = [&](const std::vector<Observation>&) { return kept_with_workers; };
   Released released = engine_.release(selector, {.found = to_keep, .removed = callbacks.removed}, stop);
   for (const Observation& worker : workers)
     if (!kept_with_workers.contains(worker.key) && !is_left(worker.key, released))
       fleet_.forget_worker(worker.key);
+  for (const auto& [worker, of_worker] : errors)
+    released.left.insert(released.left.end(), of_worker.begin(), of_worker.end());
   return released;
 }
 
@@ -440,7 +429,7 @@ Released WorkersEngine::release_attempts(const Selector& selector, const std::ve
   std::vector<Key> removed;
   for (const Observation& attempt : attempts)
     if (!kept.contains(attempt.key)) removed.push_back(attempt.key);
-  fleet_.remove_attempts(removed, stop);
+  auto errors = fleet_.remove_attempts(removed, stop);
   const auto to_keep = [&](const std::vector<Observation>&) { return kept; };
   Released released = engine_.release(selector, {.found = to_keep, .removed = callbacks.removed}, stop);
   std::set<RunId> runs;
@@ -448,8 +437,12 @@ Released WorkersEngine::release_attempts(const Selector& selector, const std::ve
   for (const Key& worker : fleet_.without_attempts(runs)) {
     const Released one = engine_.release({.run = worker.run, .trials = {worker.trial}}, {}, stop);
     released.left.insert(released.left.end(), one.left.begin(), one.left.end());
-    if (one.left.empty()) fleet_.forget_worker(worker);
+    if (!one.left.empty()) continue;
+    fleet_.forget_worker(worker);
+    errors.erase(worker);  // its attempts have ended with it
   }
+  for (const auto& [worker, of_worker] : errors)
+    released.left.insert(released.left.end(), of_worker.begin(), of_worker.end());
   return released;
 }
 

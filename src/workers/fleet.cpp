@@ -142,7 +142,8 @@ void Fleet::remove_earlier(const Key& key, const std::stop_token& stop) {
       }
     }
   }
-  if (!earlier.empty()) remove_attempts(earlier, stop);
+  const auto errors = remove_attempts(earlier, stop);
+  if (!errors.empty()) throw Error(errors.begin()->second.front());
 }
 
 std::variant<AssignedAttempt, TakenByOther> Fleet::reserve(const Run& run, const Trial& trial, int attempt,
@@ -268,8 +269,15 @@ void Fleet::acknowledge(const std::vector<Key>& keys) {
   }
 }
 
-void Fleet::remove_attempts(const std::vector<Key>& keys, const std::stop_token& stop) {
-  std::map<WorkerPtr, std::vector<std::string>> by_worker;
+std::map<Key, std::vector<Error>> Fleet::remove_attempts(const std::vector<Key>& keys,
+                                                         const std::stop_token& stop) {
+  struct Removal {
+    WorkerPtr worker;
+    std::vector<Key> keys;
+    std::vector<std::string> ids;
+    std::shared_ptr<AgentClient> client;  // has got the message
+  };
+  std::map<Key, Removal> by_worker;
   {
     const std::scoped_lock lock(all_.mutex);
     for (const Key& key : keys)
@@ -278,14 +286,34 @@ void Fleet::remove_attempts(const std::vector<Key>& keys, const std::stop_token&
         const auto removed = worker->forget(id_of(key));
         if (!removed) continue;
         worker->drop(*removed);
-        by_worker[worker].push_back(id_of(key));
+        Removal& removal = by_worker[worker_key];
+        removal.worker = worker;
+        removal.keys.push_back(key);
+        removal.ids.push_back(id_of(key));
       }
-  }
-  for (const auto& [worker, ids] : by_worker)
-    if (const auto client = worker->await_client(stop)) {
-      client->forget(ids);
-      client->sync(stop);
+    // All agents get their messages before combu waits for one of them.
+    for (auto& [worker_key, removal] : by_worker) {
+      if (removal.worker->state != Worker::State::connected) continue;
+      removal.client = removal.worker->client;
+      removal.client->forget(removal.ids);
     }
+  }
+  std::map<Key, std::vector<Error>> errors;
+  for (auto& [worker, removal] : by_worker) {
+    try {
+      if (!removal.client) {
+        removal.client = removal.worker->await_client(stop);
+        if (!removal.client) continue;
+        removal.client->forget(removal.ids);
+      }
+      removal.client->sync(stop);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::unavailable) throw;
+      for (const Key& key : removal.keys)
+        errors[worker].emplace_back(error.kind(), key.trial, error.message());
+    }
+  }
+  return errors;
 }
 
 // ---- Workers

@@ -47,8 +47,10 @@ class Fleet {
   [[nodiscard]] std::variant<AssignedAttempt, TakenByOther> reserve(const Run& run, const Trial& trial,
                                                                     int attempt, const std::stop_token& stop);
   void acknowledge(const std::vector<Key>& keys);
-  // Kills and forgets attempts.
-  void remove_attempts(const std::vector<Key>& keys, const std::stop_token& stop);
+  // Kills and forgets attempts. Returns the errors of agents that did not answer, by worker, one for each
+  // attempt. Such an agent forgets the attempts when it answers.
+  [[nodiscard]] std::map<Key, std::vector<Error>> remove_attempts(const std::vector<Key>& keys,
+                                                                  const std::stop_token& stop);
 
   // ---- Workers
 

@@ -23,7 +23,7 @@ class AppLogs : public RecordedRunTest {
     }
     void flush() override { ++test_.flushed; }
     bool note(const std::string& text) override {
-      test_.notes.push_back(text);
+      test_.notes.push_back(name_ + ": " + text);
       return true;
     }
 
@@ -120,6 +120,27 @@ TEST_F(AppLogs, FollowingEndsWhenAllTrialsAreOver) {
   wanted.wanted.follow = true;
   EXPECT_EQ(logs(session, {}, wanted), Result::succeeded);
   EXPECT_THAT(printed, testing::UnorderedElementsAre("a of several: one\n", "b of several: two\n"));
+}
+
+TEST_F(AppLogs, FollowingReportsEachMissingPartOnce) {
+  for (const char* name : {"a", "b"}) {
+    engine.add(key("run1", name), "text\n");
+    engine.listed.back().phase = Phase::running;
+  }
+  engine.gaps.insert(key("run1", "a"));
+  {
+    Telemetry telemetry(state(), RunId("run1"));
+    (void)telemetry.append("b", 1, std::nullopt, {.is_after_gap = true, .complete = true}, Bytes{1 << 20});
+  }
+  // The second listing shows that "a" has ended, and that the container of "b" was removed.
+  engine.after_list = [&] {
+    engine.listed.resize(1);
+    engine.listed[0].phase = Phase::ended;
+  };
+  LogsOptions wanted = options("run1");
+  wanted.wanted.follow = true;
+  EXPECT_EQ(logs(session, {}, wanted), Result::succeeded);
+  EXPECT_THAT(notes, testing::UnorderedElementsAre(HasSubstr("a of several: "), HasSubstr("b of several: ")));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -37,7 +38,9 @@ class ListedEngine : public PassingEngine {
   std::vector<Observation> list(const Selector& /*selector*/, ListDetail /*look*/,
                                 std::stop_token /*stop*/) override {
     expect_there();
-    return listed;
+    std::vector<Observation> seen = listed;
+    if (after_list) after_list();
+    return seen;
   }
   void logs(const Key& key, const LogOptions& /*options*/, const OnLogPiece& on_piece,
             std::stop_token /*stop*/) override {
@@ -45,12 +48,15 @@ class ListedEngine : public PassingEngine {
     const auto found = texts.find(key);
     if (found == texts.end()) throw Error(ErrorKind::not_found, key.trial, "no such container");
     on_piece({.stream = LogStream::out, .text = found->second, .at = k_began});
+    if (gaps.contains(key)) on_piece({.is_after_gap = true});
   }
 
   static inline const Instant k_began = *parse_timestamp("2026-01-31T12:00:00Z");
   bool is_away = false;
   std::vector<Observation> listed;
   std::map<Key, std::string> texts;
+  std::set<Key> gaps;  // a part of these logs is missing
+  std::function<void()> after_list;
 
  private:
   void expect_there() const {

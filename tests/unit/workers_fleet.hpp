@@ -38,9 +38,11 @@ class CuttingEngine : public PassingEngine {
     streams_.push_back(stream.get());
     return stream;
   }
-  void cut() {
+  // Cuts the connections to all workers, or to one.
+  void cut(const std::string& worker = "") {
     const std::scoped_lock lock(mutex_);
-    for (Stream* stream : streams_) stream->close();
+    for (Stream* stream : streams_)
+      if (worker.empty() || stream->worker() == worker) stream->close();
   }
 
   std::vector<Observation> list(const Selector& selector, ListDetail detail, std::stop_token stop) override {
@@ -133,6 +135,7 @@ class CuttingEngine : public PassingEngine {
       stream_->close();
     }
     std::string errors() override { return ""; }
+    [[nodiscard]] const std::string& worker() const { return worker_; }
 
    private:
     CuttingEngine& engine_;

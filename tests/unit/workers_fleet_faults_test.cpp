@@ -93,6 +93,28 @@ TEST_F(FleetFaultsTest, AnAgentThatDoesNotReadDelaysNoOtherWorker) {
   starting.get();
 }
 
+TEST_F(FleetFaultsTest, ReleaseRemovesAllButTheAttemptsOfAnAgentThatDoesNotAnswer) {
+  for (const char* name : {"kept-1", "other-1"}) add(name, "sleep 1000", {.concurrency = 2});
+  for (const char* name : {"kept-2", "other-2"}) add(name, "sleep 1000", {.concurrency = 3});
+  add("alone", "sleep 1000");
+  for (std::size_t i = 0; i < 5; ++i) start(i);
+  cutting_.unread_worker = "combu-worker-run1-1";
+  cutting_.is_unread = true;
+  const auto keep = [&](const std::vector<Observation>&) { return std::set<Key>{key(0), key(2)}; };
+  auto releasing =
+      std::async(std::launch::async, [&] { return engine_->release({.run = run_.id}, {.found = keep}, {}); });
+  until("the other agent forgets", [&] { return !known_to_agents().contains("other-2"); });
+  cutting_.is_unread = false;
+  cutting_.cut(cutting_.unread_worker);
+  const Released released = releasing.get();
+  ASSERT_THAT(released.left, SizeIs(1));
+  EXPECT_EQ(released.left[0].kind(), ErrorKind::unavailable);
+  EXPECT_EQ(released.left[0].subject(), "other-1");
+  EXPECT_EQ(released.attempts, 2U);
+  EXPECT_THAT(workers(), testing::ElementsAre("combu-worker-run1-1", "combu-worker-run1-2"));
+  until("the agent forgets when it answers", [&] { return !known_to_agents().contains("other-1"); });
+}
+
 // The parameter: the container is removed.
 class FleetEndTest : public FleetFaultsTest, public testing::WithParamInterface<bool> {};
 INSTANTIATE_TEST_SUITE_P(StoppedOrRemoved, FleetEndTest, testing::Bool());
@@ -252,6 +274,17 @@ class GivenUpStartTest : public FleetFaultsTest {
     });
     EXPECT_EQ(error.kind(), ErrorKind::cancelled) << error.what();
   }
+  // The start of a trial reaches the agent, as if it had waited in a connection that was closed since.
+  void deliver_start(std::size_t trial) {
+    const auto late = simulated_->exec({.run = run_.id, .trial = "combu-worker-run1-1"},
+                                       {"/combu/agent/agent", "join", "/combu/attempts/w/agent"}, {});
+    std::string messages;
+    agent::append(messages, agent::Hello{});
+    agent::append(messages,
+                  agent::Start{.id = key(trial).trial + "/1", .argv = {"/bin/sh", "-c", "sleep 1000"}});
+    late->write(messages);
+    until("the attempt begins", [&] { return world_.executions().size() == 2; });
+  }
   // No attempt keeps a worker beyond the end of the run.
   void expect_no_worker_after_the_run() {
     engine_->acknowledge({key(0)});
@@ -306,6 +339,9 @@ TEST_F(GivenUpStartTest, AStopEndsAStartThatTheAgentDidNotGet) {
   quit.request_stop();
   EXPECT_NO_THROW(stopping.get());
   EXPECT_THAT(world_.executions(), SizeIs(1));
+  deliver_start(1);
+  until("the agent ends the attempt", [&] { return world_.executions().back().ended_at.has_value(); });
+  EXPECT_THAT(list(), SizeIs(1)) << "only the first trial";
   expect_no_worker_after_the_run();
 }
 

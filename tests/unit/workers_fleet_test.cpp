@@ -278,6 +278,26 @@ TEST_F(FleetTest, ALostLogOfAStoppedWorkerIsReported) {
   EXPECT_THAT(pieces, ElementsAre("a part\n"));
 }
 
+TEST_F(FleetTest, ALogThatIsLostAfterTheEndOfItsAttemptIsReported) {
+  add("a", "echo " + std::string(agent::k_inline_log_max, 'x'));  // more than the message of the end contains
+  add("b", "sleep 1000");
+  start(0);
+  await_end(0);
+  start(1);
+  (void)simulated_->release({.run = run_.id}, {}, {});
+  cutting_.cut();
+  await_end(1);  // it is lost with its worker
+  std::vector<std::string> pieces;
+  const auto read = [&](std::size_t trial) {
+    engine_->logs(
+        key(trial), {},
+        [&](const LogPiece& piece) { pieces.emplace_back(piece.is_after_gap ? "GAP" : piece.text); }, {});
+  };
+  read(0);
+  EXPECT_THAT(pieces, ElementsAre("GAP"));
+  EXPECT_EQ(error_in([&] { read(1); }).kind(), ErrorKind::not_found) << "combu does not know its output";
+}
+
 TEST_F(FleetTest, AnAttemptWithoutItsEndInACutFileIsLost) {
   add("a", "exit 0");
   start(0);

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <csignal>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <stop_token>
@@ -153,6 +156,33 @@ TEST(WorkerLogs, AreSplitIntoLines) {
   EXPECT_THAT(pieces("one\ntwo\n"), ElementsAre("one\n", "two\n"));
   EXPECT_THAT(pieces("one\n\nrest"), ElementsAre("one\n", "\n", "rest"));
   EXPECT_THAT(pieces("\n"), ElementsAre("\n"));
+}
+
+TEST(WorkerLogs, KeepOnlyTheirLastLines) {
+  const auto last = [](std::int64_t lines, const std::vector<std::string>& pieces) {
+    LastLines tail(lines);
+    for (const std::string& piece : pieces) tail.add({.text = piece});
+    std::vector<std::string> kept;
+    tail.pass_to([&](const LogPiece& piece) { kept.emplace_back(piece.text); });
+    return kept;
+  };
+  EXPECT_THAT(last(2, {"a\n", "b\n", "c\n"}), ElementsAre("b\n", "c\n"));
+  EXPECT_THAT(last(2, {"a\n", "b\n", "c"}), ElementsAre("b\n", "c"));
+  EXPECT_THAT(last(2, {"a\n", "b", "b\n", "", "c", "c"}), ElementsAre("b", "b\n", "c", "c"));
+  EXPECT_THAT(last(1, {"a\n"}), ElementsAre("a\n"));
+  EXPECT_THAT(last(5, {"a\n", "b"}), ElementsAre("a\n", "b"));
+  EXPECT_THAT(last(0, {"a\n"}), IsEmpty());
+  EXPECT_THAT(last(3, {}), IsEmpty());
+}
+
+TEST(WorkerLogs, LastLinesDropEarlierPieces) {
+  constexpr std::int64_t k_lines = 3;
+  LastLines tail(k_lines);
+  for (int i = 1; i <= 1000; ++i) {
+    tail.add({.text = "line\n", .at = Instant(std::chrono::seconds(i))});
+    EXPECT_LE(tail.pieces(), std::size_t{k_lines});
+  }
+  EXPECT_EQ(tail.last_at(), Instant(std::chrono::seconds(1000)));
 }
 
 TEST(WorkerSignals, HaveNamesAndNumbers) {
