@@ -84,16 +84,21 @@ int Server::run(const std::string& folder, std::int64_t idle_max, std::string no
   signal_watch_.start(loop_, signals_.get(), EPOLLIN, [this](std::uint32_t) { take_signals(); });
   busy_at_ = steady_time();
   while (!is_terminated_ && !attempts_.is_overrun() && steady_time() - busy_at_ < idle_max) turn();
-  const bool is_overrun = attempts_.is_overrun();
+  bool is_overrun = attempts_.is_overrun();
   attempts_.kill_all();
+  is_overrun = is_overrun || attempts_.are_active();
+  // The exit code tells the client not to read a file of results: a process that is left could change it.
+  if (is_overrun) {
+    complain(
+        "an attempt has processes that cannot be killed; the worker ends, so that the engine kills them");
+    return k_exit_overrun;
+  }
   folder_.repair();
   // The file is made even without results, because an attempt may have left such a file. If it cannot be
   // made, the exit code tells the client not to read it.
-  const bool has_results = write_results(attempts_, folder_, boot_);
-  if (!has_results) complain(problem_text("results", errno));
-  if (!is_overrun) return has_results ? 0 : 1;
-  complain("an attempt has processes that cannot be killed; the worker ends, so that the engine kills them");
-  return k_exit_overrun;
+  if (write_results(attempts_, folder_, boot_)) return 0;
+  complain(problem_text("results", errno));
+  return 1;
 }
 
 void Server::turn() {
