@@ -143,6 +143,33 @@ TEST_F(AgentFilesTest, AFullDiskLosesNoEnds) {
   }
 }
 
+// SIGSTOP takes the place of a slow disk. An engine would kill the agent after 10 seconds.
+TEST_F(AgentFilesTest, AfterSigtermLargeLogsDoNotDelayTheEnd) {
+  constexpr int k_large = 100'000'000;
+  constexpr std::chrono::milliseconds k_late{6200};
+  Start large = script("large", "head -c 100000000 /dev/zero");
+  large.log_max = 1 << 30;
+  client().send(large);
+  client().send(script("small", "head -c 100000 /dev/zero"));
+  client().await_of<Ended>("large");
+  client().await_of<Ended>("small");
+  client_.reset();
+  const std::string file = folder() + "/results";
+  const auto began = std::chrono::steady_clock::now();
+  ::kill(worker_->pid(), SIGTERM);
+  std::error_code error;
+  await_state([&] { return fs::exists(file) && fs::file_size(file, error) > 1'000'000; });
+  ::kill(worker_->pid(), SIGSTOP);
+  await_state([&] { return std::chrono::steady_clock::now() - began > k_late; });
+  ::kill(worker_->pid(), SIGCONT);
+  EXPECT_EQ(worker_->wait(), 0);
+  const ResultsFile results(text_of(file));
+  EXPECT_EQ(results.ended.size(), 2U);
+  EXPECT_EQ(results.log_of("small").value_or("").size(), 100'000U);
+  EXPECT_FALSE(results.log_of("large").has_value());
+  EXPECT_LT(fs::file_size(file), k_large);
+}
+
 TEST_F(AgentFilesTest, AFolderIsCollected) {
   const std::string name = std::string(150, 'n');
   run("cd $COMBU_SCRATCH && mkdir -p out/deep/" + name + "/" + name + " && echo text > out/deep/" + name +

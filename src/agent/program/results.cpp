@@ -32,11 +32,11 @@ bool write_ends(int file, const std::vector<Attempt*>& ended, const std::string&
 
 // Gives the space of the log's file back meanwhile: a full disk that holds the log holds it again.
 // `number`: position of the attempt's end in the file; 1 is the first one.
-bool write_log(int file, AttemptLog& log, std::uint32_t number) {
+bool write_log(int file, AttemptLog& log, std::uint32_t number, const std::function<bool()>& is_late) {
   std::uint64_t position = 0;
   Log part{.request = number, .chunks = {}};
   while (log.read(position, 0, part.chunks)) {
-    if (!write_message(file, part)) return false;
+    if (is_late() || !write_message(file, part)) return false;
     part.chunks.clear();
     log.free_before(position);
   }
@@ -46,7 +46,8 @@ bool write_log(int file, AttemptLog& log, std::uint32_t number) {
 
 }  // namespace
 
-bool write_results(Attempts& attempts, const Folder& folder, const std::string& boot) {
+bool write_results(Attempts& attempts, const Folder& folder, const std::string& boot,
+                   const std::function<bool()>& is_late) {
   const Descriptor file = folder.make_results_file();
   if (!file.is_open()) return false;
   std::vector<Attempt*> ended;
@@ -65,11 +66,10 @@ bool write_results(Attempts& attempts, const Folder& folder, const std::string& 
     ended[*spare]->log.discard();
   }
   for (const std::uint32_t i : by_size) {
-    if (!write_log(file.get(), ended[i]->log, i + 1)) break;
+    if (!write_log(file.get(), ended[i]->log, i + 1, is_late)) break;
     ended[i]->log.discard();
   }
-  fsync(file.get());
-  return true;
+  return true;  // without fsync(), which may take long; the checksums of the frames show what is missing
 }
 
 }  // namespace combu::agent

@@ -27,6 +27,7 @@ constexpr std::int64_t k_visit_max = 10 * k_second;
 constexpr std::size_t k_visitors_max = 64;
 constexpr std::size_t k_answers_max = std::size_t{128} << 10U;  // queued bytes at which answers wait
 constexpr int k_exit_overrun = 70;                              // EX_SOFTWARE of sysexits.h
+constexpr std::int64_t k_end_max = 6 * k_second;  // after SIGTERM; engines usually kill the agent after 10 s
 
 std::string random_text() {
   std::array<unsigned char, 16> bytes{};
@@ -83,7 +84,7 @@ int Server::run(const std::string& folder, std::int64_t idle_max, std::string no
   signals_ = Descriptor(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
   signal_watch_.start(loop_, signals_.get(), EPOLLIN, [this](std::uint32_t) { take_signals(); });
   busy_at_ = steady_time();
-  while (!is_terminated_ && !attempts_.is_overrun() && steady_time() - busy_at_ < idle_max) turn();
+  while (terminated_at_ == 0 && !attempts_.is_overrun() && steady_time() - busy_at_ < idle_max) turn();
   bool is_overrun = attempts_.is_overrun();
   attempts_.kill_all();
   is_overrun = is_overrun || attempts_.are_active();
@@ -96,7 +97,11 @@ int Server::run(const std::string& folder, std::int64_t idle_max, std::string no
   folder_.repair();
   // The file is made even without results, because an attempt may have left such a file. If it cannot be
   // made, the exit code tells the client not to read it.
-  if (write_results(attempts_, folder_, boot_)) return 0;
+  const auto is_late = [this] {
+    take_signals();
+    return terminated_at_ != 0 && steady_time() - terminated_at_ > k_end_max;
+  };
+  if (write_results(attempts_, folder_, boot_, is_late)) return 0;
   complain(problem_text("results", errno));
   return 1;
 }
@@ -246,8 +251,9 @@ void Server::take_signals() {
   signalfd_siginfo signal{};
   while (read(signals_.get(), &signal, sizeof(signal)) == sizeof(signal)) {
     if (signal.ssi_signo == SIGCHLD) has_child_ended_ = true;
-    if (signal.ssi_signo == SIGTERM && is_signal_valid(static_cast<std::int32_t>(signal.ssi_pid)))
-      is_terminated_ = true;
+    if (signal.ssi_signo == SIGTERM && terminated_at_ == 0 &&
+        is_signal_valid(static_cast<std::int32_t>(signal.ssi_pid)))
+      terminated_at_ = steady_time();
   }
 }
 
