@@ -143,6 +143,30 @@ TEST_F(AgentFilesTest, AFullDiskLosesNoEnds) {
   }
 }
 
+// The disk has few inodes. An attempt takes all of them, the second time also that of the agent's socket.
+TEST_F(AgentFilesTest, ADiskWithoutFreeInodesLosesNoEnds) {
+  for (const bool has_socket : {true, false}) {
+    ASSERT_TRUE(::mkdir(folder().c_str(), 0700) == 0 || errno == EEXIST);
+    ASSERT_EQ(::mount("tmpfs", folder().c_str(), "tmpfs", 0, "size=4m,nr_inodes=64"), 0);
+    const std::shared_ptr<void> mounted(nullptr, [&](void*) {
+      client_.reset();
+      worker_.reset();
+      ::umount2(folder().c_str(), MNT_DETACH);
+    });
+    if (!has_socket) run("head -c 200000 /dev/zero");
+    const std::string remove = has_socket ? "" : "rm $COMBU_SCRATCH/../socket; ";
+    client().send(script(
+        "filler", "exec 2>/dev/null; " + remove + "i=0; while : >$COMBU_SCRATCH/$i; do i=$((i+1)); done"));
+    EXPECT_EQ(client().await_of<Ended>("filler").exit_code, 2);
+    client_.reset();
+    ::kill(worker_->pid(), SIGTERM);
+    EXPECT_EQ(worker_->wait(), 0);
+    const ResultsFile results(text_of(folder() + "/results"));
+    EXPECT_EQ(results.ended.count("filler"), 1U);
+    EXPECT_EQ(results.ended.size(), has_socket ? 1U : 2U);
+  }
+}
+
 // SIGSTOP takes the place of a slow disk. An engine would kill the agent after 10 seconds.
 TEST_F(AgentFilesTest, AfterSigtermLargeLogsDoNotDelayTheEnd) {
   constexpr int k_large = 100'000'000;

@@ -48,8 +48,6 @@ bool write_log(int file, AttemptLog& log, std::uint32_t number, const std::funct
 
 bool write_results(Attempts& attempts, const Folder& folder, const std::string& boot,
                    const std::function<bool()>& is_late) {
-  const Descriptor file = folder.make_results_file();
-  if (!file.is_open()) return false;
   std::vector<Attempt*> ended;
   for (Attempt* attempt = attempts.next_after(0); attempt != nullptr;
        attempt = attempts.next_after(attempt->number))
@@ -59,12 +57,18 @@ bool write_results(Attempts& attempts, const Folder& folder, const std::string& 
   std::ranges::stable_sort(by_size, {}, [&](std::uint32_t i) { return ended[i]->log.kept(); });
   // If the disk is full, the files of the largest logs make room for the ends.
   auto spare = by_size.rbegin();
-  while (!write_ends(file.get(), ended, boot)) {
-    if (errno != ENOSPC && errno != EDQUOT) return true;
+  const auto make_room = [&] {
+    if (errno != ENOSPC && errno != EDQUOT) return false;
     while (spare != by_size.rend() && !ended[*spare]->log.has_file()) ++spare;
-    if (spare == by_size.rend()) return true;
+    if (spare == by_size.rend()) return false;
     ended[*spare]->log.discard();
-  }
+    return true;
+  };
+  Descriptor file = folder.make_results_file();
+  while (!file.is_open() && make_room()) file = folder.make_results_file();
+  if (!file.is_open()) return false;
+  while (!write_ends(file.get(), ended, boot))
+    if (!make_room()) return true;
   for (const std::uint32_t i : by_size) {
     if (!write_log(file.get(), ended[i]->log, i + 1, is_late)) break;
     ended[i]->log.discard();

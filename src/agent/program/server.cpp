@@ -95,6 +95,8 @@ int Server::run(const std::string& folder, std::int64_t idle_max, std::string no
     return k_exit_overrun;
   }
   folder_.repair();
+  listen_watch_.stop();
+  folder_.close_listener();
   // The file is made even without results, because an attempt may have left such a file. If it cannot be
   // made, the exit code tells the client not to read it.
   const auto is_late = [this] {
