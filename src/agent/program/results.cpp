@@ -13,6 +13,9 @@
 namespace combu::agent {
 namespace {
 
+// A client reads the ends at once, and keeps them in memory.
+constexpr std::size_t k_small_logs_max = std::size_t{32} << 20U;
+
 template <class Message>
 bool write_message(int file, const Message& message) {
   std::string bytes;
@@ -20,13 +23,28 @@ bool write_message(int file, const Message& message) {
   return write_all(file, bytes);
 }
 
-bool write_ends(int file, const std::vector<Attempt*>& ended, const std::string& boot) {
+// Writes the ends with their small logs, which take at most `logs_max` bytes together with their ends. Sets
+// `has_log` for each attempt.
+bool write_ends(int file, const std::vector<Attempt*>& ended, const std::string& boot, std::size_t logs_max,
+                std::vector<bool>& has_log) {
+  has_log.clear();
   if (ftruncate(file, 0) != 0 || lseek(file, 0, SEEK_SET) != 0 ||
       !write_message(file, Welcome{.version = k_version, .boot = boot, .now = real_time()}))
     return false;
-  for (const Attempt* attempt : ended)
-    if (!write_message(file, attempt->started) || !write_message(file, end_without_log(*attempt)))
-      return false;
+  for (Attempt* attempt : ended) {
+    Ended end = ended_message(*attempt);
+    std::string bytes;
+    append(bytes, end);
+    if (bytes.size() <= logs_max) {
+      logs_max -= bytes.size();
+    } else {
+      end = end_without_log(*attempt);
+      bytes.clear();
+      append(bytes, end);
+    }
+    has_log.push_back((end.flags & Ended::log_is_whole) != 0);
+    if (!write_message(file, attempt->started) || !write_all(file, bytes)) return false;
+  }
   return write_message(file, Listed{}) && fsync(file) == 0;
 }
 
@@ -67,9 +85,12 @@ bool write_results(Attempts& attempts, const Folder& folder, const std::string& 
   Descriptor file = folder.make_results_file();
   while (!file.is_open() && make_room()) file = folder.make_results_file();
   if (!file.is_open()) return false;
-  while (!write_ends(file.get(), ended, boot))
-    if (!make_room()) return true;
+  std::vector<bool> has_log;
+  if (!write_ends(file.get(), ended, boot, k_small_logs_max, has_log))
+    while (!write_ends(file.get(), ended, boot, 0, has_log))
+      if (!make_room()) return true;
   for (const std::uint32_t i : by_size) {
+    if (has_log[i]) continue;
     if (!write_log(file.get(), ended[i]->log, i + 1, is_late)) break;
     ended[i]->log.discard();
   }
