@@ -110,6 +110,27 @@ TEST_F(AgentFilesTest, AFullDiskDropsOutputAndBlocksNothing) {
   ::umount2(folder().c_str(), MNT_DETACH);
 }
 
+TEST_F(AgentFilesTest, ALogThatLosesAPartAfterItsEndIsIncomplete) {
+  ASSERT_EQ(::mkdir(folder().c_str(), 0700), 0);
+  ASSERT_EQ(::mount("tmpfs", folder().c_str(), "tmpfs", 0, "size=64k"), 0);
+  const std::shared_ptr<void> mounted(nullptr, [&](void*) {
+    client_.reset();
+    worker_.reset();
+    ::umount2(folder().c_str(), MNT_DETACH);
+  });
+  start_worker();
+  std::ofstream(folder() + "/filler") << std::string(100'000, 'x');
+  const Ended ended = run("head -c 40000 /dev/zero");
+  EXPECT_EQ(ended.flags & Ended::log_is_incomplete, 0);
+  std::vector<LogChunk> chunks;
+  EXPECT_EQ(read_log({.request = 1, .id = ended.id}, chunks).status, Done::ok);
+  EXPECT_EQ(text_of_log(chunks).size(), 40'000U);
+  for (int i = 0; i < 30; ++i) run("head -c 30000 /dev/zero");
+  chunks.clear();
+  EXPECT_EQ(read_log({.request = 2, .id = ended.id}, chunks).status, Done::incomplete);
+  EXPECT_LT(text_of_log(chunks).size(), 40'000U);
+}
+
 // The disk has 1 MiB. The logs take most of it, or all of it together with a file of an attempt.
 TEST_F(AgentFilesTest, AFullDiskLosesNoEnds) {
   for (const bool is_filled : {false, true}) {

@@ -58,7 +58,7 @@ bool write_log(int file, AttemptLog& log, std::uint32_t number, const std::funct
     part.chunks.clear();
     log.free_before(position);
   }
-  const Done::Status status = log.is_incomplete() ? Done::failed : Done::ok;
+  const Done::Status status = log.is_incomplete() ? Done::incomplete : Done::ok;
   return write_message(file, Done{.request = number, .status = status, .text = {}});
 }
 
