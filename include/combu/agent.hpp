@@ -370,7 +370,8 @@ struct Done {
     absent = 2,      // Collect: the path does not exist
     unreadable = 3,  // Collect: the path cannot be read; `text` says why
     cancelled = 4,
-    failed = 5,  // a failure of the agent's system, such as a lack of processes; a repeat may succeed
+    failed = 5,      // a failure of the agent's system, such as a lack of processes; a repeat may succeed
+    incomplete = 6,  // ReadLog: the agent could not store a part of the log
   };
   std::uint32_t request = 0;
   std::uint8_t status = ok;

@@ -211,7 +211,7 @@ void AgentClient::take(const agent::Frame& frame) {
 
 // ---- Requests
 
-void AgentClient::read_log(const std::string& id, std::int64_t since, LogUntil until,
+bool AgentClient::read_log(const std::string& id, std::int64_t since, LogUntil until,
                            const std::function<void(const agent::LogChunk&)>& sink,
                            const std::stop_token& stop) {
   Request request(*this);
@@ -228,10 +228,10 @@ void AgentClient::read_log(const std::string& id, std::int64_t since, LogUntil u
     if (!answers.done) continue;
     if (answers.done->status == agent::Done::unknown_attempt)
       throw Error(ErrorKind::not_found, subject_, "the agent does not know the attempt");
-    if (answers.done->status != agent::Done::ok)
+    if (answers.done->status != agent::Done::ok && answers.done->status != agent::Done::incomplete)
       throw Error(ErrorKind::unavailable, subject_,
                   "the log cannot be read: " + shortened(answers.done->text));
-    return;
+    return answers.done->status == agent::Done::ok;
   }
 }
 

@@ -60,8 +60,9 @@ class AgentClient {
   // precedes the messages of later calls.
   void forget(const std::vector<std::string>& ids);
   // Calls `sink` for each chunk of the attempt's output at `since` or later. LogUntil::end blocks until the
-  // attempt has ended. Throws Error(not_found) if the agent does not know the attempt.
-  void read_log(const std::string& id, std::int64_t since, LogUntil until,
+  // attempt has ended. Returns false if the agent could not store a part of the log. Throws Error(not_found)
+  // if the agent does not know the attempt.
+  bool read_log(const std::string& id, std::int64_t since, LogUntil until,
                 const std::function<void(const agent::LogChunk&)>& sink, const std::stop_token& stop);
   // Passes a file or folder as a tar archive to `sink`. Returns and throws as Engine::copy_out().
   [[nodiscard]] bool collect(const std::string& id, const std::string& path,

@@ -355,12 +355,13 @@ void WorkersEngine::read_log(const AssignedAttempt& found, const LogOptions& opt
     for (const agent::LogChunk& chunk : *log) take(chunk);
     return;
   }
+  bool is_whole = true;
   if (const auto client = found.worker->await_client(stop))
-    client->read_log(id_of(found.attempt->key), since, options.follow ? LogUntil::end : LogUntil::now, take,
-                     stop);
+    is_whole = client->read_log(id_of(found.attempt->key), since,
+                                options.follow ? LogUntil::end : LogUntil::now, take, stop);
   else
     found.read_left_log(take, stop);
-  if (found.lacks_log()) on_piece({.is_after_gap = true});
+  if (!is_whole || found.lacks_log()) on_piece({.is_after_gap = true});
 }
 
 bool WorkersEngine::copy_out(const Key& key, const std::string& path,

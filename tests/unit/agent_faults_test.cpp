@@ -94,6 +94,26 @@ while True:
   expect_alive();
 }
 
+// A process that is left could replace the file of results, which exit code 0 makes valid.
+TEST_F(AgentFaultsTest, ProcessesThatCannotBeKilledMakeTheResultsInvalid) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  fs::permissions(root_, fs::perms::all);
+  fs::copy_file("/usr/bin/setpriv", path("as_root"));
+  ASSERT_EQ(::chmod(path("as_root").c_str(), 04755), 0);
+  start_worker({"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"});
+  client().send(script("ended", "true"));
+  client().await_of<Ended>("ended");
+  client().send(script("running", "echo $$; exec " + path("as_root") + " --reuid=0 sleep 600"));
+  client().send(ReadLog{.request = 1, .id = "running", .since = 0, .is_follow = 1});
+  const int pid = std::stoi(text_of_log(client().await_answer<Log>(1).chunks));
+  const std::string process = "/proc/" + std::to_string(pid);
+  await_state([&] { return text_of(process + "/cmdline").starts_with("sleep"); });
+  ::kill(worker_->pid(), SIGTERM);
+  EXPECT_EQ(worker_->wait(), 70);
+  EXPECT_TRUE(fs::exists(process));
+  ::kill(pid, SIGKILL);
+}
+
 TEST_F(AgentFaultsTest, OtherFramesArriveBesideALargeOutput) {
   Start start = script("loud", "head -c 200000000 /dev/zero");
   client().send(start);

@@ -110,6 +110,27 @@ TEST_F(AgentFilesTest, AFullDiskDropsOutputAndBlocksNothing) {
   ::umount2(folder().c_str(), MNT_DETACH);
 }
 
+TEST_F(AgentFilesTest, ALogThatLosesAPartAfterItsEndIsIncomplete) {
+  ASSERT_EQ(::mkdir(folder().c_str(), 0700), 0);
+  ASSERT_EQ(::mount("tmpfs", folder().c_str(), "tmpfs", 0, "size=64k"), 0);
+  const std::shared_ptr<void> mounted(nullptr, [&](void*) {
+    client_.reset();
+    worker_.reset();
+    ::umount2(folder().c_str(), MNT_DETACH);
+  });
+  start_worker();
+  std::ofstream(folder() + "/filler") << std::string(100'000, 'x');
+  const Ended ended = run("head -c 40000 /dev/zero");
+  EXPECT_EQ(ended.flags & Ended::log_is_incomplete, 0);
+  std::vector<LogChunk> chunks;
+  EXPECT_EQ(read_log({.request = 1, .id = ended.id}, chunks).status, Done::ok);
+  EXPECT_EQ(text_of_log(chunks).size(), 40'000U);
+  for (int i = 0; i < 30; ++i) run("head -c 30000 /dev/zero");
+  chunks.clear();
+  EXPECT_EQ(read_log({.request = 2, .id = ended.id}, chunks).status, Done::incomplete);
+  EXPECT_LT(text_of_log(chunks).size(), 40'000U);
+}
+
 // The disk has 1 MiB. The logs take most of it, or all of it together with a file of an attempt.
 TEST_F(AgentFilesTest, AFullDiskLosesNoEnds) {
   for (const bool is_filled : {false, true}) {
@@ -141,6 +162,57 @@ TEST_F(AgentFilesTest, AFullDiskLosesNoEnds) {
     EXPECT_EQ(results.log_of("large").value_or("").size(), is_filled ? 0U : 600'000U);
     EXPECT_EQ(results.log_of("large").has_value(), !is_filled);
   }
+}
+
+// The disk has few inodes. An attempt takes all of them, the second time also that of the agent's socket.
+TEST_F(AgentFilesTest, ADiskWithoutFreeInodesLosesNoEnds) {
+  for (const bool has_socket : {true, false}) {
+    ASSERT_TRUE(::mkdir(folder().c_str(), 0700) == 0 || errno == EEXIST);
+    ASSERT_EQ(::mount("tmpfs", folder().c_str(), "tmpfs", 0, "size=4m,nr_inodes=64"), 0);
+    const std::shared_ptr<void> mounted(nullptr, [&](void*) {
+      client_.reset();
+      worker_.reset();
+      ::umount2(folder().c_str(), MNT_DETACH);
+    });
+    if (!has_socket) run("head -c 200000 /dev/zero");
+    const std::string remove = has_socket ? "" : "rm $COMBU_SCRATCH/../socket; ";
+    client().send(script(
+        "filler", "exec 2>/dev/null; " + remove + "i=0; while : >$COMBU_SCRATCH/$i; do i=$((i+1)); done"));
+    EXPECT_EQ(client().await_of<Ended>("filler").exit_code, 2);
+    client_.reset();
+    ::kill(worker_->pid(), SIGTERM);
+    EXPECT_EQ(worker_->wait(), 0);
+    const ResultsFile results(text_of(folder() + "/results"));
+    EXPECT_EQ(results.ended.count("filler"), 1U);
+    EXPECT_EQ(results.ended.size(), has_socket ? 1U : 2U);
+  }
+}
+
+// SIGSTOP takes the place of a slow disk. An engine would kill the agent after 10 seconds.
+TEST_F(AgentFilesTest, AfterSigtermLargeLogsDoNotDelayTheEnd) {
+  constexpr int k_large = 100'000'000;
+  constexpr std::chrono::milliseconds k_late{6200};
+  Start large = script("large", "head -c 100000000 /dev/zero");
+  large.log_max = 1 << 30;
+  client().send(large);
+  client().send(script("small", "head -c 100000 /dev/zero"));
+  client().await_of<Ended>("large");
+  client().await_of<Ended>("small");
+  client_.reset();
+  const std::string file = folder() + "/results";
+  const auto began = std::chrono::steady_clock::now();
+  ::kill(worker_->pid(), SIGTERM);
+  std::error_code error;
+  await_state([&] { return fs::exists(file) && fs::file_size(file, error) > 1'000'000; });
+  ::kill(worker_->pid(), SIGSTOP);
+  await_state([&] { return std::chrono::steady_clock::now() - began > k_late; });
+  ::kill(worker_->pid(), SIGCONT);
+  EXPECT_EQ(worker_->wait(), 0);
+  const ResultsFile results(text_of(file));
+  EXPECT_EQ(results.ended.size(), 2U);
+  EXPECT_EQ(results.log_of("small").value_or("").size(), 100'000U);
+  EXPECT_FALSE(results.log_of("large").has_value());
+  EXPECT_LT(fs::file_size(file), k_large);
 }
 
 TEST_F(AgentFilesTest, AFolderIsCollected) {

@@ -243,6 +243,11 @@ struct ResultsFile {
   // Returns the whole log of an attempt; nullopt if the file does not have it.
   [[nodiscard]] std::optional<std::string> log_of(const std::string& id) const {
     const std::uint32_t number = numbers.at(id);
+    if (const Ended& end = ended.at(id); (end.flags & Ended::log_is_whole) != 0) {
+      std::string text;
+      for (const LogChunk& chunk : end.log) text += chunk.bytes;
+      return text;
+    }
     const auto status = statuses.find(number);
     if (status == statuses.end() || status->second != Done::ok) return std::nullopt;
     const auto log = logs.find(number);

@@ -281,7 +281,8 @@ TEST_F(AgentTest, AnIdleWorkerEndsAndLeavesItsResults) {
   const ResultsFile results(text_of(folder() + "/results"));
   EXPECT_EQ(results.types,
             (std::vector{FrameType::welcome, FrameType::started, FrameType::ended, FrameType::started,
-                         FrameType::ended, FrameType::listed, FrameType::done, FrameType::done}));
+                         FrameType::ended, FrameType::listed, FrameType::done}));
+  EXPECT_EQ(text_of_log(results.ended.at("small").log), "small\n");
   EXPECT_EQ(results.log_of("small"), "small\n");
   EXPECT_EQ(results.log_of("large"), std::string(100'000, '\0'));
   EXPECT_EQ(results.ended.at("small").exit_code, 6);

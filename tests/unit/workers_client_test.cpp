@@ -241,6 +241,21 @@ TEST_F(ClientTest, ConcurrentRequestsGetTheirOwnAnswers) {
   }
 }
 
+TEST_F(ClientTest, AnIncompleteLogIsReported) {
+  for (const auto status : {agent::Done::ok, agent::Done::incomplete}) {
+    std::string text;
+    auto reading = std::async(std::launch::async, [&] {
+      return client_.read_log("a/1", 0, LogUntil::now,
+                              [&](const agent::LogChunk& chunk) { text += chunk.bytes; }, {});
+    });
+    const auto request = wire_.expect<agent::ReadLog>().request;
+    wire_.answer(agent::Log{.request = request, .chunks = {{.at = 1, .stream = 1, .bytes = "a part"}}});
+    wire_.answer(agent::Done{.request = request, .status = status});
+    EXPECT_EQ(reading.get(), status == agent::Done::ok);
+    EXPECT_EQ(text, "a part");
+  }
+}
+
 TEST_F(ClientTest, TheStatusOfARequestDecidesItsResult) {
   const auto collect_with = [this](agent::Done done) {
     auto collecting = std::async(

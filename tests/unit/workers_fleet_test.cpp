@@ -298,6 +298,28 @@ TEST_F(FleetTest, ALogThatIsLostAfterTheEndOfItsAttemptIsReported) {
   EXPECT_EQ(error_in([&] { read(1); }).kind(), ErrorKind::not_found) << "combu does not know its output";
 }
 
+TEST_F(FleetTest, ASmallLogInTheFileOfResultsIsReadOnlyOnce) {
+  add("a", "exit 0");
+  start(0);
+  await_end(0);
+  cutting_.is_unreachable = true;
+  agent::append(cutting_.results, agent::Started{.id = "a/1", .at = 1});
+  agent::append(cutting_.results, agent::Ended{.id = "a/1",
+                                               .at = 2,
+                                               .flags = agent::Ended::log_is_whole,
+                                               .log = {{.at = 1, .stream = 1, .bytes = "small\n"}}});
+  agent::append(cutting_.results, agent::Listed{});
+  simulated_->stop({.run = run_.id, .trial = "combu-worker-run1-1"}, std::nullopt, {});
+  restart();
+  EXPECT_THAT(list(), SizeIs(1));
+  cutting_.results = "cut";
+  std::vector<std::string> pieces;
+  engine_->logs(key(0), {},
+                [&](const LogPiece& piece) { pieces.emplace_back(piece.is_after_gap ? "GAP" : piece.text); },
+                {});
+  EXPECT_THAT(pieces, ElementsAre("small\n"));
+}
+
 TEST_F(FleetTest, AnAttemptWithoutItsEndInACutFileIsLost) {
   add("a", "exit 0");
   start(0);

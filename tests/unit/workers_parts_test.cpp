@@ -321,7 +321,7 @@ TEST(WorkerResults, NeedTheStartOfTheSameAttempt) {
 TEST(WorkerResults, ALogThatTheAgentCouldNotStoreIsNotWhole) {
   std::string bytes = results_file();
   agent::append(bytes, agent::Log{.request = 3, .chunks = {{.at = 2, .stream = 1, .bytes = "a part"}}});
-  agent::append(bytes, agent::Done{.request = 3, .status = agent::Done::failed});
+  agent::append(bytes, agent::Done{.request = 3, .status = agent::Done::incomplete});
   const ReadLog log = log_of(bytes, 3);
   EXPECT_EQ(log.text, "a part");
   EXPECT_FALSE(log.is_whole);

@@ -46,7 +46,7 @@ class LogAnswer : public Answer {
     if (!part.chunks.empty()) connection.send(part);
     if (has_more) return State::more;
     if (is_follow_ && attempt->phase != Phase::ended) return State::waiting;
-    return finish(connection, request(), Done::ok, {});
+    return finish(connection, request(), attempt->log.is_incomplete() ? Done::incomplete : Done::ok, {});
   }
 
  private:

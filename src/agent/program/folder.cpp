@@ -131,6 +131,11 @@ bool Folder::take_new_listener() {
   return std::exchange(is_listener_new_, false);
 }
 
+void Folder::close_listener() {
+  listener_.close();
+  unlinkat(folder_.get(), k_socket, 0);
+}
+
 std::string Folder::scratch_path(std::uint64_t number) const {
   return path_ + "/" + name_of(number);
 }

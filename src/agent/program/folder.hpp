@@ -23,6 +23,8 @@ class Folder {
   void repair();
   // Returns true if listener() has changed since the last call.
   [[nodiscard]] bool take_new_listener();
+  // Removes the socket. On a disk without a free inode, this makes room for a file.
+  void close_listener();
 
   [[nodiscard]] int descriptor() const { return folder_.get(); }
   [[nodiscard]] int listener() const { return listener_.get(); }

@@ -27,6 +27,7 @@ constexpr std::int64_t k_visit_max = 10 * k_second;
 constexpr std::size_t k_visitors_max = 64;
 constexpr std::size_t k_answers_max = std::size_t{128} << 10U;  // queued bytes at which answers wait
 constexpr int k_exit_overrun = 70;                              // EX_SOFTWARE of sysexits.h
+constexpr std::int64_t k_end_max = 6 * k_second;  // after SIGTERM; engines usually kill the agent after 10 s
 
 std::string random_text() {
   std::array<unsigned char, 16> bytes{};
@@ -83,17 +84,28 @@ int Server::run(const std::string& folder, std::int64_t idle_max, std::string no
   signals_ = Descriptor(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
   signal_watch_.start(loop_, signals_.get(), EPOLLIN, [this](std::uint32_t) { take_signals(); });
   busy_at_ = steady_time();
-  while (!is_terminated_ && !attempts_.is_overrun() && steady_time() - busy_at_ < idle_max) turn();
-  const bool is_overrun = attempts_.is_overrun();
+  while (terminated_at_ == 0 && !attempts_.is_overrun() && steady_time() - busy_at_ < idle_max) turn();
+  bool is_overrun = attempts_.is_overrun();
   attempts_.kill_all();
+  is_overrun = is_overrun || attempts_.are_active();
+  // The exit code tells the client not to read a file of results: a process that is left could change it.
+  if (is_overrun) {
+    complain(
+        "an attempt has processes that cannot be killed; the worker ends, so that the engine kills them");
+    return k_exit_overrun;
+  }
   folder_.repair();
+  listen_watch_.stop();
+  folder_.close_listener();
   // The file is made even without results, because an attempt may have left such a file. If it cannot be
   // made, the exit code tells the client not to read it.
-  const bool has_results = write_results(attempts_, folder_, boot_);
-  if (!has_results) complain(problem_text("results", errno));
-  if (!is_overrun) return has_results ? 0 : 1;
-  complain("an attempt has processes that cannot be killed; the worker ends, so that the engine kills them");
-  return k_exit_overrun;
+  const auto is_late = [this] {
+    take_signals();
+    return terminated_at_ != 0 && steady_time() - terminated_at_ > k_end_max;
+  };
+  if (write_results(attempts_, folder_, boot_, is_late)) return 0;
+  complain(problem_text("results", errno));
+  return 1;
 }
 
 void Server::turn() {
@@ -241,8 +253,9 @@ void Server::take_signals() {
   signalfd_siginfo signal{};
   while (read(signals_.get(), &signal, sizeof(signal)) == sizeof(signal)) {
     if (signal.ssi_signo == SIGCHLD) has_child_ended_ = true;
-    if (signal.ssi_signo == SIGTERM && is_signal_valid(static_cast<std::int32_t>(signal.ssi_pid)))
-      is_terminated_ = true;
+    if (signal.ssi_signo == SIGTERM && terminated_at_ == 0 &&
+        is_signal_valid(static_cast<std::int32_t>(signal.ssi_pid)))
+      terminated_at_ = steady_time();
   }
 }
 

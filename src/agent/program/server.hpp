@@ -93,11 +93,11 @@ class Server {
   std::uint64_t last_connection_ = 0;
   std::uint64_t last_call_ = 0;
   std::int64_t next_tick_ = 0;
-  std::int64_t next_act_ = 0;  // 0: none
-  std::int64_t busy_at_ = 0;   // the last time at which a client was connected or an attempt ran
-  bool has_more_ = false;      // an answer can go on at once
+  std::int64_t next_act_ = 0;       // 0: none
+  std::int64_t busy_at_ = 0;        // the last time at which a client was connected or an attempt ran
+  std::int64_t terminated_at_ = 0;  // the time of SIGTERM; 0: none
+  bool has_more_ = false;           // an answer can go on at once
   bool has_child_ended_ = false;
-  bool is_terminated_ = false;
 };
 
 }  // namespace combu::agent
