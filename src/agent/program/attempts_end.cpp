@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t k_sweep_pause = 5 * k_millisecond;
 constexpr std::int64_t k_stop_after = 2 * k_second;  // then the processes are stopped before they are killed
 constexpr std::int64_t k_overrun_after = 10 * k_second;
-constexpr std::int64_t k_kill_all_max = 4 * k_second;  // longer than k_stop_after
+constexpr std::int64_t k_kill_all_max = 4 * k_second;           // longer than k_stop_after
 constexpr std::int64_t k_start_tolerance = 20 * k_millisecond;  // of the start times in /proc
 constexpr int k_rounds_max = 20;
 constexpr int k_reads_max =
