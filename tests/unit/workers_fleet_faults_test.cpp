@@ -276,14 +276,26 @@ class GivenUpStartTest : public FleetFaultsTest {
   }
   // The start of a trial reaches the agent, as if it had waited in a connection that was closed since.
   void deliver_start(std::size_t trial) {
-    const auto late = simulated_->exec({.run = run_.id, .trial = "combu-worker-run1-1"},
-                                       {"/combu/agent/agent", "join", "/combu/attempts/w/agent"}, {});
+    late_ = simulated_->exec({.run = run_.id, .trial = "combu-worker-run1-1"},
+                             {"/combu/agent/agent", "join", "/combu/attempts/w/agent"}, {});
+    const std::string id = key(trial).trial + "/1";
     std::string messages;
     agent::append(messages, agent::Hello{});
-    agent::append(messages,
-                  agent::Start{.id = key(trial).trial + "/1", .argv = {"/bin/sh", "-c", "sleep 1000"}});
-    late->write(messages);
-    until("the attempt begins", [&] { return world_.executions().size() == 2; });
+    agent::append(messages, agent::Start{.id = id, .argv = {"/bin/sh", "-c", "sleep 1000"}});
+    agent::append(messages, agent::ReadLog{.request = 1, .id = id, .is_follow = 1});
+    late_->write(messages);
+  }
+  // Waits until the delivered attempt has ended: then the agent has answered the request for its whole log.
+  void await_end_of_delivered() {
+    agent::FrameReader reader;
+    agent::Frame frame;
+    std::vector<char> buffer(4096);
+    while (const std::size_t count = late_->read(buffer)) {
+      reader.feed({buffer.data(), count});
+      while (reader.next(frame) == agent::FrameReader::Result::frame)
+        if (frame.type == agent::Done::k_type) return;
+    }
+    FAIL() << "the agent has closed the connection";
   }
   // No attempt keeps a worker beyond the end of the run.
   void expect_no_worker_after_the_run() {
@@ -291,6 +303,9 @@ class GivenUpStartTest : public FleetFaultsTest {
     engine_.reset();
     EXPECT_THAT(workers(), IsEmpty());
   }
+
+ private:
+  std::unique_ptr<ByteStream> late_;
 };
 
 TEST_F(GivenUpStartTest, AnAttemptWhoseInputsAreNotAllSentDoesNotRun) {
@@ -340,7 +355,9 @@ TEST_F(GivenUpStartTest, AStopEndsAStartThatTheAgentDidNotGet) {
   EXPECT_NO_THROW(stopping.get());
   EXPECT_THAT(world_.executions(), SizeIs(1));
   deliver_start(1);
-  until("the agent ends the attempt", [&] { return world_.executions().back().ended_at.has_value(); });
+  await_end_of_delivered();
+  ASSERT_THAT(world_.executions(), SizeIs(2));
+  EXPECT_TRUE(world_.executions().back().ended_at);
   EXPECT_THAT(list(), SizeIs(1)) << "only the first trial";
   expect_no_worker_after_the_run();
 }
