@@ -209,9 +209,7 @@ void AssignedAttempt::end(std::optional<Seconds> grace, const std::stop_token& s
     };
     if (!attempt->changed.wait(lock, stop, [&] { return !may_run() || worker->client != client; }))
       throw Error(ErrorKind::cancelled, attempt->key.trial, "cancelled");
-    if (may_run()) continue;
-    lock.unlock();
-    return give_up();
+    if (!may_run()) return give_up_locked();
   }
 }
 
@@ -230,10 +228,10 @@ void AssignedAttempt::read_left_log(const std::function<void(const agent::LogChu
     result = attempt->result;
     had_output = attempt->ended && attempt->ended->log_size > 0;
   }
+  if (result == 0 && !had_output)
+    throw Error(ErrorKind::not_found, attempt->key.trial, "the attempt's log was lost with its worker");
   try {
-    if (result == 0)
-      throw Error(ErrorKind::not_found, attempt->key.trial, "the attempt's log was lost with its worker");
-    if (worker->read_result_log(result, sink, stop)) return;
+    if (result != 0 && worker->read_result_log(result, sink, stop)) return;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::not_found || !had_output) throw;
   }

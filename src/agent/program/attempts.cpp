@@ -42,8 +42,7 @@ Ended ended_message(Attempt& attempt) {
     while (attempt.log.read(position, 0, message.log)) continue;
     message.flags |= Ended::log_is_whole;
   }
-  if (attempt.log.is_incomplete())
-    message.flags = (message.flags | Ended::log_is_incomplete) & ~Ended::log_is_whole;
+  if (attempt.log.is_incomplete()) message.flags &= ~Ended::log_is_whole;
   return message;
 }
 
