@@ -1,16 +1,19 @@
 #pragma once
-// Types and functions that all rooms use: the error type, ids, units, text functions, files, the clock, and
-// in_parallel().
+// Types and functions that all rooms use: the error type, ids, units, text functions, files, the clock,
+// in_parallel() and BytePipe.
 
 #include <sys/types.h>
 
 #include <charconv>
 #include <chrono>
 #include <compare>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -335,5 +338,36 @@ class Clock {
 // the calls in ascending order of i, and blocks until all calls have returned. If a call throws,
 // in_parallel() starts no further calls, waits for the running calls, and rethrows the first exception.
 void in_parallel(std::size_t count, std::size_t width, const std::function<void(std::size_t)>& body);
+
+// A bounded queue of bytes between one writer thread and one reader thread.
+class BytePipe {
+ public:
+  // Blocks while the queue is full. Returns false if the reader has called leave().
+  bool write(std::string_view bytes);
+  // Ends the stream; no write() may follow. `fault`: the exception that cut the stream; null: the stream is
+  // complete.
+  void end(std::exception_ptr fault);
+
+  // Blocks until bytes are available, and returns true; returns false at the end of the stream.
+  [[nodiscard]] bool await_bytes();
+  // Blocks until bytes are available and returns them; returns an empty view at the end of the stream. The
+  // view is valid until the next call. Throws the exception that the writer passed to end().
+  [[nodiscard]] std::string_view read();
+  // Ends reading: the reader will not call read() again.
+  void leave();
+
+ private:
+  bool flush();
+
+  std::string filling_;  // used only by the writer's thread
+  std::string reading_;  // used only by the reader's thread
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::string> chunks_;
+  std::vector<std::string> spare_;  // buffers for reuse: page faults of new memory take longer than copying
+  bool ended_ = false;
+  bool left_ = false;
+  std::exception_ptr fault_;
+};
 
 }  // namespace combu

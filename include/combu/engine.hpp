@@ -491,4 +491,22 @@ struct ArchiveEntry {
 // the archive cannot be made.
 [[nodiscard]] std::string tar_of(const std::map<std::string, std::string>& files);
 
+// Returns the next bytes of a stream, or an empty view at its end. Blocks until bytes are available. The view
+// is valid until the next call.
+using NextBytes = std::function<std::string_view()>;
+
+// Calls engine.copy_out(), and lets `reader` read the archive in a second thread while the engine sends it.
+// Blocks until both have ended. If `reader` returns or throws before the end of the archive, the rest is not
+// requested. Returns false if the attempt has no such path; `reader` is not called then. Throws the exception
+// of `reader`, or that of copy_out(), which NextBytes throws, too.
+[[nodiscard]] bool read_archive(Engine& engine, const Key& key, const std::string& path,
+                                const std::function<void(const NextBytes& next)>& reader,
+                                const std::stop_token& stop);
+
+// Like read_archive(), for the content of a regular file. Also throws Error(invalid) if `path` is no regular
+// file, and Error(corrupt) if the archive is invalid or incomplete.
+[[nodiscard]] bool read_file(Engine& engine, const Key& key, const std::string& path,
+                             const std::function<void(const NextBytes& next, Instant modified)>& reader,
+                             const std::stop_token& stop);
+
 }  // namespace combu

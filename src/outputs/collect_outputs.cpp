@@ -1,10 +1,7 @@
-#include <exception>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "combu/outputs.hpp"
-#include "outputs/pipe.hpp"
 #include "outputs/unpack.hpp"
 
 namespace combu {
@@ -20,45 +17,10 @@ class Bearer {
                                  .size_max = output.size_max,
                                  .subject = output.path_in_container(),
                                  .stop = stop_};
-    outputs::Pipe pipe;
-    std::exception_ptr fault;  // the exception that unpacking threw
-    bool any = false;
-    const auto read = [&] {
-      const std::string_view bytes = pipe.read();
-      any |= !bytes.empty();
-      return bytes;
+    const auto unpack = [&](const NextBytes& next) {
+      outputs::unpack(next, how, writer_, collection_, manifest_);
     };
-    std::jthread unpacks([&] {
-      try {
-        // The engine sends no bytes for a missing output.
-        if (const std::string first(read()); any) {
-          bool again = false;
-          outputs::unpack([&] { return std::exchange(again, true) ? read() : std::string_view(first); }, how,
-                          writer_, collection_, manifest_);
-        }
-      } catch (...) {
-        fault = std::current_exception();
-      }
-      pipe.leave();
-    });
-    std::exception_ptr cut;  // the exception that reading from the engine threw
-    bool found = false;
-    try {
-      found = engine_.copy_out(
-          key_, output.path_in_container(),
-          [&](std::string_view bytes) {
-            if (!pipe.write(bytes))
-              throw Error(ErrorKind::cancelled, output.path_in_container(), "cancelled");
-          },
-          stop_);
-    } catch (...) {
-      cut = std::current_exception();
-    }
-    pipe.end(cut);
-    unpacks.join();
-    // If unpacking failed, that failure aborted the reading, so the exception of unpacking is the cause.
-    if (fault) std::rethrow_exception(fault);
-    if (cut) std::rethrow_exception(cut);
+    const bool found = read_archive(engine_, key_, output.path_in_container(), unpack, stop_);
     if (!found && output.required)
       throw Error(ErrorKind::invalid, output.path_in_container(), "there is no such output");
   }

@@ -17,8 +17,6 @@
 #include <utility>
 #include <vector>
 
-#include "outputs/pipe.hpp"
-
 namespace combu::outputs {
 namespace {
 
@@ -32,7 +30,7 @@ constexpr Bytes k_size_max{std::int64_t{1} << 60U};
 using Reader = std::unique_ptr<archive, decltype(&archive_read_free)>;
 
 struct Source {
-  const std::function<std::string_view()>& read;
+  const NextBytes& read;
   std::exception_ptr fault;  // an exception of `read`, which must not pass through libarchive
 };
 
@@ -70,7 +68,7 @@ class SumBeside {
   }
 
  private:
-  Pipe pipe_;
+  BytePipe pipe_;
   Sha256 sum_;
   std::jthread thread_;
 };
@@ -107,7 +105,7 @@ std::optional<std::vector<std::string>> parts_of(std::string_view path) {
 
 class Unpacker {
  public:
-  Unpacker(const std::function<std::string_view()>& read, const Unpacking& how, OutputWriter& writer)
+  Unpacker(const NextBytes& read, const Unpacking& how, OutputWriter& writer)
       : source_{read, nullptr}, how_(how), writer_(writer), reader_(archive_read_new(), &archive_read_free) {
     check(archive_read_support_format_tar(reader_.get()));
     check(archive_read_open(reader_.get(), &source_, nullptr, &read_some, nullptr));
@@ -260,8 +258,8 @@ class Unpacker {
 
 }  // namespace
 
-void unpack(const std::function<std::string_view()>& read, const Unpacking& how, OutputWriter& writer,
-            CollectionResult& collection, std::string& manifest) {
+void unpack(const NextBytes& read, const Unpacking& how, OutputWriter& writer, CollectionResult& collection,
+            std::string& manifest) {
   Unpacker(read, how, writer).run(collection, manifest);
 }
 

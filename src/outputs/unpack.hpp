@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -17,13 +16,12 @@ struct Unpacking {
   std::stop_token stop = {};
 };
 
-// Reads a tar archive from `read` and passes its entries to `writer`. `read` returns the next bytes, or an
-// empty view at the end. Adds the files to `collection` and their digests to `manifest`. Throws the errors of
-// `read` and `writer`, and Error:
+// Reads a tar archive from `read` and passes its entries to `writer`. Adds the files to `collection` and
+// their digests to `manifest`. Throws the errors of `read` and `writer`, and Error:
 // - invalid: the files exceed `size_max`;
 // - corrupt: the archive is incomplete, or a path leads out of the archive;
 // - cancelled.
-void unpack(const std::function<std::string_view()>& read, const Unpacking& how, OutputWriter& writer,
-            CollectionResult& collection, std::string& manifest);
+void unpack(const NextBytes& read, const Unpacking& how, OutputWriter& writer, CollectionResult& collection,
+            std::string& manifest);
 
 }  // namespace combu::outputs

@@ -21,7 +21,7 @@ bool has_container_inputs(const Trial& trial) {
 
 }  // namespace
 
-Fleet::Fleet(Engine& engine, Images& images) : images_(images), all_(engine), keeper_(all_) {}
+Fleet::Fleet(Engine& engine, Images& images) : images_(images), all_(engine) {}
 
 Fleet::~Fleet() {
   keeper_.reset();
@@ -95,6 +95,12 @@ std::vector<Observation> Fleet::attempts() {
   return seen;
 }
 
+// The caller holds the mutex. A process without workers has no threads of a keeper.
+void Fleet::add(const WorkerPtr& worker) {
+  all_.workers.emplace(worker->key(), worker);
+  if (!keeper_) keeper_.emplace(all_);
+}
+
 // Returns the worker with the most free places.
 WorkerPtr Fleet::find_free_worker(const Run& run, const Trial& trial, const Note& note) {
   WorkerPtr best;
@@ -121,7 +127,7 @@ WorkerPtr Fleet::add_worker(const Run& run, const Trial& trial, const Note& note
   worker->limits = *trial.worker;
   worker->is_own = true;
   worker->is_created_here = true;
-  all_.workers.emplace(worker->key(), worker);
+  add(worker);
   return worker;
 }
 
@@ -362,16 +368,15 @@ std::vector<Fleet::Found> Fleet::add_workers(const std::vector<Observation>& con
     last = std::max(last, number_of_worker(container.key.run, container.key.trial).value_or(0));
     // Another process may be starting the container.
     if (container.phase == Phase::created && !adopted_.contains(container.key.run)) continue;
-    const auto [at, is_new] = all_.workers.try_emplace(container.key);
-    if (!is_new) continue;
-    at->second = std::make_shared<Worker>(all_);
-    Worker& worker = *at->second;
-    worker.container = container;
-    worker.is_own = adopted_.contains(container.key.run);
+    if (all_.workers.contains(container.key)) continue;
+    const auto worker = std::make_shared<Worker>(all_);
+    worker->container = container;
+    worker->is_own = adopted_.contains(container.key.run);
     if (container.created_at != Instant{})
-      worker.created_at -= std::chrono::duration_cast<Steady::duration>(
+      worker->created_at -= std::chrono::duration_cast<Steady::duration>(
           std::max(Seconds(0), Seconds(real_clock().now() - container.created_at)));
-    fresh.push_back({at->second, container.phase});
+    add(worker);
+    fresh.push_back({worker, container.phase});
   }
   return fresh;
 }

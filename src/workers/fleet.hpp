@@ -87,6 +87,7 @@ class Fleet {
   std::vector<Found> add_workers(const std::vector<Observation>& containers);
   std::optional<Error> get_to_know(const Found& found, const std::stop_token& stop);
   void remove_earlier(const Key& key, const std::stop_token& stop);
+  void add(const WorkerPtr& worker);
   WorkerPtr find_free_worker(const Run& run, const Trial& trial, const Note& note);
   WorkerPtr add_worker(const Run& run, const Trial& trial, const Note& note);
   void displace_attempts(Worker& worker);
@@ -100,7 +101,7 @@ class Fleet {
   // The mutex of `all_` guards these members, too.
   std::set<RunId> adopted_;
   std::map<RunId, std::size_t> last_number_;  // of a worker's name
-  std::optional<Keeper> keeper_;
+  std::optional<Keeper> keeper_;              // from the first worker on
 };
 
 }  // namespace combu::workers

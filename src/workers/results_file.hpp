@@ -50,23 +50,8 @@ class ResultLogReader {
   Sink sink_;
 };
 
-// Finds the frames in the engine's archive of the file.
-class ResultsArchive {
- public:
-  // Passes each complete frame to `take` until it returns false. Returns false if no frame can follow.
-  bool feed(std::string_view bytes, const std::function<bool(const agent::Frame&)>& take);
-
- private:
-  bool skip_headers(std::string_view& bytes);
-
-  std::string header_;
-  std::uint64_t left_ = 0;  // bytes to skip before the next header
-  bool is_in_file_ = false;
-  agent::FrameReader frames_;
-};
-
 // Passes the frames of the file `path` of the container `worker` to `take` until it returns false. Returns
-// false if there is no such file. Throws Error like Engine::copy_out().
+// false if there is no such file. Throws Error like read_file() of the engine.
 bool read_results(Engine& engine, const Key& worker, const std::string& path,
                   const std::function<bool(const agent::Frame&)>& take, const std::stop_token& stop);
 

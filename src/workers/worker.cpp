@@ -393,13 +393,15 @@ void Worker::end_attempts(const std::string& why) {
 // or an empty text. Throws if the engine cannot be reached.
 std::string Worker::read_results(const std::stop_token& stop) {
   EndsReader ends;
+  std::string problem =
+      ", and the end of its file of results is missing, for example because its disk was full";
   try {
     const auto take = [&](const agent::Frame& frame) { return ends.take(frame); };
     if (!workers::read_results(registry.engine, key(), results_path(), take, stop))
       return ", and left no file of results";
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::cancelled || error.kind() == ErrorKind::unavailable) throw;
-    return fmt::format(", and its file of results cannot be read: {}", error.message());
+    problem = fmt::format(", and its file of results cannot be read: {}", error.message());
   }
   for (Result& result : ends.results) {
     const std::scoped_lock lock(registry.mutex);
@@ -413,9 +415,7 @@ std::string Worker::read_results(const std::stop_token& stop) {
     const auto found = attempts.find(name);
     if (found != attempts.end() && found->second->ended) found->second->result = result.number;
   }
-  return ends.is_whole
-             ? ""
-             : ", and the end of its file of results is missing, for example because its disk was full";
+  return ends.is_whole ? "" : problem;
 }
 
 bool Worker::read_result_log(std::uint32_t result, const std::function<void(const agent::LogChunk&)>& sink,

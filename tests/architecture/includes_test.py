@@ -11,8 +11,8 @@ FILES = {
     "httplib.h": {"src/http/channel.cpp"},
     "nlohmann/json.hpp": {"include/combu/json.hpp"},
     "yaml-cpp/yaml.h": {"src/kubernetes/kubeconfig.cpp"},
-    "archive.h": {"src/engine/tar.cpp", "src/inputs/pack.cpp", "src/outputs/unpack.cpp", "src/simulated/agent.cpp",
-                  "src/telemetry/metric_file.cpp"},
+    "archive.h": {"src/engine/read_archive.cpp", "src/engine/tar.cpp", "src/inputs/pack.cpp", "src/outputs/unpack.cpp",
+                  "src/simulated/agent.cpp"},
     "SQLiteCpp/SQLiteCpp.h": {
         "include/combu/database.hpp",
         "src/record/impl.hpp",
