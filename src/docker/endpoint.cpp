@@ -43,8 +43,7 @@ Address address_of_context(const std::filesystem::path& config_folder, const std
        std::filesystem::directory_iterator(config_folder / "contexts" / "meta", ignored)) {
     const std::optional<json> meta = read_json(entry.path() / "meta.json");
     if (!meta || text_of(*meta, "Name") != name) continue;
-    const json endpoint = meta->value("/Endpoints/docker"_json_pointer, json::object());
-    const std::string host(text_of(endpoint, "Host"));
+    const std::string host(text_of(*meta, {"Endpoints", "docker", "Host"}));
     if (host.empty())
       throw Error(ErrorKind::invalid, "context " + name,
                   fmt::format("{} contains no Docker endpoint; see `docker context inspect {}`",
