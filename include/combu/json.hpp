@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -47,6 +48,23 @@ inline constexpr std::size_t k_json_depth_max = 512;
 // Returns integer_of() of the member `name`, or 0 if the member is absent or null.
 [[nodiscard]] std::int64_t integer_at(const nlohmann::json& object, const char* name, std::int64_t least,
                                       std::int64_t most);
+
+// Members of JSON values from outside, which may have any type. These functions do not throw. Their results
+// belong to the value.
+
+// Returns the member, or null if the member is absent or `value` is no object.
+[[nodiscard]] const nlohmann::json& member_of(const nlohmann::json& value, std::string_view name);
+// Returns the member that the names lead to, such as {"container", "resources", "limits"}.
+[[nodiscard]] const nlohmann::json& member_of(const nlohmann::json& value,
+                                              std::initializer_list<std::string_view> names);
+// Returns member_of() if it is a string, and otherwise an empty text.
+[[nodiscard]] std::string_view text_of(const nlohmann::json& value, std::string_view name);
+[[nodiscard]] std::string_view text_of(const nlohmann::json& value,
+                                       std::initializer_list<std::string_view> names);
+// Returns the element of the array `list` whose member `name` is the text `text`. Returns null if there is
+// no such element or `list` is no array.
+[[nodiscard]] const nlohmann::json& element_of(const nlohmann::json& list, std::string_view name,
+                                               std::string_view text);
 
 // Returns the value as JSON text on one line. Replaces each byte that is not UTF-8 with U+FFFD, where dump()
 // would throw. For example, a message of an engine may contain bytes that are not UTF-8.

@@ -223,7 +223,8 @@ class World {
   bool chance(double probability);
   void enter(Instant now);
   void leave(Instant now);
-  void run_agent(const Container& container, const Trial& trial, Instant now);
+  // Runs the agent in a container whose program is combu's agent. Returns false for any other container.
+  bool run_agent(const Container& container, const Trial& trial, const Script& script, Instant now);
   SimulatedAgent* agent_of(const Key& key);
   void run_script(Container& container, const Trial& trial, const Script& script, Instant now);
   void begin_to_run(Container& container, const Trial& trial, const Script& script, Instant now);

@@ -29,7 +29,7 @@ std::optional<std::size_t> number_of(const json& request, const char* name, std:
   return found->get<std::size_t>();
 }
 
-std::string text_of(const json& value, const char* name) {
+std::string string_of(const json& value, const char* name) {
   if (!value.is_string()) throw Error(ErrorKind::invalid, name, "must be a string, or an array of strings");
   return value.get<std::string>();
 }
@@ -95,12 +95,12 @@ Adjust adjust_of(const json& request) {
   if (const auto stopping = request.find("stopping"); stopping != request.end()) {
     if (!stopping->is_array())
       throw Error(ErrorKind::invalid, "stopping", "must be an array of names of trials");
-    for (const json& name : *stopping) adjust.stopping.push_back(text_of(name, "stopping"));
+    for (const json& name : *stopping) adjust.stopping.push_back(string_of(name, "stopping"));
   }
   if (const auto stopper = request.find("stopper"); stopper != request.end())
-    adjust.stopper = text_of(*stopper, "stopper");
+    adjust.stopper = string_of(*stopper, "stopper");
   if (const auto interrupter = request.find("interrupter"); interrupter != request.end())
-    adjust.interrupter = text_of(*interrupter, "interrupter");
+    adjust.interrupter = string_of(*interrupter, "interrupter");
   for (const auto& [name, value] : request.items())
     if (name != "ask" && name != "parallel" && name != "starts_in_flight" && name != "paused" &&
         name != "stopping" && name != "stopper" && name != "interrupter")

@@ -14,22 +14,17 @@ bool flag_at(const json& object, const char* name, bool otherwise) {
   return flag.is_boolean() ? flag.get<bool>() : otherwise;
 }
 
-std::string string_or_empty(const json& object, const char* name) {
-  const auto at = object.find(name);
-  return at != object.end() && at->is_string() ? at->get<std::string>() : "";
-}
-
 void read_features(const json& info, SystemFacts& facts) {
-  facts.host = string_or_empty(info, "Name");
-  facts.data_folder = string_or_empty(info, "DockerRootDir");
+  facts.host = text_of(info, "Name");
+  facts.data_folder = text_of(info, "DockerRootDir");
   facts.limits = {.cpus = flag_at(info, "CpuCfsQuota", true),
                   .memory = flag_at(info, "MemoryLimit", true),
                   .swap = flag_at(info, "SwapLimit", true),
                   .processes = flag_at(info, "PidsLimit", true)};
-  facts.cgroup_driver = string_or_empty(info, "CgroupDriver");
+  facts.cgroup_driver = text_of(info, "CgroupDriver");
   for (const json& option : json_at(info, "SecurityOptions")) facts.is_rootless |= option == "name=rootless";
   facts.keeps_running = flag_at(info, "LiveRestoreEnabled", false);
-  facts.is_in_swarm = string_or_empty(json_at(info, "Swarm"), "LocalNodeState") == "active";
+  facts.is_in_swarm = text_of(info, {"Swarm", "LocalNodeState"}) == "active";
   const json& runtimes = json_at(info, "Runtimes");
   facts.has_nvidia_runtime = runtimes.is_object() && runtimes.contains("nvidia");
 }

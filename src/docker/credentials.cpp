@@ -14,16 +14,6 @@ namespace {
 
 using nlohmann::json;
 
-std::string string_at(const json& object, const char* name) {
-  const auto at = object.find(name);
-  return at != object.end() && at->is_string() ? at->get<std::string>() : "";
-}
-
-const json* object_at(const json& object, const std::string& name) {
-  const auto at = object.find(name);
-  return at != object.end() && at->is_object() ? &*at : nullptr;
-}
-
 // Returns the host of a key in `auths`. For example, the host of both "https://registry:5000/v2/" and
 // "registry:5000" is "registry:5000".
 std::string host_of(std::string_view key) {
@@ -49,15 +39,14 @@ std::string header_of(const json& auth) {
 // Finds the credentials of the registry `key` in `auths`. `path`: the file that contains `auths`, for
 // messages.
 Credentials from_auths(const json& auths, const std::string& key, const std::string& path) {
-  const json* entry = object_at(auths, key);
-  for (auto other = auths.begin(); entry == nullptr && other != auths.end(); ++other) {
-    if (other->is_object() && host_of(other.key()) == host_of(key)) entry = &*other;
+  const json* entry = &member_of(auths, key);
+  for (auto other = auths.begin(); !entry->is_object() && other != auths.end(); ++other) {
+    if (host_of(other.key()) == host_of(key)) entry = &*other;
   }
-  if (entry == nullptr) return {};
-  if (const std::string token = string_at(*entry, "identitytoken"); !token.empty()) {
+  if (const std::string_view token = text_of(*entry, "identitytoken"); !token.empty()) {
     return {header_of({{"identitytoken", token}, {"serveraddress", key}}), ""};
   }
-  const std::string pair = decode_base64(string_at(*entry, "auth"));
+  const std::string pair = decode_base64(text_of(*entry, "auth"));
   const std::size_t colon = pair.find(':');
   if (colon == std::string::npos) return {};
   // The value of X-Registry-Auth is JSON, which can contain only UTF-8.
@@ -76,11 +65,11 @@ std::optional<json> read_config(const std::string& path) {
   return parse_json_or_discard(std::string(std::istreambuf_iterator<char>(file), {}));
 }
 
-std::string program_name(const std::string& helper) {
-  return "docker-credential-" + helper;
+std::string program_name(std::string_view helper) {
+  return fmt::format("docker-credential-{}", helper);
 }
 
-Credentials from_program(const std::string& name, const std::string& key, Seconds time_max,
+Credentials from_program(std::string_view name, const std::string& key, Seconds time_max,
                          const std::stop_token& stop) {
   const std::string program = program_name(name);
   constexpr std::size_t k_answer_max = std::size_t{1} << 20U;
@@ -97,8 +86,8 @@ Credentials from_program(const std::string& name, const std::string& key, Second
   if (end.exit_code != 0) return {};
   const json answer = parse_json_or_discard(end.output);
   if (!answer.is_object()) return {"", program + " did not print a JSON object"};
-  const std::string user = string_at(answer, "Username");
-  const std::string secret = string_at(answer, "Secret");
+  const std::string_view user = text_of(answer, "Username");
+  const std::string_view secret = text_of(answer, "Secret");
   if (user == "<token>") return {header_of({{"identitytoken", secret}, {"serveraddress", key}}), ""};
   if (user.empty() && secret.empty()) return {};
   return {header_of({{"username", user}, {"password", secret}, {"serveraddress", key}}), ""};
@@ -113,18 +102,16 @@ Credentials find_credentials(const std::string& config_folder, const std::string
   if (!read) return {};
   const json& config = *read;
   if (!config.is_object()) return {"", path + " is not a JSON object"};
-  std::string program = string_at(config, "credsStore");
-  if (const json* helpers = object_at(config, "credHelpers")) {
-    for (const std::string& key : {registry_key, host_of(registry_key)}) {
-      if (const std::string name = string_at(*helpers, key.c_str()); !name.empty()) program = name;
-    }
+  std::string_view program = text_of(config, "credsStore");
+  for (const std::string& key : {registry_key, host_of(registry_key)}) {
+    if (const std::string_view name = text_of(config, {"credHelpers", key}); !name.empty()) program = name;
   }
   Credentials found;
   if (!program.empty()) found = from_program(program, registry_key, helper_max, stop);
   if (!found.header.empty()) return found;
-  const json* auths = object_at(config, "auths");
-  if (auths == nullptr) return found;
-  Credentials plain = from_auths(*auths, registry_key, path);
+  const json& auths = member_of(config, "auths");
+  if (!auths.is_object()) return found;
+  Credentials plain = from_auths(auths, registry_key, path);
   if (!found.note.empty()) plain.note = found.note;
   return plain;
 }
@@ -137,10 +124,10 @@ std::set<std::string> credential_programs(const std::string& config_folder) {
   if (!config.is_object())
     throw Error(ErrorKind::invalid, path, "must contain a JSON object; correct or remove the file");
   std::set<std::string> programs;
-  if (const std::string name = string_at(config, "credsStore"); !name.empty())
+  if (const std::string_view name = text_of(config, "credsStore"); !name.empty())
     programs.insert(program_name(name));
-  if (const json* helpers = object_at(config, "credHelpers")) {
-    for (const json& helper : *helpers)
+  if (const json& helpers = member_of(config, "credHelpers"); helpers.is_object()) {
+    for (const json& helper : helpers)
       if (helper.is_string()) programs.insert(program_name(helper.get<std::string>()));
   }
   return programs;

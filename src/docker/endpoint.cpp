@@ -26,11 +26,6 @@ std::optional<json> read_json(const std::filesystem::path& path) {
   return value;
 }
 
-std::string setting_at(const json& object, const char* name) {
-  const auto at = object.find(name);
-  return at != object.end() && at->is_string() ? at->get<std::string>() : "";
-}
-
 // Parses an address from Docker's own settings. `source`: the setting, for messages.
 Address address_from(const std::string& source, const std::string& text) {
   try {
@@ -47,9 +42,8 @@ Address address_of_context(const std::filesystem::path& config_folder, const std
   for (const auto& entry :
        std::filesystem::directory_iterator(config_folder / "contexts" / "meta", ignored)) {
     const std::optional<json> meta = read_json(entry.path() / "meta.json");
-    if (!meta || setting_at(*meta, "Name") != name) continue;
-    const json endpoint = meta->value("/Endpoints/docker"_json_pointer, json::object());
-    const std::string host = setting_at(endpoint, "Host");
+    if (!meta || text_of(*meta, "Name") != name) continue;
+    const std::string host(text_of(*meta, {"Endpoints", "docker", "Host"}));
     if (host.empty())
       throw Error(ErrorKind::invalid, "context " + name,
                   fmt::format("{} contains no Docker endpoint; see `docker context inspect {}`",
@@ -96,7 +90,7 @@ DockerEndpoint find_any(const DockerEnvironment& env, const std::string& explici
   std::string context = setting("DOCKER_CONTEXT");
   if (context.empty()) {
     const std::optional<json> config = read_json(std::filesystem::path(place.config_folder) / "config.json");
-    if (config) context = setting_at(*config, "currentContext");
+    if (config) context = text_of(*config, "currentContext");
   }
   if (context.empty() || context == "default") {
     place.address = parse_address("unix:///var/run/docker.sock");

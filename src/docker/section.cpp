@@ -160,10 +160,10 @@ class SectionCheck {
   // Makes the checks whose results are the same for all trials that share the section.
   void check(const json& section) {
     check_fields(section, "", k_config);
-    if (const json* host = object_at(section, "HostConfig")) check_host(*host);
-    const json* labels = object_at(section, "Labels");
-    if (labels == nullptr) return;
-    for (const auto& [name, value] : labels->items()) {
+    if (const json& host = member_of(section, "HostConfig"); host.is_object()) check_host(host);
+    const json& labels = member_of(section, "Labels");
+    if (!labels.is_object()) return;
+    for (const auto& [name, value] : labels.items()) {
       if (!value.is_string()) add("Labels." + name, "must be a string");
       if (name.starts_with(docker::k_label_prefix))
         add("Labels." + name,
@@ -173,10 +173,9 @@ class SectionCheck {
 
   // Checks that the section does not set API fields that other fields of the trial already set.
   void check_reserved(const json& section) {
-    const json* host = object_at(section, "HostConfig");
-    if (host == nullptr) return;
+    const json& host = member_of(section, "HostConfig");
     const auto check = [&](const char* name, bool reserved, const char* field) {
-      if (reserved && host->contains(name))
+      if (reserved && host.contains(name))
         add(fmt::format("HostConfig.{}", name),
             fmt::format("the trial's field `{}` already sets this value; remove one of the two fields",
                         field));
@@ -189,11 +188,6 @@ class SectionCheck {
   }
 
  private:
-  static const json* object_at(const json& section, const char* name) {
-    const auto at = section.find(name);
-    return at != section.end() && at->is_object() ? &*at : nullptr;
-  }
-
   void check_host(const json& host) {
     check_fields(host, "HostConfig.", k_host_config);
     if (host.contains("RestartPolicy"))

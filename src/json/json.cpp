@@ -1,5 +1,6 @@
 #include "combu/json.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <optional>
@@ -123,6 +124,11 @@ Json parse(std::string_view text, Comments comments = Comments::refused, std::st
   return std::move(builder).value();
 }
 
+const nlohmann::json& absent() {
+  static const nlohmann::json k_absent;
+  return k_absent;
+}
+
 }  // namespace
 
 nlohmann::json parse_json(std::string_view text) {
@@ -147,11 +153,10 @@ nlohmann::json parse_json_or_discard(std::string_view text, std::string_view omi
 }
 
 const nlohmann::json& json_at(const nlohmann::json& object, const char* name) {
-  static const nlohmann::json k_absent;
-  if (object.is_null()) return k_absent;
+  if (object.is_null()) return absent();
   const auto& members = object.get_ref<const nlohmann::json::object_t&>();
   const auto found = members.find(name);
-  return found == members.end() ? k_absent : found->second;
+  return found == members.end() ? absent() : found->second;
 }
 
 std::int64_t integer_of(const nlohmann::json& value, std::int64_t least, std::int64_t most) {
@@ -175,6 +180,35 @@ std::int64_t integer_at(const nlohmann::json& object, const char* name, std::int
                         std::int64_t most) {
   const nlohmann::json& value = json_at(object, name);
   return value.is_null() ? 0 : integer_of(value, least, most);
+}
+
+const nlohmann::json& member_of(const nlohmann::json& value, std::string_view name) {
+  const auto* const members = value.get_ptr<const nlohmann::json::object_t*>();
+  if (members == nullptr) return absent();
+  const auto found = members->find(name);
+  return found == members->end() ? absent() : found->second;
+}
+
+const nlohmann::json& member_of(const nlohmann::json& value, std::initializer_list<std::string_view> names) {
+  const nlohmann::json* at = &value;
+  for (const std::string_view name : names) at = &member_of(*at, name);
+  return *at;
+}
+
+std::string_view text_of(const nlohmann::json& value, std::string_view name) {
+  return text_of(value, {name});
+}
+
+std::string_view text_of(const nlohmann::json& value, std::initializer_list<std::string_view> names) {
+  const auto* const text = member_of(value, names).get_ptr<const std::string*>();
+  return text == nullptr ? std::string_view() : std::string_view(*text);
+}
+
+const nlohmann::json& element_of(const nlohmann::json& list, std::string_view name, std::string_view text) {
+  if (!list.is_array()) return absent();
+  const auto found = std::ranges::find_if(
+      list, [&](const nlohmann::json& element) { return text_of(element, name) == text; });
+  return found == list.end() ? absent() : *found;
 }
 
 std::string json_text(const nlohmann::json& value) {

@@ -15,7 +15,6 @@
 
 #include "combu/json.hpp"
 #include "combu/text.hpp"
-#include "kubernetes/members.hpp"
 #include "kubernetes/names.hpp"
 #include "kubernetes/objects.hpp"
 #include "kubernetes/quota.hpp"

@@ -9,7 +9,6 @@
 
 #include "combu/json.hpp"
 #include "combu/system.hpp"
-#include "kubernetes/members.hpp"
 
 namespace combu::kubernetes {
 namespace {

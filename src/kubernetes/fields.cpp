@@ -13,7 +13,6 @@
 #include "combu/kubernetes.hpp"
 #include "kubernetes/findings.hpp"
 #include "kubernetes/manifest.hpp"
-#include "kubernetes/members.hpp"
 #include "kubernetes/merge.hpp"
 #include "kubernetes/names.hpp"
 #include "kubernetes/networks.hpp"

@@ -9,7 +9,6 @@
 #include "combu/json.hpp"
 #include "combu/text.hpp"
 #include "kubernetes/diagnosis.hpp"
-#include "kubernetes/members.hpp"
 #include "kubernetes/names.hpp"
 
 namespace combu::kubernetes {

@@ -10,7 +10,6 @@
 
 #include "combu/json.hpp"
 #include "combu/kubernetes.hpp"
-#include "kubernetes/members.hpp"
 #include "kubernetes/merge.hpp"
 #include "kubernetes/metadata.hpp"
 #include "kubernetes/names.hpp"

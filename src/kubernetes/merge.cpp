@@ -4,7 +4,6 @@
 #include <iterator>
 
 #include "combu/json.hpp"
-#include "kubernetes/members.hpp"
 
 namespace combu::kubernetes {
 namespace {

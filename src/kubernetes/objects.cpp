@@ -6,7 +6,6 @@
 
 #include "combu/http.hpp"
 #include "combu/json.hpp"
-#include "kubernetes/members.hpp"
 
 namespace combu::kubernetes {
 namespace {

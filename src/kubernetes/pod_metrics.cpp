@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "combu/json.hpp"
-#include "kubernetes/members.hpp"
 #include "kubernetes/names.hpp"
 #include "kubernetes/quota.hpp"
 

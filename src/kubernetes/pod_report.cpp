@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "combu/json.hpp"
-#include "kubernetes/members.hpp"
 #include "kubernetes/names.hpp"
 #include "kubernetes/pod_words.hpp"
 

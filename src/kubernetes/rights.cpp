@@ -12,7 +12,6 @@
 
 #include "combu/json.hpp"
 #include "combu/text.hpp"
-#include "kubernetes/members.hpp"
 
 namespace combu::kubernetes {
 namespace {

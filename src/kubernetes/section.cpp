@@ -16,7 +16,6 @@
 #include "combu/json.hpp"
 #include "combu/kubernetes.hpp"
 #include "kubernetes/findings.hpp"
-#include "kubernetes/members.hpp"
 #include "kubernetes/names.hpp"
 #include "kubernetes/networks.hpp"
 #include "kubernetes/trial_fields.hpp"

@@ -5,7 +5,6 @@
 
 #include "combu/json.hpp"
 #include "kubernetes/kubernetes_engine.hpp"
-#include "kubernetes/members.hpp"
 #include "kubernetes/names.hpp"
 #include "kubernetes/quota.hpp"
 

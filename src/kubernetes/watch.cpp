@@ -9,7 +9,6 @@
 
 #include "combu/json.hpp"
 #include "kubernetes/kubernetes_engine.hpp"
-#include "kubernetes/members.hpp"
 #include "kubernetes/names.hpp"
 
 namespace combu::kubernetes {

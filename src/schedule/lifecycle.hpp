@@ -51,16 +51,12 @@ class Lifecycle {
   void await_room(TrialIndex trial, Seconds retry_after);
   // Call this when the engine has accepted a start.
   void find_room();
-  void reserve_slots(TrialIndex trial, const Slots& slots);
-  void give_back_slots(TrialIndex trial);
 
   // ---- While an attempt runs
 
   void begin_to_run(TrialIndex trial);
   void become_healthy(TrialIndex trial);
   void become_unhealthy(TrialIndex trial);
-  // Records that the trial meets the condition, for the trials that depend on it.
-  void meet(TrialIndex trial, Condition condition);
 
   // ---- The end of an attempt
 
@@ -77,7 +73,6 @@ class Lifecycle {
 
   // ---- Outputs
 
-  void collect_trial_outputs(TrialIndex trial, AttemptEnd end);
   void finish_collecting(TrialIndex trial, const std::string& fault);
   // Call this if the outputs could not be collected but a later try may succeed. Returns false if the run's
   // owner should not stay for further tries.
@@ -87,7 +82,6 @@ class Lifecycle {
   // ---- Retries
 
   void count_failure(TrialIndex trial, Cause cause);
-  void next_attempt(TrialIndex trial, Seconds pause);
   void retry_when_possible(TrialIndex trial);
   // Call this after a period in which the engine was unreachable. Attempts that were stopped shortly before
   // that period count as stopped by the engine's shutdown.
@@ -105,7 +99,6 @@ class Lifecycle {
   [[nodiscard]] EndReason stop_cause_reason(TrialIndex trial) const;
   // Forbids all further starts.
   void halt(std::string why);
-  void halt_after_failures();
   // Handles the run's deadline: no attempt starts any more, and combu stops every running attempt.
   void pass_deadline();
 
@@ -131,6 +124,19 @@ class Lifecycle {
 
   // Handles a kill: a person has removed the run's containers, except the containers of the trials in `kept`.
   void kill(const std::vector<TrialIndex>& kept);
+
+  // ---- Resumed runs
+
+  // A trial that has begun becomes the canary of its shape, unless another trial of the shape has succeeded.
+  // Call this before all other transitions.
+  void restore_canaries();
+  // Continues every trial from its state in the record.
+  void restore_all();
+  // Ends the step in which the trials are restored. Removes the facts that the record already has.
+  void end_restoring(std::vector<Fact>& facts);
+  // The record may lack the facts about the last commands. If the engine's first listing has a newer attempt
+  // than the record, reports the missing facts.
+  void catch_up(TrialIndex trial, const Observation& observation);
 
   // ---- Explanations
 
@@ -190,15 +196,22 @@ class Lifecycle {
   };
 
   void start(TrialIndex trial, Slots slots);
+  void reserve_slots(TrialIndex trial, const Slots& slots);
+  void give_back_slots(TrialIndex trial);
+  // Records that the trial meets the condition, for the trials that depend on it.
+  void meet(TrialIndex trial, Condition condition);
   void conclude(TrialIndex trial, const AttemptEnd& end);
   void begin_anew(Fact end);
+  void collect_trial_outputs(TrialIndex trial, AttemptEnd end);
   void collect(CollectCommand command);
   // `fault`: why the outputs could not be collected; empty before the first failed try to collect them.
   void report_collecting(TrialIndex trial, const AttemptEnd& end, const std::string& fault);
   void retry(TrialIndex trial, const AttemptEnd& end);
+  void next_attempt(TrialIndex trial, Seconds pause);
   void await_verdict(TrialIndex trial, const AttemptEnd& end);
   void report_retrying(TrialIndex trial, const AttemptEnd& end, Next next, Seconds pause);
   void report_ready(TrialIndex trial);
+  void halt_after_failures();
   void block_dependents(TrialIndex trial, Condition condition);
   void block(TrialIndex trial, TrialIndex cause, std::string why);
   // Blocks the trial because no attempt may start any more.
@@ -214,6 +227,10 @@ class Lifecycle {
   void finish_unstarted(TrialIndex trial);
   void stop_service(TrialIndex trial);
   void end_killed(TrialIndex trial);
+  void restore(TrialIndex trial);
+  void restore_history(TrialIndex trial, const RestoredTrial& restored);
+  void restore_departure(TrialIndex trial, const RestoredTrial& restored);
+  void restore_alive(TrialIndex trial, const RestoredTrial& restored, const Slots& slots);
 
   std::vector<TrialIndex> retried_;  // trials queued for a retry in this step
   std::vector<Over> over_;           // ended trials whose effects on other trials are pending

@@ -18,7 +18,6 @@ namespace combu {
 namespace {
 
 using schedule::AttemptEnd;
-using schedule::Restoration;
 using schedule::Timer;
 
 // Duration for which another run's claim counts. Within this duration, the claiming attempt begins to run,
@@ -43,15 +42,17 @@ struct Planner::Impl {
   void on(const Begin& /*event*/) {
     if (life.experiment.deadline > Seconds(0))
       life.set_timer(Timer::Kind::deadline, 0, life.experiment.deadline, began_at);
-    if (restoration.is_needed()) restoration.begin();
-    restore_canaries();
+    if (restoration.is_needed()) {
+      restoration.begin();
+      life.restore_canaries();
+    }
     life.begin_lookups();
     for (TrialIndex trial = 0; trial < trials.size(); ++trial) {
       if (!life.dependencies.are_met(trial)) continue;
       if (!attempts[trial].ready_since) attempts[trial].ready_since = Instant{};
       life.make_ready(trial);
     }
-    if (restoration.is_needed()) restore_all();
+    if (restoration.is_needed()) life.restore_all();
   }
 
   void on(const AttemptsFound& event) {
@@ -245,128 +246,6 @@ struct Planner::Impl {
     }
   }
 
-  // ---- Trials restored from an earlier process
-
-  // A trial that has begun becomes the canary of its shape, unless another trial of the shape has succeeded.
-  void restore_canaries() {
-    if (!restoration.is_needed()) return;
-    for (TrialIndex trial = 0; trial < trials.size(); ++trial)
-      if (has_succeeded(restoration.restored(trial).state)) life.canaries.pass(trial);
-    for (TrialIndex trial = 0; trial < trials.size(); ++trial) {
-      const RestoredTrial& restored = restoration.restored(trial);
-      // A failed trial does not become a failed canary, because trials of its shape may have been edited or
-      // reopened after the failure.
-      const bool is_tried = restoration.has_begun(trial) && !is_over(restored.state);
-      if (is_tried && restored.departure == Departure::no) (void)life.canaries.started(trial);
-    }
-  }
-
-  void restore_all() {
-    // All states must be restored before the end of a trial affects other trials.
-    life.defer_spreading();
-    for (TrialIndex trial = 0; trial < trials.size(); ++trial) restore(trial);
-    life.spread_all();
-    life.halt_after_failures();
-  }
-
-  // Removes the facts that the record already has.
-  void end_restoring(std::vector<Fact>& facts) {
-    std::erase_if(facts, [this](const Fact& fact) { return restoration.is_recorded(fact); });
-    restoration.end();
-  }
-
-  void restore(TrialIndex trial) {
-    const RestoredTrial& restored = restoration.restored(trial);
-    trials.restore(trial, restored);
-    if (restored.departure == Departure::no) restore_history(trial, restored);
-    const bool may_retry_stopped = life.failures.may_retry(trial, Cause::stopped);
-    switch (restoration.way(trial, may_retry_stopped)) {
-      case Restoration::Way::waits:
-        return;
-      case Restoration::Way::departs:
-        return restore_departure(trial, restored);
-      case Restoration::Way::lives:
-        return restore_alive(trial, restored,
-                             restored.slots.empty() ? life.requests.of(trial) : restored.slots);
-      case Restoration::Way::retries: {
-        life.count_failure(trial, restoration.retry_cause(trial, may_retry_stopped));
-        life.failures.remember(trial, restoration.last_end(trial));
-        return life.next_attempt(trial, Seconds(0));
-      }
-      case Restoration::Way::fails: {
-        schedule::EndReason end = life.failures.stop_reason(trial, restored.exit_code);
-        // Calls finish(), not fail(): a halt in fail() would block the trials that are not restored yet.
-        return life.finish({.trial = trial,
-                            .state = TrialState::stopped,
-                            .cause = Cause::stopped,
-                            .exit_code = restored.exit_code,
-                            .reason = std::move(end.reason),
-                            .details = {.stopper = end.stopper}});
-      }
-      case Restoration::Way::collects:
-        return life.collect_trial_outputs(trial, restoration.end_of(trial, trials.trial(trial).service));
-      case Restoration::Way::is_over:
-        if (restored.root) life.dependencies.set_root(trial, *restored.root);
-        return life.finish({.trial = trial,
-                            .state = restored.state,
-                            .cause = restored.cause,
-                            .exit_code = restored.exit_code});
-    }
-  }
-
-  void restore_history(TrialIndex trial, const RestoredTrial& restored) {
-    for (const Cause cause : restored.earlier) life.count_failure(trial, cause);
-    if (restored.was_started && life.dependencies.set_started(trial)) life.meet(trial, Condition::started);
-    if (restored.was_healthy && life.dependencies.set_healthy(trial)) life.meet(trial, Condition::healthy);
-  }
-
-  // Restores a trial whose attempt is being stopped because the trial was edited. Conditions that this
-  // attempt met do not count for the next attempt.
-  void restore_departure(TrialIndex trial, const RestoredTrial& restored) {
-    if (restored.was_started) life.dependencies.set_started(trial);
-    life.departures.emplace(trial, restored.departure);
-    restore_alive(trial, restored, restored.slots);
-    life.stop(trial, Cause::stopped);
-  }
-
-  void restore_alive(TrialIndex trial, const RestoredTrial& restored, const Slots& slots) {
-    life.reserve_slots(trial, slots);
-    attempts[trial].ran_at = restored.ran_at;
-    if (restored.stop_cause != Cause::none) {
-      attempts.set_stop_cause(trial, restored.stop_cause);
-      life.send_stop(trial);
-    }
-    const Seconds timeout = trials.trial(trial).timeout;
-    if (restored.state == TrialState::starting) {
-      restoration.add_unsure(trial);
-    } else if (timeout > Seconds(0)) {
-      life.set_timer(Timer::Kind::timeout, trial, timeout, restored.ran_at);
-    }
-  }
-
-  // The record may lack the facts about the last commands. If the engine has a newer attempt than the record,
-  // reports the missing facts.
-  void catch_up(TrialIndex trial, const Observation& observation) {
-    if (!restoration.awaits_listing() || !is_alive(trials.state(trial)) ||
-        observation.key.attempt <= trials.attempt(trial))
-      return;
-    life.give_back_slots(trial);
-    const Instant at = trials.time_of(trial, observation.created_at);
-    trials.report({.trial = trial,
-                   .state = TrialState::retrying,
-                   .ran = life.dependencies.was_started(trial),
-                   .reason = "the attempt's end was not recorded",
-                   .at = at});
-    trials.set_attempt(trial, observation.key.attempt);
-    life.reserve_slots(trial, observation.slots);
-    trials.report({.trial = trial,
-                   .state = TrialState::starting,
-                   .at = at,
-                   .slots = observation.slots,
-                   .ready_at = at});
-    if (attempts.is_stopping(trial)) life.send_stop(trial);
-  }
-
   // ---- Observations
 
   // True if the observed container belongs to no trial of this run.
@@ -378,7 +257,7 @@ struct Planner::Impl {
   [[nodiscard]] std::optional<TrialIndex> find(const Observation& observation) {
     const auto found = trials.find(observation.key.trial);
     if (!found) return std::nullopt;
-    catch_up(*found, observation);
+    life.catch_up(*found, observation);
     return trials.attempt(*found) == observation.key.attempt ? found : std::nullopt;
   }
 
@@ -599,7 +478,7 @@ struct Planner::Impl {
     life.report_waiting_retries();
     result.commands = std::exchange(life.commands, {});
     result.facts = trials.take_facts();
-    if (restoration.is_restoring()) end_restoring(result.facts);
+    if (restoration.is_restoring()) life.end_restoring(result.facts);
     if (!restoration.awaits_listing()) result.wake = life.timers.next();
     return result;
   }

@@ -30,13 +30,6 @@ bool is_engines_own(const std::string& network) {
   return network == "host" || network == "none" || network == "bridge";
 }
 
-// True if the container runs the program of combu's agent: [PATH, "worker", FOLDER, IDLE, NOTE].
-bool runs_agent(const Trial& trial) {
-  const auto& entrypoint = trial.process.entrypoint;
-  return trial.container.provided && entrypoint && entrypoint->size() == 5 &&
-         entrypoint->at(0) == trial.container.provided->path && entrypoint->at(1) == "worker";
-}
-
 // Adds an error if a trial waits for the health of a trial without a healthcheck, because the wait would
 // never end.
 void append_unmet_health(const Run& run, std::vector<Error>& errors) {
@@ -228,12 +221,7 @@ void World::begin_to_run(Container& container, const Trial& trial, const Script&
   container.seen.status = "Up";
   container.seen.ran_at = now;
   hold(trial.slots, 1);
-  if (runs_agent(trial)) {
-    belongings_[trial.name].files = script.files;
-    run_agent(container, trial, now);
-  } else {
-    run_script(container, trial, script, now);
-  }
+  if (!run_agent(container, trial, script, now)) run_script(container, trial, script, now);
   emit(container.seen);
 }
 
@@ -326,74 +314,6 @@ void World::due(const Container& container, Instant at, Due::What what) {
               .name = container.seen.key.trial,
               .id = container.seen.id,
               .what = what});
-}
-
-// ---- Workers
-
-void World::run_agent(const Container& container, const Trial& trial, Instant now) {
-  const std::vector<std::string>& entrypoint = *trial.process.entrypoint;
-  const std::string name = trial.name;
-  AgentSurroundings around{.options = options_,
-                           .random = [this] { return random_(); },
-                           .schedule =
-                               [this, name](Instant at, AgentDue what, std::uint64_t attempt) {
-                                 const Container& owner = containers_.at(name);
-                                 dues_.push({.at = at,
-                                             .order = ++counter_,
-                                             .name = name,
-                                             .id = owner.seen.id,
-                                             .what = Due::What::agent,
-                                             .agent = what,
-                                             .attempt = attempt});
-                               },
-                           .files = belongings_[name].files,
-                           .executions = executions_,
-                           .memory = trial.slots.memory,
-                           .worker = container.seen.key};
-  agents_.insert_or_assign(
-      name, std::make_shared<SimulatedAgent>(std::move(around), entrypoint[2],
-                                             Seconds(parse_number<double>(entrypoint[3]).value_or(0)),
-                                             entrypoint[4], now));
-}
-
-SimulatedAgent* World::agent_of(const Key& key) {
-  const auto found = agents_.find(key.trial);
-  return found == agents_.end() || find(key) == nullptr ? nullptr : found->second.get();
-}
-
-std::shared_ptr<AgentConnection> World::exec(const Key& key, const std::vector<std::string>& argv,
-                                             Instant now) {
-  enter(now);
-  const Container* found = find(key);
-  if (found == nullptr) throw Error(ErrorKind::not_found, key.trial, "no such trial on the engine");
-  if (found->seen.phase != Phase::running)
-    throw Error(ErrorKind::conflict, key.trial, "the container does not run");
-  SimulatedAgent* agent = agent_of(key);
-  if (agent == nullptr || argv.size() != 3 || argv[1] != "join" || argv[2] != agent->folder())
-    throw Error(ErrorKind::refused, key.trial,
-                fmt::format("the simulated engine cannot execute \"{}\"", argv.empty() ? "" : argv.front()));
-  std::shared_ptr<AgentConnection> connection = agent->join();
-  try {
-    leave(now);
-  } catch (const Error&) {
-    close(*connection, key, now);
-    throw;
-  }
-  return connection;
-}
-
-void World::write(AgentConnection& connection, const Key& key, std::string_view bytes, Instant now) {
-  advance(now);
-  SimulatedAgent* agent = agent_of(key);
-  if (connection.is_over || agent == nullptr)
-    throw Error(ErrorKind::unavailable, key.trial, "the connection to the agent has ended");
-  agent->receive(connection, bytes, now);
-}
-
-void World::close(AgentConnection& connection, const Key& key, Instant now) {
-  if (SimulatedAgent* agent = agent_of(key); agent != nullptr && !connection.is_over)
-    agent->close(connection, now);
-  connection.is_over = true;
 }
 
 bool World::stop(const Key& key, Instant now) {

@@ -3,7 +3,11 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <memory>
+#include <string>
+#include <system_error>
 
 #include "raw_archive.hpp"
 #include "unit/agent_fixture.hpp"
@@ -15,6 +19,18 @@ class AgentFilesTest : public AgentTest {
  protected:
   // Runs a command of this machine.
   static int shell(const std::string& text) { return ChildProcess({"sh", "-c", text}, -1, -1, -1).wait(); }
+  // Mounts a small disk at the worker's folder. The destruction of the result ends the worker and unmounts
+  // the disk.
+  [[nodiscard]] std::shared_ptr<void> mount_disk(const std::string& options) {
+    if ((::mkdir(folder().c_str(), 0700) != 0 && errno != EEXIST) ||
+        ::mount("tmpfs", folder().c_str(), "tmpfs", 0, options.c_str()) != 0)
+      throw std::system_error(errno, std::generic_category(), "no disk");
+    return {nullptr, [this](void*) {
+              client_.reset();
+              worker_.reset();
+              ::umount2(folder().c_str(), MNT_DETACH);
+            }};
+  }
   // Collects a path, and unpacks the archive into a new folder, which it returns.
   std::string unpacked(const std::string& id, const std::string& path_in_attempt) {
     std::string bytes;
@@ -93,8 +109,7 @@ TEST_F(AgentFilesTest, ACancelledRequestEnds) {
 }
 
 TEST_F(AgentFilesTest, AFullDiskDropsOutputAndBlocksNothing) {
-  ASSERT_EQ(::mkdir(folder().c_str(), 0700), 0);
-  ASSERT_EQ(::mount("tmpfs", folder().c_str(), "tmpfs", 0, "size=256k"), 0);
+  const auto disk = mount_disk("size=256k");
   Start start = script("a", "head -c 100000000 /dev/zero; echo end");
   start.log_max = 1 << 30;
   client().send(start);
@@ -105,19 +120,10 @@ TEST_F(AgentFilesTest, AFullDiskDropsOutputAndBlocksNothing) {
   std::vector<LogChunk> chunks;
   read_log({.request = 1, .id = "a"}, chunks);
   EXPECT_TRUE(text_of_log(chunks).ends_with("end\n"));
-  client_.reset();
-  worker_.reset();
-  ::umount2(folder().c_str(), MNT_DETACH);
 }
 
 TEST_F(AgentFilesTest, ALogThatLosesAPartAfterItsEndIsIncomplete) {
-  ASSERT_EQ(::mkdir(folder().c_str(), 0700), 0);
-  ASSERT_EQ(::mount("tmpfs", folder().c_str(), "tmpfs", 0, "size=64k"), 0);
-  const std::shared_ptr<void> mounted(nullptr, [&](void*) {
-    client_.reset();
-    worker_.reset();
-    ::umount2(folder().c_str(), MNT_DETACH);
-  });
+  const auto disk = mount_disk("size=64k");
   start_worker();
   std::ofstream(folder() + "/filler") << std::string(100'000, 'x');
   const Ended ended = run("head -c 40000 /dev/zero");
@@ -134,13 +140,7 @@ TEST_F(AgentFilesTest, ALogThatLosesAPartAfterItsEndIsIncomplete) {
 // The disk has 1 MiB. The logs take most of it, or all of it together with a file of an attempt.
 TEST_F(AgentFilesTest, AFullDiskLosesNoEnds) {
   for (const bool is_filled : {false, true}) {
-    ASSERT_TRUE(::mkdir(folder().c_str(), 0700) == 0 || errno == EEXIST);
-    ASSERT_EQ(::mount("tmpfs", folder().c_str(), "tmpfs", 0, "size=1m"), 0);
-    const std::shared_ptr<void> mounted(nullptr, [&](void*) {
-      client_.reset();
-      worker_.reset();
-      ::umount2(folder().c_str(), MNT_DETACH);
-    });
+    const auto disk = mount_disk("size=1m");
     const auto run = [&](const std::string& id, const std::string& text) {
       client().send(script(id, text));
       EXPECT_EQ(client().await_of<Ended>(id).exit_code, 5);
@@ -167,13 +167,7 @@ TEST_F(AgentFilesTest, AFullDiskLosesNoEnds) {
 // The disk has few inodes. An attempt takes all of them, the second time also that of the agent's socket.
 TEST_F(AgentFilesTest, ADiskWithoutFreeInodesLosesNoEnds) {
   for (const bool has_socket : {true, false}) {
-    ASSERT_TRUE(::mkdir(folder().c_str(), 0700) == 0 || errno == EEXIST);
-    ASSERT_EQ(::mount("tmpfs", folder().c_str(), "tmpfs", 0, "size=4m,nr_inodes=64"), 0);
-    const std::shared_ptr<void> mounted(nullptr, [&](void*) {
-      client_.reset();
-      worker_.reset();
-      ::umount2(folder().c_str(), MNT_DETACH);
-    });
+    const auto disk = mount_disk("size=4m,nr_inodes=64");
     if (!has_socket) run("head -c 200000 /dev/zero");
     const std::string remove = has_socket ? "" : "rm $COMBU_SCRATCH/../socket; ";
     client().send(script(

@@ -109,6 +109,8 @@ inline std::string trial_text(const std::string& name, const std::string& cmd = 
   return "{name: '" + name + "', image: 'lab/x', cmd: " + (cmd.empty() ? "null" : "\"" + cmd + "\"") + ", " +
          fields + "},\n";
 }
+// A trial that runs until it is stopped.
+inline constexpr const char* k_goes = "{name: 'goes', image: 'lab/x', cmd: 'sleep 100000'},";
 // Returns the text of a file. `trials`: the concatenated results of several calls of trial_text().
 inline std::string file_text(const std::string& trials, const std::string& fields = "") {
   return "{experiment: 'lab', " + fields + "\ntrials: [\n" + trials + "]}";

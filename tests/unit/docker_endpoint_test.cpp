@@ -73,5 +73,20 @@ TEST(FindDocker, ABrokenConfigFileIsReported) {
   EXPECT_EQ(error->subject(), folder.path() + "/config.json");
 }
 
+TEST(FindDocker, AContextWithoutAnEndpointIsReported) {
+  for (const char* const endpoints :
+       {"[]", "null", "\"x\"", R"({"docker": []})", R"({"docker": {"Host": 1}})"}) {
+    const Folder folder;
+    folder.write("contexts/meta/0a/meta.json",
+                 std::string(R"({"Name": "lab", "Endpoints": )") + endpoints + "}");
+    const auto error = error_of([&] {
+      (void)find_in({{"DOCKER_CONFIG", folder.path()}, {"DOCKER_CONTEXT", "lab"}});
+    });
+    ASSERT_TRUE(error) << endpoints;
+    EXPECT_EQ(error->subject(), "context lab");
+    EXPECT_THAT(error->message(), HasSubstr("meta.json contains no Docker endpoint")) << endpoints;
+  }
+}
+
 }  // namespace
 }  // namespace combu::docker

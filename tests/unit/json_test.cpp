@@ -97,6 +97,41 @@ TEST(Json, AMemberThatIsAbsentIsNull) {
   EXPECT_THROW((void)json_at(json::array({1}), "a"), json::exception);
 }
 
+TEST(Json, AMemberIsFoundWhateverTheTypeOfTheValue) {
+  const json value = {{"a", {{"b", {{"c", 1}}}}}, {"list", {1}}};
+  EXPECT_EQ(member_of(value, "list"), json::array({1}));
+  EXPECT_EQ(member_of(value, {"a", "b", "c"}), 1);
+  EXPECT_EQ(member_of(value, {}), value);
+  EXPECT_TRUE(member_of(value, "x").is_null());
+  EXPECT_TRUE(member_of(value, {"x", "b", "c"}).is_null());
+  EXPECT_TRUE(member_of(value, {"a", "b", "c", "d"}).is_null());
+  for (const json& other : {json(), json(1), json("a"), json::array({value}), json(json::value_t::discarded)})
+    EXPECT_TRUE(member_of(other, "a").is_null()) << other.type_name();
+}
+
+TEST(Json, ATextIsEmptyIfTheMemberIsNoString) {
+  const json value = {{"a", "text"},      {"b", {{"c", "inner"}, {"d", 1}}},
+                      {"list", {"text"}}, {"none", nullptr},
+                      {"flag", true},     {"empty", ""}};
+  EXPECT_EQ(text_of(value, "a"), "text");
+  EXPECT_EQ(text_of(value, {"b", "c"}), "inner");
+  for (const char* const name : {"b", "list", "none", "flag", "empty", "absent"})
+    EXPECT_EQ(text_of(value, name), "") << name;
+  EXPECT_EQ(text_of(value, {"b", "d"}), "");
+  EXPECT_EQ(text_of(value, {"a", "c"}), "");
+  for (const json& other : {json(), json(1), json("a"), json::array({"a"})})
+    EXPECT_EQ(text_of(other, "a"), "") << other.type_name();
+}
+
+TEST(Json, AnElementIsFoundByTheTextOfAMember) {
+  const json list = {1, {{"type", 2}}, {{"type", "a"}, {"n", 1}}, {{"type", "a"}, {"n", 2}}};
+  EXPECT_EQ(member_of(element_of(list, "type", "a"), "n"), 1);
+  EXPECT_TRUE(element_of(list, "type", "b").is_null());
+  EXPECT_TRUE(element_of(json::array(), "type", "a").is_null());
+  for (const json& other : {json(), json("a"), json({{"type", "a"}}), json({{"x", {{"type", "a"}}}})})
+    EXPECT_TRUE(element_of(other, "type", "a").is_null()) << other.type_name();
+}
+
 TEST(Json, AnIntegerMustBeWholeAndInRange) {
   EXPECT_EQ(integer_of(json(7), 0, 10), 7);
   EXPECT_EQ(integer_of(json(-7), -10, 10), -7);

@@ -251,34 +251,42 @@ TEST_F(FleetTest, ReleaseReportsAWorkerThatCannotBeRemoved) {
   EXPECT_THAT(list(), IsEmpty());
 }
 
-TEST_F(FleetTest, ALostLogOfAStoppedWorkerIsReported) {
-  add("a", "exit 0");
-  start(0);
-  await_end(0);
-  cutting_.is_unreachable = true;
-  agent::append(cutting_.results, agent::Started{.id = "a/1", .at = 1});
-  agent::append(cutting_.results, agent::Ended{.id = "a/1", .at = 2, .exit_code = 5});
-  agent::append(cutting_.results, agent::Listed{});
-  agent::append(cutting_.results, agent::Log{.request = 1, .chunks = {{.at = 1, .bytes = "a part\n"}}});
-  simulated_->stop({.run = run_.id, .trial = "combu-worker-run1-1"}, std::nullopt, {});
-  restart();
+class FleetLogTest : public FleetTest {
+ protected:
+  // Runs the trial `a`, stops its worker and restarts combu. The worker leaves a file of results with this
+  // end of the attempt and, unless `log` is empty, with these parts of its log.
+  void leave_results(const agent::Ended& ended, const std::vector<agent::LogChunk>& log = {}) {
+    add("a", "exit 0");
+    start(0);
+    await_end(0);
+    cutting_.is_unreachable = true;
+    agent::append(cutting_.results, agent::Started{.id = "a/1", .at = 1});
+    agent::append(cutting_.results, ended);
+    agent::append(cutting_.results, agent::Listed{});
+    if (!log.empty()) agent::append(cutting_.results, agent::Log{.request = 1, .chunks = log});
+    simulated_->stop({.run = run_.id, .trial = "combu-worker-run1-1"}, std::nullopt, {});
+    restart();
+  }
+  // Returns the texts of the log's pieces, and "GAP" for each gap.
+  std::vector<std::string> read_log(std::size_t trial, const LogOptions& options = {}) {
+    std::vector<std::string> pieces;
+    engine_->logs(
+        key(trial), options,
+        [&](const LogPiece& piece) { pieces.emplace_back(piece.is_after_gap ? "GAP" : piece.text); }, {});
+    return pieces;
+  }
+};
+
+TEST_F(FleetLogTest, ALostLogOfAStoppedWorkerIsReported) {
+  leave_results({.id = "a/1", .at = 2, .exit_code = 5}, {{.at = 1, .bytes = "a part\n"}});
   const std::vector<Observation> listed = list();
   ASSERT_THAT(listed, SizeIs(1));
   EXPECT_EQ(listed[0].exit_code, 5);
-  std::vector<std::string> pieces;
-  const auto read = [&](const LogOptions& options) {
-    pieces.clear();
-    engine_->logs(
-        key(0), options,
-        [&](const LogPiece& piece) { pieces.emplace_back(piece.is_after_gap ? "GAP" : piece.text); }, {});
-  };
-  read({});
-  EXPECT_THAT(pieces, ElementsAre("a part\n", "GAP"));
-  read({.tail = 1});
-  EXPECT_THAT(pieces, ElementsAre("a part\n"));
+  EXPECT_THAT(read_log(0), ElementsAre("a part\n", "GAP"));
+  EXPECT_THAT(read_log(0, {.tail = 1}), ElementsAre("a part\n"));
 }
 
-TEST_F(FleetTest, ALogThatIsLostAfterTheEndOfItsAttemptIsReported) {
+TEST_F(FleetLogTest, ALogThatIsLostAfterTheEndOfItsAttemptIsReported) {
   add("a", "echo " + std::string(agent::k_inline_log_max, 'x'));  // more than the message of the end contains
   add("b", "sleep 1000");
   start(0);
@@ -287,37 +295,18 @@ TEST_F(FleetTest, ALogThatIsLostAfterTheEndOfItsAttemptIsReported) {
   (void)simulated_->release({.run = run_.id}, {}, {});
   cutting_.cut();
   await_end(1);  // it is lost with its worker
-  std::vector<std::string> pieces;
-  const auto read = [&](std::size_t trial) {
-    engine_->logs(
-        key(trial), {},
-        [&](const LogPiece& piece) { pieces.emplace_back(piece.is_after_gap ? "GAP" : piece.text); }, {});
-  };
-  read(0);
-  EXPECT_THAT(pieces, ElementsAre("GAP"));
-  EXPECT_EQ(error_in([&] { read(1); }).kind(), ErrorKind::not_found) << "combu does not know its output";
+  EXPECT_THAT(read_log(0), ElementsAre("GAP"));
+  EXPECT_EQ(error_in([&] { read_log(1); }).kind(), ErrorKind::not_found) << "combu does not know its output";
 }
 
-TEST_F(FleetTest, ASmallLogInTheFileOfResultsIsReadOnlyOnce) {
-  add("a", "exit 0");
-  start(0);
-  await_end(0);
-  cutting_.is_unreachable = true;
-  agent::append(cutting_.results, agent::Started{.id = "a/1", .at = 1});
-  agent::append(cutting_.results, agent::Ended{.id = "a/1",
-                                               .at = 2,
-                                               .flags = agent::Ended::log_is_whole,
-                                               .log = {{.at = 1, .stream = 1, .bytes = "small\n"}}});
-  agent::append(cutting_.results, agent::Listed{});
-  simulated_->stop({.run = run_.id, .trial = "combu-worker-run1-1"}, std::nullopt, {});
-  restart();
+TEST_F(FleetLogTest, ASmallLogInTheFileOfResultsIsReadOnlyOnce) {
+  leave_results({.id = "a/1",
+                 .at = 2,
+                 .flags = agent::Ended::log_is_whole,
+                 .log = {{.at = 1, .stream = 1, .bytes = "small\n"}}});
   EXPECT_THAT(list(), SizeIs(1));
   cutting_.results = "cut";
-  std::vector<std::string> pieces;
-  engine_->logs(key(0), {},
-                [&](const LogPiece& piece) { pieces.emplace_back(piece.is_after_gap ? "GAP" : piece.text); },
-                {});
-  EXPECT_THAT(pieces, ElementsAre("small\n"));
+  EXPECT_THAT(read_log(0), ElementsAre("small\n"));
 }
 
 TEST_F(FleetTest, AnAttemptWithoutItsEndInACutFileIsLost) {
