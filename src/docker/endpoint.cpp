@@ -54,10 +54,6 @@ Address address_of_context(const std::filesystem::path& config_folder, const std
               fmt::format("no context in {} has this name; see `docker context ls`", config_folder.string()));
 }
 
-}  // namespace
-
-namespace {
-
 // True if the address belongs to this machine. Plain TCP between machines exposes registry passwords, and
 // gives root to anyone who can connect.
 bool is_this_machine(const Address& address) {

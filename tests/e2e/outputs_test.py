@@ -262,19 +262,19 @@ def is_whole(folder):
 def test_partial_outputs_are_collected_while_a_trial_runs(combu):
     write_while_it_runs(combu, "echo x >>/out/log; sleep 0.1")
     run = combu.start("run", "--wait")
-    wait_until(lambda: (combu.home / "results/live").exists(), "the first is under way")
+    wait_until(lambda: list((combu.home / "results").glob("live/*")), "the run has a folder of results")
     home = results(combu, "live")
     log = home / "one@so-far/out/log"
-    first = wait_until(lambda: log.stat().st_size if log.exists() else None, "the first is home")
-    wait_until(lambda: log.exists() and log.stat().st_size > first, "the next one takes its place")
-    assert not (home / "one").exists(), "what is not complete does not look like it"
+    first = wait_until(lambda: log.stat().st_size if log.exists() else None, "the first collection is complete")
+    wait_until(lambda: log.exists() and log.stat().st_size > first, "the second collection is complete")
+    assert not (home / "one").exists(), "the final place has no partial outputs"
     assert combu.ps()["one"]["state"] == "running"
     run.send_signal(signal.SIGKILL)
     run.communicate()
-    assert is_whole(home / "one@so-far"), "also when the machine is lost"
+    assert is_whole(home / "one@so-far")
     run = combu.start("run", "--resume")
     kept = log.stat().st_size
-    wait_until(lambda: log.exists() and log.stat().st_size > kept, "it goes on with the run")
+    wait_until(lambda: log.exists() and log.stat().st_size > kept, "the resumed run collects, too")
     (combu.home / "signal/go").touch()
     _, err = run.communicate(timeout=60)
     assert run.returncode == 0, err
