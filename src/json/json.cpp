@@ -31,9 +31,6 @@ class JsonFault final : public nlohmann::json::exception {
 template <class Json>
 class Builder {
  public:
-  // `omitted`: the name of members that the value lacks; empty: none.
-  explicit Builder(std::string_view omitted) : omitted_(omitted) {}
-
   // NOLINTBEGIN(readability-redundant-typename): Clang before 16 needs it
   using number_integer_t = typename Json::number_integer_t;
   using number_unsigned_t = typename Json::number_unsigned_t;
@@ -53,9 +50,6 @@ class Builder {
   bool start_object(std::size_t /*elements*/) { return open(Json::object()); }
   bool start_array(std::size_t /*elements*/) { return open(Json::array()); }
   bool key(string_t& name) {
-    if (omitted_depth_ > 0) return true;
-    omits_next_ = !omitted_.empty() && name == omitted_;
-    if (omits_next_) return true;
     member_ = &(*open_.back())[std::move(name)];
     return true;
   }
@@ -85,29 +79,19 @@ class Builder {
     return elements.emplace_back(std::move(value));
   }
   bool put(Json&& value) {
-    if (!std::exchange(omits_next_, false) && omitted_depth_ == 0) place(std::move(value));
+    place(std::move(value));
     return true;
   }
   bool open(Json&& value) {
-    if (open_.size() + omitted_depth_ == k_json_depth_max)
+    if (open_.size() == k_json_depth_max)
       throw JsonFault("nested deeper than " + std::to_string(k_json_depth_max) + " levels");
-    if (std::exchange(omits_next_, false) || omitted_depth_ > 0)
-      ++omitted_depth_;
-    else
-      open_.push_back(&place(std::move(value)));
+    open_.push_back(&place(std::move(value)));
     return true;
   }
   bool close() {
-    if (omitted_depth_ > 0)
-      --omitted_depth_;
-    else
-      open_.pop_back();
+    open_.pop_back();
     return true;
   }
-
-  const std::string_view omitted_;
-  bool omits_next_ = false;        // true if the next value belongs to an omitted member
-  std::size_t omitted_depth_ = 0;  // number of open arrays and objects within an omitted member
 
   Json root_;
   std::vector<Json*> open_;  // open arrays and objects, outermost first
@@ -117,11 +101,49 @@ class Builder {
 enum class Comments { refused, ignored };
 
 template <class Json>
-Json parse(std::string_view text, Comments comments = Comments::refused, std::string_view omitted = {}) {
-  Builder<Json> builder(omitted);
+Json parse(std::string_view text, Comments comments = Comments::refused) {
+  Builder<Json> builder;
   Json::sax_parse(text.begin(), text.end(), &builder, Json::input_format_t::json, /*strict=*/true,
                   comments == Comments::ignored);
   return std::move(builder).value();
+}
+
+// Returns the size of the array or object with which the text begins; npos if it has no end.
+std::size_t size_of_value(std::string_view text) {
+  std::size_t depth = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char byte = text[at];
+    if (byte == '[' || byte == '{') {
+      ++depth;
+    } else if (byte == ']' || byte == '}') {
+      if (--depth == 0) return at + 1;
+    } else if (byte == '"') {
+      while (++at < text.size() && text[at] != '"')
+        if (text[at] == '\\') ++at;
+    }
+  }
+  return std::string_view::npos;
+}
+
+// Replaces each array and object that directly follows `{"name":` or `,"name":` by null. In a JSON text, such
+// a quotation mark before the name begins a string, because no comma or brace can precede the end of a string
+// that a letter follows.
+std::string with_null(std::string_view text, std::string_view name) {
+  const std::string end = std::string(name) + "\":";
+  std::string shorter;
+  std::size_t from = 0;
+  for (std::size_t at = text.find(end); at != std::string_view::npos; at = text.find(end, at)) {
+    const std::size_t begin = at;
+    at += end.size();
+    const bool is_name =
+        begin >= 2 && text[begin - 1] == '"' && (text[begin - 2] == '{' || text[begin - 2] == ',');
+    if (!is_name || at == text.size() || (text[at] != '[' && text[at] != '{')) continue;
+    const std::size_t size = size_of_value(text.substr(at));
+    if (size == std::string_view::npos) break;
+    shorter.append(text, from, at - from).append("null");
+    from = at += size;
+  }
+  return shorter.append(text, from);
 }
 
 const nlohmann::json& absent() {
@@ -143,9 +165,9 @@ nlohmann::ordered_json parse_ordered_json(std::string_view text) {
   return parse<nlohmann::ordered_json>(text);
 }
 
-nlohmann::json parse_json_or_discard(std::string_view text, std::string_view omitted) {
+nlohmann::json parse_json_or_discard(std::string_view text, std::string_view skipped) {
   try {
-    return parse<nlohmann::json>(text, Comments::refused, omitted);
+    return skipped.empty() ? parse<nlohmann::json>(text) : parse<nlohmann::json>(with_null(text, skipped));
   } catch (const nlohmann::json::exception&) {
     nlohmann::json discarded(nlohmann::json::value_t::discarded);
     return discarded;

@@ -145,7 +145,7 @@ class Lifecycle {
 
   // False if as many attempts as allowed wait for a place on the engine, or if the engine's quota is used up.
   [[nodiscard]] bool may_start_pending() const {
-    return !engine_room.is_used_up && (pending_max == 0 || trials.count(TrialState::starting) < pending_max);
+    return !engine_room.is_used_up && (pending_max == 0 || trials.unplaced() < pending_max);
   }
   // True if no attempt, start, stop, collection or lookup is under way, so that nothing will free slots.
   [[nodiscard]] bool is_idle() const;

@@ -291,6 +291,7 @@ struct Planner::Impl {
     const TrialState state = trials.state(trial);
     schedule::Attempt& attempt = attempts[trial];
     if (!is_alive(state)) return;
+    if (observation.phase == Phase::pending && !observation.placement.host.empty()) trials.set_placed(trial);
     if (!has_run(observation.phase) || attempt.inspected) return;
     // The engine creates a new container if the first container could not start. A late event may be about
     // the first container.

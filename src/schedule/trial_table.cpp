@@ -39,6 +39,13 @@ std::optional<TrialIndex> TrialTable::find(std::string_view name) const {
 void TrialTable::set_state(TrialIndex trial, TrialState state) {
   count(trial, -1);
   rows_[trial].state = state;
+  rows_[trial].is_placed = false;
+  count(trial, 1);
+}
+
+void TrialTable::set_placed(TrialIndex trial) {
+  count(trial, -1);
+  rows_[trial].is_placed = true;
   count(trial, 1);
 }
 
@@ -57,6 +64,7 @@ void TrialTable::count(TrialIndex trial, std::ptrdiff_t by) {
   const Trial& it = experiment_.trials[trial];
   const auto add = static_cast<std::size_t>(by);
   counts_[static_cast<std::size_t>(row.state)] += add;
+  if (row.state == TrialState::starting && !row.is_placed) unplaced_ += add;
   if (row.is_awaited && !is_over(row.state)) unfinished_ += add;
   if (!it.service && is_alive(row.state)) alive_ += add;
   if (is_alive(row.state) && limit_of(trial) != k_unlimited) limited_[limit_of(trial)].alive += add;

@@ -48,6 +48,9 @@ class TrialTable {
   // until report() is called with their end.
   void restore(TrialIndex trial, const RestoredTrial& restored);
 
+  // Call this when the engine has chosen the host of a starting attempt.
+  void set_placed(TrialIndex trial);
+
   // ---- Changes with a fact
 
   // Facts get the time `now` until the next call of begin_step().
@@ -71,6 +74,8 @@ class TrialTable {
   [[nodiscard]] std::size_t to_start() const;
   // Returns the number of starting and running trials, services not counted.
   [[nodiscard]] std::size_t alive() const { return alive_; }
+  // Returns the number of starting trials that, as far as is known, wait for a place on the engine.
+  [[nodiscard]] std::size_t unplaced() const { return unplaced_; }
   // Returns the index of the trial's StartLimit, or k_unlimited.
   static constexpr std::size_t k_unlimited = std::numeric_limits<std::size_t>::max();
   [[nodiscard]] std::size_t limit_of(TrialIndex trial) const {
@@ -94,6 +99,7 @@ class TrialTable {
     TrialState state = TrialState::waiting;
     int attempt = 1;
     bool is_awaited = false;
+    bool is_placed = false;  // set_placed() was called since the last change of the state
     Instant reported_at{};  // time of the trial's last fact
   };
   void set_state(TrialIndex trial, TrialState state);
@@ -112,6 +118,7 @@ class TrialTable {
   Instant now_{};
   std::vector<Fact> facts_;
   std::array<std::size_t, k_trial_state_count> counts_{};
+  std::size_t unplaced_ = 0;
   std::size_t alive_ = 0;
   std::size_t unfinished_ = 0;
   std::size_t running_awaited_ = 0;

@@ -133,9 +133,7 @@ def test_a_follower_is_told_the_names_of_the_few_trials_that_run(detached, write
 def test_ctrl_c_before_it_is_in_the_background_ends_it(write, tmp_path):
     file = write("local f(x) = f(x + 1) tailstrict; f(0)")
     process = subprocess.Popen([COMBU, "-f", file, "--engine", SIMULATED, "run", "-d"], env={**os.environ, "HOME": str(tmp_path)},
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-                               # If the tests run in the background, SIGINT may be ignored.
-                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
     assert "evaluating" in process.stderr.readline()
     os.killpg(process.pid, signal.SIGINT)
     out, _ = process.communicate(timeout=30)

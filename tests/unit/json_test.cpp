@@ -51,10 +51,23 @@ TEST(Json, TextThatIsNotJsonIsAnError) {
     EXPECT_TRUE(parse_json_or_discard(text).is_discarded()) << text;
   }
   EXPECT_EQ(parse_json_or_discard("[1]"), json::array({1}));
-  EXPECT_EQ(
-      json_text(parse_json_or_discard(
-          R"([{"a": 1, "no": {"a": [1, {"no": 2}]}, "b": {"no": [[]], "c": 2}}, {"no": 1, "d": 3}])", "no")),
-      R"([{"a":1,"b":{"c":2}},{"d":3}])");
+}
+
+TEST(Json, MembersThatAreSkippedAreNull) {
+  const auto read = [](const std::string& text) { return json_text(parse_json_or_discard(text, "no")); };
+  EXPECT_EQ(read(R"([{"a":1,"no":{"a":[1,{"no":2}]},"b":{"no":[[]],"c":2}},{"no":1,"d":3}])"),
+            R"([{"a":1,"b":{"c":2,"no":null},"no":null},{"d":3,"no":1}])");
+  EXPECT_EQ(read(R"({"no":["]","\"]",{"}":"{"}],"a":"\"no\":[1]","b":{"no":{}}})"),
+            R"({"a":"\"no\":[1]","b":{"no":null},"no":null})")
+      << "texts have brackets and quotation marks";
+  for (const std::string same :
+       {R"({"a\"no":[1]})", R"({"also_no":[1]})", R"({"a":",no\":[1]"})", R"(["no","no"])", R"({"no":"no"})"})
+    EXPECT_EQ(read(same), same);
+  EXPECT_EQ(read(R"({"no": [1]})"), R"({"no":[1]})") << "with a blank, the member is parsed";
+  for (const std::string text :
+       {R"({"no":[1})", R"({"no":["]})", R"({"no":[)", R"({"no":)", R"({"no":[]]})", R"({"a":"x,"no":[]})"})
+    EXPECT_TRUE(parse_json_or_discard(text, "no").is_discarded()) << text;
+  EXPECT_EQ(read(R"({"no":)" + nested(500'000, "[", "]") + "}"), R"({"no":null})");
 }
 
 TEST(Json, CommentsAreIgnoredWhereTheyAreAllowed) {

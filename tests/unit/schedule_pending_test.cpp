@@ -71,6 +71,21 @@ TEST(Pending, AtMostThisManyAttemptsWaitOnTheEngine) {
   EXPECT_EQ(it.running("b"), "start d | b running, d starting");
 }
 
+TEST(Pending, AnAttemptThatHasAHostDoesNotWaitForAPlace) {
+  Planned it("a b c d", {.pending_max = 1});
+  EXPECT_EQ(it.begin(), "start a | a starting");
+  EXPECT_EQ(it.queued("a"), " | ");
+  Observation placed = it.observation("a", Phase::pending);
+  EXPECT_EQ(it.seen(placed), " | ");
+  placed.placement.host = "node-1";
+  EXPECT_EQ(it.seen(placed), "start b | b starting");
+  EXPECT_EQ(it.seen(placed), " | ") << "it counts once";
+  EXPECT_EQ(it.running("a"), " | a running");
+  EXPECT_EQ(it.queued("b"), " | ");
+  EXPECT_EQ(it.running("b"), "start c | b running, c starting")
+      << "an attempt may run without a report of its host";
+}
+
 TEST(Pending, AnAttemptThatTheEngineCannotStartFailsAsAFailedStart) {
   Planned it("a");
   (void)it.begin();
