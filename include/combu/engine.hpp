@@ -67,7 +67,8 @@ struct Facts {
   // `capacity` and gpus() are then empty.
   bool places_attempts = false;
   // For an engine that places attempts: the maximum number of attempts that should wait for a place at once.
-  // More attempts would only load the engine. 0: no limit.
+  // An attempt with a host (Placement::host) has its place. More attempts would only load the engine. 0: no
+  // limit.
   std::size_t pending_max = 0;
   ReadingPace reading;
 };

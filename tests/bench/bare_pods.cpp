@@ -3,8 +3,9 @@
 // `start` creates the same Pods as combu, watches them until all have ended, and does nothing else: no plan,
 // no record, no logs. `serve` also reads the log of each ended Pod, and deletes the Pod, as combu does.
 // `remove` deletes the Pods by deletecollection, and waits until they are gone. WIDTH threads send the
-// requests. EXPERIMENT.json is evaluated JSON without dependencies. Prints the duration in seconds. The
-// cluster is that of the context CONTEXT in KUBECONFIG.
+// requests. The Pods of `start` and `serve` have different names, because the cluster may still work on the
+// removal of a Pod when a Pod with the same name is created. EXPERIMENT.json is evaluated JSON without
+// dependencies. Prints the duration in seconds. The cluster is that of the context CONTEXT in KUBECONFIG.
 
 #include <fmt/format.h>
 
@@ -35,9 +36,14 @@ using nlohmann::json;
 
 using Steady = std::chrono::steady_clock;
 
-const std::string k_selector = "combu.run=bare";
+constexpr const char* k_run = "bare";           // of `start` and `remove`
+constexpr const char* k_served_run = "served";  // of `serve`
 
-Run read_run(const char* path) {
+std::string selector(const RunId& run) {
+  return "combu.run=" + run.text();
+}
+
+Run read_run(const char* path, const char* id) {
   std::ifstream file(path);
   std::stringstream text;
   text << file.rdbuf();
@@ -47,7 +53,7 @@ Run read_run(const char* path) {
   caller.env = [](const std::string&) { return std::optional<std::string>(); };
   Reading reading = read_experiment(text.str(), caller);
   if (!reading.errors.empty()) throw Error(reading.errors.front());
-  return {.id = RunId("bare"), .experiment = std::move(reading.experiment)};
+  return {.id = RunId(id), .experiment = std::move(reading.experiment)};
 }
 
 std::string text_after(std::string_view line, std::string_view member) {
@@ -59,7 +65,7 @@ std::string text_after(std::string_view line, std::string_view member) {
 
 // Passes the name of each Pod that ends to `on_end`, until `count` Pods have ended. The API server may end a
 // watch that is slow; the next watch begins at the last known version.
-void watch_ends(ApiClient& api, Objects& objects, std::string version, std::size_t count,
+void watch_ends(ApiClient& api, Objects& objects, const RunId& run, std::string version, std::size_t count,
                 const std::function<void(const std::string&)>& on_end) {
   std::set<std::string> ended;
   std::stop_source stop;
@@ -75,7 +81,7 @@ void watch_ends(ApiClient& api, Objects& objects, std::string version, std::size
     if (ended.size() == count) stop.request_stop();
   };
   while (ended.size() < count)
-    api.read(fmt::format("{}?watch=1{}{}", objects.path(k_pods), query_part("labelSelector", k_selector),
+    api.read(fmt::format("{}?watch=1{}{}", objects.path(k_pods), query_part("labelSelector", selector(run)),
                          query_part("resourceVersion", version)),
              {.on_line = take, .silence_max = Seconds{600}}, stop.get_token());
 }
@@ -85,7 +91,7 @@ enum class After { nothing, log_and_removal };
 void start(ApiClient& api, Objects& objects, const Run& run, std::size_t width, After after) {
   const std::vector<Trial>& trials = run.experiment.trials;
   const std::string version = objects.list(
-      k_pods, {.labels = k_selector, .fields = {}}, [](json&) {}, [] {}, {});
+      k_pods, {.labels = selector(run.id), .fields = {}}, [](json&) {}, [] {}, {});
   WorkQueue<std::string> ended;
   std::atomic<std::size_t> served = 0;
   std::vector<std::jthread> servers;
@@ -99,7 +105,8 @@ void start(ApiClient& api, Objects& objects, const Run& run, std::size_t width, 
       }
     });
   std::jthread watcher([&] {
-    watch_ends(api, objects, version, trials.size(), [&](const std::string& name) { ended.push(name); });
+    watch_ends(api, objects, run.id, version, trials.size(),
+               [&](const std::string& name) { ended.push(name); });
   });
   const Home home{objects.name_space(), ""};
   in_parallel(trials.size(), width,
@@ -107,7 +114,7 @@ void start(ApiClient& api, Objects& objects, const Run& run, std::size_t width, 
 }
 
 void remove(Objects& objects) {
-  const ObjectFilter all{.labels = k_selector, .fields = {}};
+  const ObjectFilter all{.labels = selector(RunId(k_run)), .fields = {}};
   objects.remove_pages(k_pods, all, 1, [](std::size_t) {}, {});
   while (objects.is_any(k_pods, all, {})) real_clock().wait(Seconds{0.1}, {});
 }
@@ -123,9 +130,10 @@ int bench(const std::string& what, const char* width, const char* path, const st
   const auto begin = Steady::now();
   if (what == "remove")
     remove(objects);
+  else if (what == "serve")
+    start(api, objects, read_run(path, k_served_run), std::stoul(width), After::log_and_removal);
   else
-    start(api, objects, read_run(path), std::stoul(width),
-          what == "serve" ? After::log_and_removal : After::nothing);
+    start(api, objects, read_run(path, k_run), std::stoul(width), After::nothing);
   fmt::print("{:.3f}\n", Seconds(Steady::now() - begin).count());
   return 0;
 }
