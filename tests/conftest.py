@@ -1,6 +1,6 @@
-"""For all tests: Ctrl-C ends programs that tests start, also if the tests run in the background of a shell.
+"""For all tests: Ctrl-C ends the programs that tests start, even if the tests run in the background of a shell.
 
-Such a shell ignores SIGINT for its background, and the programs that the tests start would inherit that.
+A shell lets its background jobs ignore SIGINT, and child processes inherit this setting.
 """
 import signal
 

@@ -1,6 +1,6 @@
 // The address sanitizer's allocator has locks that the child of fork() needs (jsonnet/child.cpp). Before
-// version 18, the sanitizer does not take them before a fork. If another thread then holds one, the child
-// waits for ever. Here the sanitizer takes them, as version 18 does (compiler-rt's asan_posix.cpp).
+// version 18 of Clang, the sanitizer does not acquire them before a fork. If another thread holds one at that
+// moment, the child waits forever. Here a handler acquires them.
 
 #include <pthread.h>
 

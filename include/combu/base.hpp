@@ -351,7 +351,8 @@ class BytePipe {
   // Blocks until bytes are available, and returns true; returns false at the end of the stream.
   [[nodiscard]] bool await_bytes();
   // Blocks until bytes are available and returns them; returns an empty view at the end of the stream. The
-  // view is valid until the next call. Throws the exception that the writer passed to end().
+  // view is valid until the next call. After the last bytes, throws the exception that the writer passed to
+  // end(), if any.
   [[nodiscard]] std::string_view read();
   // Ends reading: the reader will not call read() again.
   void leave();

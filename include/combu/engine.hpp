@@ -4,6 +4,7 @@
 // function of Engine blocks and may be called from many threads at once. If the stop token of a call is set,
 // the call throws Error(cancelled); watch() returns instead.
 
+#include <exception>
 #include <functional>
 #include <iosfwd>
 #include <map>
@@ -19,6 +20,8 @@
 
 #include "combu/base.hpp"
 #include "combu/spec.hpp"
+
+struct archive;  // of libarchive
 
 namespace combu {
 
@@ -496,16 +499,36 @@ struct ArchiveEntry {
 // is valid until the next call.
 using NextBytes = std::function<std::string_view()>;
 
-// Calls engine.copy_out(), and lets `reader` read the archive in a second thread while the engine sends it.
-// Blocks until both have ended. If `reader` returns or throws before the end of the archive, the rest is not
-// requested. Returns false if the attempt has no such path; `reader` is not called then. Throws the exception
-// of `reader`, or that of copy_out(), which NextBytes throws, too.
+// Gives the bytes of a tar archive to libarchive. `next` must outlive this object, and this object the
+// reader.
+class ArchiveSource {
+ public:
+  explicit ArchiveSource(const NextBytes& next) : next_(next) {}
+  // Opens a reader of libarchive. Returns libarchive's status.
+  [[nodiscard]] int open(archive* reader);
+  // An exception of `next` cannot pass through libarchive, which reports an error instead. Then throws the
+  // exception.
+  void rethrow() const {
+    if (fault_) std::rethrow_exception(fault_);
+  }
+
+ private:
+  const NextBytes& next_;
+  std::exception_ptr fault_;
+};
+
+// Calls engine.copy_out(), and calls `reader` in a second thread, which reads the archive while the engine
+// sends it. Blocks until both have ended. If `reader` returns or throws before the end of the archive, at
+// most 9 MiB more are requested. Returns false if the attempt has no such path; `reader` is not called then.
+// Throws the exception of `reader`. If copy_out() throws, NextBytes throws the same exception after the last
+// bytes; a reader that has already returned does not need them.
 [[nodiscard]] bool read_archive(Engine& engine, const Key& key, const std::string& path,
                                 const std::function<void(const NextBytes& next)>& reader,
                                 const std::stop_token& stop);
 
-// Like read_archive(), for the content of a regular file. Also throws Error(invalid) if `path` is no regular
-// file, and Error(corrupt) if the archive is invalid or incomplete.
+// Like read_archive(), for the content of a regular file that was last changed at `modified`. Also throws
+// Error(invalid) if `path` is no regular file, and Error(corrupt) if the archive is invalid or incomplete;
+// NextBytes throws it after the last valid bytes.
 [[nodiscard]] bool read_file(Engine& engine, const Key& key, const std::string& path,
                              const std::function<void(const NextBytes& next, Instant modified)>& reader,
                              const std::stop_token& stop);

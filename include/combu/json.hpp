@@ -37,7 +37,8 @@ inline constexpr std::size_t k_json_depth_max = 512;
 // Like parse_json(), but if parse_json() would throw, returns a value for which is_discarded() is true.
 // `skipped`: the name of members whose arrays and objects are not parsed, because that takes long; they are
 // null in the result. The text must have no blanks around the name, as a server writes it. The name must
-// begin with a letter and have no character that JSON escapes. Empty: all members are parsed.
+// begin with a letter and have no character that JSON escapes. Errors in the skipped text are not found,
+// except a missing end. Empty: all members are parsed.
 [[nodiscard]] nlohmann::json parse_json_or_discard(std::string_view text, std::string_view skipped = {});
 
 // Returns the member `name`, or null if the member is absent or `object` is null. Throws

@@ -376,7 +376,7 @@ struct RestoredTrial {
 
 struct PlannerOptions {
   std::size_t starts_in_flight_max = 8;
-  std::size_t pending_max = 0;  // Facts::pending_max: maximum number of `starting` trials; 0: no limit
+  std::size_t pending_max = 0;  // Facts::pending_max
   Until until = Until::started;
   // Seconds from the moment when an attempt's start_deadline has passed until combu gives up an unanswered
   // start. Even a slow engine answers within this time.

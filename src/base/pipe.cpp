@@ -17,7 +17,7 @@ bool BytePipe::write(std::string_view bytes) {
 }
 
 void BytePipe::end(std::exception_ptr fault) {
-  if (!fault) flush();
+  flush();
   const std::scoped_lock lock(mutex_);
   ended_ = true;
   fault_ = std::move(fault);
@@ -33,7 +33,7 @@ bool BytePipe::await_bytes() {
 std::string_view BytePipe::read() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return !chunks_.empty() || ended_; });
-  if (fault_) std::rethrow_exception(fault_);
+  if (chunks_.empty() && fault_) std::rethrow_exception(fault_);
   if (chunks_.empty()) return {};
   if (reading_.capacity() > 0) spare_.push_back(std::exchange(reading_, {}));
   reading_ = std::move(chunks_.front());

@@ -125,9 +125,9 @@ std::size_t size_of_value(std::string_view text) {
   return std::string_view::npos;
 }
 
-// Replaces each array and object that directly follows `{"name":` or `,"name":` by null. In a JSON text, such
-// a quotation mark before the name begins a string, because no comma or brace can precede the end of a string
-// that a letter follows.
+// Replaces each array and object that directly follows `{"name":` or `,"name":` by null. In valid JSON, no
+// letter follows the closing quotation mark of a string, so the quotation mark before the name opens a
+// string.
 std::string with_null(std::string_view text, std::string_view name) {
   const std::string end = std::string(name) + "\":";
   std::string shorter;

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-// More pending Pods would only load the scheduler, which looks at all of them again after each change.
+// More Pods without a node would only load the scheduler, which looks at all of them again after each change.
 constexpr std::size_t k_pending_max = 200;
 // The API server forwards each request for a log to the kubelet. Priority and fairness does not limit these
 // requests.

@@ -6,9 +6,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <chrono>
-#include <exception>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -28,24 +26,6 @@ constexpr std::int64_t k_summed_here_max = std::int64_t{1} << 20U;
 constexpr Bytes k_size_max{std::int64_t{1} << 60U};
 
 using Reader = std::unique_ptr<archive, decltype(&archive_read_free)>;
-
-struct Source {
-  const NextBytes& read;
-  std::exception_ptr fault;  // an exception of `read`, which must not pass through libarchive
-};
-
-la_ssize_t read_some(archive* reader, void* of, const void** bytes) {
-  auto& source = *static_cast<Source*>(of);
-  try {
-    const std::string_view piece = source.read();
-    *bytes = piece.data();
-    return static_cast<la_ssize_t>(piece.size());
-  } catch (...) {
-    source.fault = std::current_exception();
-    archive_set_error(reader, EIO, "cut off");
-    return ARCHIVE_FATAL;
-  }
-}
 
 // Computes the digest of a large file on a separate thread, so that the digest does not slow down the
 // writing.
@@ -106,9 +86,12 @@ std::optional<std::vector<std::string>> parts_of(std::string_view path) {
 class Unpacker {
  public:
   Unpacker(const NextBytes& read, const Unpacking& how, OutputWriter& writer)
-      : source_{read, nullptr}, how_(how), writer_(writer), reader_(archive_read_new(), &archive_read_free) {
-    check(archive_read_support_format_tar(reader_.get()));
-    check(archive_read_open(reader_.get(), &source_, nullptr, &read_some, nullptr));
+      : read_(read),
+        source_(read),
+        how_(how),
+        writer_(writer),
+        reader_(archive_read_new(), &archive_read_free) {
+    check(source_.open(reader_.get()));
   }
 
   void run(CollectionResult& collection, std::string& manifest) {
@@ -121,7 +104,7 @@ class Unpacker {
       extract(entry, collection, manifest);
     }
     // Ignore data after the end of the archive, but read it, so that the sender can finish.
-    while (!source_.read().empty()) {
+    while (!read_().empty()) {
     }
   }
 
@@ -129,7 +112,7 @@ class Unpacker {
   // A name that is invalid in this process's locale causes only a warning: libarchive keeps the name's bytes.
   void check(int result) {
     if (result == ARCHIVE_OK || result == ARCHIVE_WARN) return;
-    if (source_.fault) std::rethrow_exception(source_.fault);
+    source_.rethrow();
     const char* why = archive_error_string(reader_.get());
     throw Error(
         ErrorKind::corrupt, how_.subject,
@@ -247,7 +230,8 @@ class Unpacker {
     manifest += manifest_line(sum, it.path);
   }
 
-  Source source_;
+  const NextBytes& read_;
+  ArchiveSource source_;
   const Unpacking& how_;
   OutputWriter& writer_;
   Reader reader_;

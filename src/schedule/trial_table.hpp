@@ -100,7 +100,7 @@ class TrialTable {
     int attempt = 1;
     bool is_awaited = false;
     bool is_placed = false;  // set_placed() was called since the last change of the state
-    Instant reported_at{};  // time of the trial's last fact
+    Instant reported_at{};   // time of the trial's last fact
   };
   void set_state(TrialIndex trial, TrialState state);
   void count(TrialIndex trial, std::ptrdiff_t by);

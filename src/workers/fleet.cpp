@@ -95,10 +95,10 @@ std::vector<Observation> Fleet::attempts() {
   return seen;
 }
 
-// The caller holds the mutex. A process without workers has no threads of a keeper.
-void Fleet::add(const WorkerPtr& worker) {
-  all_.workers.emplace(worker->key(), worker);
-  if (!keeper_) keeper_.emplace(all_);
+// Call this before a worker is added, without the mutex. A process without workers has no threads of a
+// keeper.
+void Fleet::begin_keeping() {
+  std::call_once(begun_keeping_, [this] { keeper_.emplace(all_); });
 }
 
 // Returns the worker with the most free places.
@@ -127,7 +127,7 @@ WorkerPtr Fleet::add_worker(const Run& run, const Trial& trial, const Note& note
   worker->limits = *trial.worker;
   worker->is_own = true;
   worker->is_created_here = true;
-  add(worker);
+  all_.workers.emplace(worker->key(), worker);
   return worker;
 }
 
@@ -163,6 +163,7 @@ std::variant<AssignedAttempt, TakenByOther> Fleet::reserve(const Run& run, const
   }
   remove_earlier(key, stop);
   const Note note = note_of(trial);
+  begin_keeping();
   WorkerPtr created;
   {
     const std::scoped_lock lock(all_.mutex);
@@ -325,6 +326,7 @@ std::map<Key, std::vector<Error>> Fleet::remove_attempts(const std::vector<Key>&
 // ---- Workers
 
 std::vector<Error> Fleet::discover(const std::vector<Observation>& containers, const std::stop_token& stop) {
+  if (!containers.empty()) begin_keeping();
   const std::vector<Found> fresh = add_workers(containers);
   std::vector<Error> errors;
   std::mutex errors_mutex;
@@ -375,7 +377,7 @@ std::vector<Fleet::Found> Fleet::add_workers(const std::vector<Observation>& con
     if (container.created_at != Instant{})
       worker->created_at -= std::chrono::duration_cast<Steady::duration>(
           std::max(Seconds(0), Seconds(real_clock().now() - container.created_at)));
-    add(worker);
+    all_.workers.emplace(container.key, worker);
     fresh.push_back({worker, container.phase});
   }
   return fresh;

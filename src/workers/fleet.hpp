@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <stop_token>
@@ -87,7 +88,7 @@ class Fleet {
   std::vector<Found> add_workers(const std::vector<Observation>& containers);
   std::optional<Error> get_to_know(const Found& found, const std::stop_token& stop);
   void remove_earlier(const Key& key, const std::stop_token& stop);
-  void add(const WorkerPtr& worker);
+  void begin_keeping();
   WorkerPtr find_free_worker(const Run& run, const Trial& trial, const Note& note);
   WorkerPtr add_worker(const Run& run, const Trial& trial, const Note& note);
   void displace_attempts(Worker& worker);
@@ -101,7 +102,8 @@ class Fleet {
   // The mutex of `all_` guards these members, too.
   std::set<RunId> adopted_;
   std::map<RunId, std::size_t> last_number_;  // of a worker's name
-  std::optional<Keeper> keeper_;              // from the first worker on
+  std::once_flag begun_keeping_;
+  std::optional<Keeper> keeper_;
 };
 
 }  // namespace combu::workers

@@ -50,8 +50,9 @@ class ResultLogReader {
   Sink sink_;
 };
 
-// Passes the frames of the file `path` of the container `worker` to `take` until it returns false. Returns
-// false if there is no such file. Throws Error like read_file() of the engine.
+// Passes the frames of the file `path` of the container `worker` to `take` until it returns false. Calls
+// `take` in another thread, while the caller waits. Returns false if there is no such file. Throws Error like
+// read_file() of the engine.
 bool read_results(Engine& engine, const Key& worker, const std::string& path,
                   const std::function<bool(const agent::Frame&)>& take, const std::stop_token& stop);
 

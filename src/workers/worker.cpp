@@ -422,8 +422,12 @@ bool Worker::read_result_log(std::uint32_t result, const std::function<void(cons
                              const std::stop_token& stop) const {
   ResultLogReader log(result, sink);
   const auto take = [&](const agent::Frame& frame) { return log.take(frame); };
-  if (!workers::read_results(registry.engine, key(), results_path(), take, stop))
-    throw Error(ErrorKind::not_found, key().trial, "the worker has no file of results");
+  try {
+    if (!workers::read_results(registry.engine, key(), results_path(), take, stop))
+      throw Error(ErrorKind::not_found, key().trial, "the worker has no file of results");
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::corrupt && error.kind() != ErrorKind::invalid) throw;
+  }
   return log.is_whole;
 }
 

@@ -2,9 +2,9 @@
 //
 // `start` creates the same Pods as combu, watches them until all have ended, and does nothing else: no plan,
 // no record, no logs. `serve` also reads the log of each ended Pod, and deletes the Pod, as combu does.
-// `remove` deletes the Pods by deletecollection, and waits until they are gone. WIDTH threads send the
-// requests. The Pods of `start` and `serve` have different names, because the cluster may still work on the
-// removal of a Pod when a Pod with the same name is created. EXPERIMENT.json is evaluated JSON without
+// `remove` deletes the Pods of `start` by deletecollection, and waits until they are gone. WIDTH threads send
+// the requests. The Pods of `start` and `serve` have different names, because the cluster may still work on
+// the removal of a Pod when a Pod with the same name is created. EXPERIMENT.json is evaluated JSON without
 // dependencies. Prints the duration in seconds. The cluster is that of the context CONTEXT in KUBECONFIG.
 
 #include <fmt/format.h>

@@ -38,9 +38,9 @@ class StopTest : public AppTest {
 };
 
 TEST_F(StopTest, StopEndsRunningTrialsAndRecordsTheStop) {
-  EXPECT_EQ(
-      start(file_text(k_goes + trial_text("other", "sleep 100000") + trial_text("done")), new_run("r1")),
-      Result::succeeded);
+  EXPECT_EQ(start(file_text(k_endless_trial + trial_text("other", "sleep 100000") + trial_text("done")),
+                  new_run("r1")),
+            Result::succeeded);
   EXPECT_EQ(stop_trials({"goes"}), Result::succeeded);
   EXPECT_THAT(stopped, ElementsAre(Pair("goes", "stopped")));
   EXPECT_THAT(printed.of("note"), ElementsAre("stopped 1 of 1"));
@@ -66,14 +66,14 @@ TEST_F(StopTest, StopEndsPendingTrials) {
 }
 
 TEST_F(StopTest, ATrialWithoutAContainerIsAnError) {
-  EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
+  EXPECT_EQ(start(file_text(k_endless_trial), new_run("r1")), Result::succeeded);
   EXPECT_EQ(stop_trials({"go*", "nobody"}), Result::failed);
   EXPECT_THAT(stopped, ElementsAre(Pair("goes", "stopped")));
   EXPECT_THAT(printed.of("error"), ElementsAre(HasSubstr("combu: nobody: has no container")));
 }
 
 TEST_F(StopTest, ATrialThatTheEngineCannotStopIsAnError) {
-  EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
+  EXPECT_EQ(start(file_text(k_endless_trial), new_run("r1")), Result::succeeded);
   Refusing refusing(kept_engine);
   engine = &refusing;
   refusing.stop_fault = refusal("will not");
@@ -86,7 +86,7 @@ TEST_F(StopTest, ATrialThatTheEngineCannotStopIsAnError) {
 }
 
 TEST_F(StopTest, StopWorksIfTheOwnerDoesNotListen) {
-  EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
+  EXPECT_EQ(start(file_text(k_endless_trial), new_run("r1")), Result::succeeded);
   const combu::Run run{.id = RunId("r1"), .experiment = {.name = "lab"}};
   const RunLock lock(LockScope::run, run, address, caller(), {});
   EXPECT_EQ(stop_trials({"goes"}), Result::succeeded);
@@ -126,7 +126,7 @@ TEST_F(WaitTest, WaitReportsAndRecordsEachEnd) {
 }
 
 TEST_F(WaitTest, WaitReportsATrialWhoseContainerIsGone) {
-  EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
+  EXPECT_EQ(start(file_text(k_endless_trial), new_run("r1")), Result::succeeded);
   class Removing final : public PassingEngine {
    public:
     using PassingEngine::PassingEngine;
@@ -160,7 +160,7 @@ TEST_F(WaitTest, WaitWithoutTrialsSucceeds) {
 }
 
 TEST_F(WaitTest, AnInterruptEndsTheWait) {
-  EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
+  EXPECT_EQ(start(file_text(k_endless_trial), new_run("r1")), Result::succeeded);
   class Interrupting final : public PassingEngine {
    public:
     Interrupting(Engine& inner, std::stop_source source) : PassingEngine(inner), source_(std::move(source)) {}
@@ -245,7 +245,7 @@ TEST_F(ForgetTest, AnInterruptRemovesNothing) {
 
 TEST_F(ForgetTest, ARunThatIsNotOverIsRefused) {
   EXPECT_EQ(start(file_text(trial_text("done")), waiting_run("r0")), Result::succeeded);
-  EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
+  EXPECT_EQ(start(file_text(k_endless_trial), new_run("r1")), Result::succeeded);
   const Error error = error_in([&] { (void)forget({"r0", "r1"}); });
   EXPECT_EQ(error.kind(), ErrorKind::conflict);
   EXPECT_EQ(error.message(),

@@ -110,7 +110,7 @@ inline std::string trial_text(const std::string& name, const std::string& cmd = 
          fields + "},\n";
 }
 // A trial that runs until it is stopped.
-inline constexpr const char* k_goes = "{name: 'goes', image: 'lab/x', cmd: 'sleep 100000'},";
+inline constexpr const char* k_endless_trial = "{name: 'goes', image: 'lab/x', cmd: 'sleep 100000'},";
 // Returns the text of a file. `trials`: the concatenated results of several calls of trial_text().
 inline std::string file_text(const std::string& trials, const std::string& fields = "") {
   return "{experiment: 'lab', " + fields + "\ntrials: [\n" + trials + "]}";

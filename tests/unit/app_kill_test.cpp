@@ -37,7 +37,8 @@ class KillTest : public AppTest {
 };
 
 TEST_F(KillTest, KillRemovesAllContainersAndRecordsTheEnds) {
-  EXPECT_EQ(start(file_text(k_goes + trial_text("done", "sh -c 'echo word; sleep 100'", "networks: ['lab']")),
+  EXPECT_EQ(start(file_text(k_endless_trial +
+                            trial_text("done", "sh -c 'echo word; sleep 100'", "networks: ['lab']")),
                   new_run("r1")),
             Result::succeeded);
   pass_an_hour();
@@ -51,7 +52,7 @@ TEST_F(KillTest, KillRemovesAllContainersAndRecordsTheEnds) {
 }
 
 TEST_F(KillTest, KillWithoutContainersRemovesNothing) {
-  EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
+  EXPECT_EQ(start(file_text(k_endless_trial), new_run("r1")), Result::succeeded);
   invocation = invocation_of("other.jsonnet");
   EXPECT_EQ(kill(), Result::succeeded);
   EXPECT_THAT(
@@ -61,7 +62,7 @@ TEST_F(KillTest, KillWithoutContainersRemovesNothing) {
 }
 
 TEST_F(KillTest, KillOnAnotherEngineNamesTheEngineOfTheLastRun) {
-  EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
+  EXPECT_EQ(start(file_text(k_endless_trial), new_run("r1")), Result::succeeded);
   World other_world({});
   const std::unique_ptr<Engine> other = open_simulated(other_world, 1);
   KeptEngine kept(*other);
@@ -110,7 +111,8 @@ TEST_F(KillTest, ANetworkThatOtherContainersUseStays) {
 }
 
 TEST_F(KillTest, AContainerWhoseLogCannotBeReadIsKept) {
-  EXPECT_EQ(start(file_text(k_goes + trial_text("other", "sleep 100000")), new_run("r1")), Result::succeeded);
+  EXPECT_EQ(start(file_text(k_endless_trial + trial_text("other", "sleep 100000")), new_run("r1")),
+            Result::succeeded);
   engine = &refusing;
   refusing.logs_fault = Error(ErrorKind::unavailable, "engine", "the disk is gone");
   EXPECT_EQ(kill(), Result::failed);
@@ -128,7 +130,7 @@ TEST_F(KillTest, AContainerWhoseLogCannotBeReadIsKept) {
 }
 
 TEST_F(KillTest, DiscardRemovesAContainerWhoseLogCannotBeRead) {
-  EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
+  EXPECT_EQ(start(file_text(k_endless_trial), new_run("r1")), Result::succeeded);
   engine = &refusing;
   refusing.logs_fault = Error(ErrorKind::unavailable, "engine", "the disk is gone");
   EXPECT_EQ(kill(discarding()), Result::succeeded);
@@ -137,7 +139,7 @@ TEST_F(KillTest, DiscardRemovesAContainerWhoseLogCannotBeRead) {
 }
 
 TEST_F(KillTest, AContainerThatCannotBeStoppedIsAnError) {
-  EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
+  EXPECT_EQ(start(file_text(k_endless_trial), new_run("r1")), Result::succeeded);
   engine = &refusing;
   refusing.logs_fault = Error(ErrorKind::unavailable, "engine", "the disk is gone");
   refusing.stop_fault = refusal("will not");
@@ -295,7 +297,7 @@ TEST_F(KillTest, ADiscardedTrialWhoseEndCannotBeRecordedDoesNotCountAsKilled) {
 }
 
 TEST_F(KillTest, ADamagedRecordKeepsContainers) {
-  EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
+  EXPECT_EQ(start(file_text(k_endless_trial), new_run("r1")), Result::succeeded);
   write_file("state/record.sqlite", "no database, and long enough to be taken for one by its size alone");
   EXPECT_EQ(kill(), Result::failed);
   EXPECT_THAT(printed.of("note"), Contains(HasSubstr("the record was not updated: ")));
@@ -306,14 +308,14 @@ TEST_F(KillTest, ADamagedRecordKeepsContainers) {
 }
 
 TEST_F(KillTest, KillWorksWithoutARecord) {
-  EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
+  EXPECT_EQ(start(file_text(k_endless_trial), new_run("r1")), Result::succeeded);
   std::filesystem::remove_all(state());
   EXPECT_EQ(kill(), Result::succeeded);
   EXPECT_THAT(containers(), IsEmpty());
 }
 
 TEST_F(KillTest, ARunThatKeepsStartingTrialsIsAnError) {
-  EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
+  EXPECT_EQ(start(file_text(k_endless_trial), new_run("r1")), Result::succeeded);
   class Starting final : public PassingEngine {
    public:
     using PassingEngine::PassingEngine;
@@ -340,7 +342,7 @@ TEST_F(KillTest, ARunThatKeepsStartingTrialsIsAnError) {
 }
 
 TEST_F(KillTest, AContainerThatTheEngineCannotRemoveIsAnError) {
-  EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
+  EXPECT_EQ(start(file_text(k_endless_trial), new_run("r1")), Result::succeeded);
   class Holding final : public PassingEngine {
    public:
     using PassingEngine::PassingEngine;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <optional>
@@ -94,15 +95,40 @@ TEST(ReadFile, AFolderAndAnInvalidArchiveAreErrors) {
   EXPECT_EQ(read(empty).error.value().kind(), ErrorKind::corrupt);
 }
 
-TEST(ReadFile, AnIncompleteArchiveIsAnError) {
+TEST(ReadFile, AnIncompleteArchiveIsReadToItsLastByte) {
   OnePath engine(archive_of("the whole text").substr(0, 512 + 3));
-  EXPECT_EQ(read(engine).error.value().kind(), ErrorKind::corrupt);
+  const Read it = read(engine);
+  EXPECT_EQ(it.text, "the");
+  EXPECT_EQ(it.error.value().kind(), ErrorKind::corrupt);
 }
 
-TEST(ReadFile, AnErrorOfTheEngineIsThrown) {
+TEST(ReadFile, AHoleIsReadAsZeros) {
+  OnePath engine(test::sparse_archive("path", 1'000'000));
+  EXPECT_TRUE(read(engine).text == std::string(999'999, '\0') + "x");
+}
+
+TEST(ReadFile, TheTimeOfTheFileIsGiven) {
+  OnePath engine(test::raw_entry("pax", 'x', "14 mtime=12.5\n") + archive_of("text"));
+  Instant at;
+  EXPECT_TRUE(read_file(engine, k_key, "/path",
+                        [&](const NextBytes& /*next*/, Instant modified) { at = modified; }, {}));
+  EXPECT_EQ(at, Instant(std::chrono::milliseconds(12'500)));
+}
+
+TEST(ReadFile, AnErrorOfTheEngineIsThrownAfterTheLastByte) {
   OnePath engine(archive_of("text").substr(0, 512 + 2));
   engine.fault = Error(ErrorKind::unavailable, "engine", "the connection was cut");
-  EXPECT_EQ(read(engine).error.value().kind(), ErrorKind::unavailable);
+  const Read it = read(engine);
+  EXPECT_EQ(it.text, "te");
+  EXPECT_EQ(it.error.value().kind(), ErrorKind::unavailable);
+}
+
+TEST(ReadFile, AnErrorOfTheEngineAfterTheContentIsNone) {
+  OnePath engine(archive_of("text"));
+  engine.fault = Error(ErrorKind::unavailable, "engine", "the connection was cut");
+  const Read it = read(engine);
+  EXPECT_EQ(it.text, "text");
+  EXPECT_FALSE(it.error);
 }
 
 TEST(ReadArchive, NoMoreIsRequestedAfterTheReaderHasReturned) {

@@ -68,6 +68,7 @@ TEST(Json, MembersThatAreSkippedAreNull) {
        {R"({"no":[1})", R"({"no":["]})", R"({"no":[)", R"({"no":)", R"({"no":[]]})", R"({"a":"x,"no":[]})"})
     EXPECT_TRUE(parse_json_or_discard(text, "no").is_discarded()) << text;
   EXPECT_EQ(read(R"({"no":)" + nested(500'000, "[", "]") + "}"), R"({"no":null})");
+  EXPECT_EQ(read(R"({"no":[x}})"), R"({"no":null})") << "errors in the skipped text are not found";
 }
 
 TEST(Json, CommentsAreIgnoredWhereTheyAreAllowed) {

@@ -303,6 +303,12 @@ TEST(PodReportTest, AFailedInitContainerFailsTheStart) {
 
 // ---- Pending Pods
 
+TEST(PodReportTest, APodThatWaitsForItsImageHasAHost) {
+  const PodReport report = report_of(changed_pod(R"({"status": {"phase": "Pending"}})"));
+  EXPECT_EQ(report.observation.phase, Phase::pending);
+  EXPECT_EQ(report.observation.placement.host, "n1");
+}
+
 // Returns the state of a Pod that has no node, by its condition PodScheduled.
 std::string unscheduled(const std::string& reason, const std::string& message) {
   json pod = changed_pod(R"({"spec": {"nodeName": null}, "status": {"phase": "Pending"}})");

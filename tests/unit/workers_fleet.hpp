@@ -71,7 +71,9 @@ class CuttingEngine : public PassingEngine {
   bool copy_out(const Key& key, const std::string& path,
                 const std::function<void(std::string_view)>& on_bytes, std::stop_token stop) override {
     if (results.empty() || !path.ends_with("/results")) return engine_.copy_out(key, path, on_bytes, stop);
-    on_bytes(raw_entry("results", '0', results) + std::string(1024, '\0'));
+    constexpr std::size_t k_header = 512;
+    const std::string archive = raw_entry("results", '0', results) + std::string(1024, '\0');
+    on_bytes(archive.substr(0, missing > 0 ? k_header + results.size() - missing : archive.size()));
     return true;
   }
 
@@ -86,6 +88,7 @@ class CuttingEngine : public PassingEngine {
   std::atomic<bool> keeps_containers{false};
   std::string left_worker;  // this worker cannot be removed
   std::string results;      // the content of the workers' files of results, if not empty
+  std::size_t missing = 0;  // number of bytes at the end of `results` that the engine's archive lacks
   std::function<void(const Key&)> after_exec;
   std::atomic<int> connections{0};
   std::atomic<int> inspections{0};             // listings of one worker

@@ -286,6 +286,21 @@ TEST_F(FleetLogTest, ALostLogOfAStoppedWorkerIsReported) {
   EXPECT_THAT(read_log(0, {.tail = 1}), ElementsAre("a part\n"));
 }
 
+TEST_F(FleetLogTest, AnEndBeforeTheFaultOfAnArchiveCounts) {
+  cutting_.missing = 1;  // a byte of the message after the end
+  leave_results({.id = "a/1", .at = 2, .exit_code = 5});
+  const std::vector<Observation> listed = list();
+  ASSERT_THAT(listed, SizeIs(1));
+  EXPECT_EQ(listed[0].exit_code, 5);
+}
+
+TEST_F(FleetLogTest, ALogThatTheArchiveLacksIsReportedAsAGap) {
+  cutting_.missing = 1;
+  leave_results({.id = "a/1", .at = 2, .log_size = 10}, {{.at = 1, .bytes = "a part\n"}});
+  EXPECT_THAT(list(), SizeIs(1));
+  EXPECT_THAT(read_log(0), ElementsAre("GAP"));
+}
+
 TEST_F(FleetLogTest, ALogThatIsLostAfterTheEndOfItsAttemptIsReported) {
   add("a", "echo " + std::string(agent::k_inline_log_max, 'x'));  // more than the message of the end contains
   add("b", "sleep 1000");
