@@ -1,6 +1,7 @@
 """A trial that a person or a deadline ends is stopped, not failed."""
 
 import json
+import re
 
 import pytest
 
@@ -29,7 +30,10 @@ def test_a_deadline_leaves_no_failure(combu, write, states):
     file = write(DEADLINE % (0.5, 600, 600))
     run = combu("-f", file, "--engine", SLOW, "--progress", "plain", "run", "--wait", "--run-id", "mine")
     assert run.returncode == 1
-    assert "stopped: 2 trials (long, other): the run's deadline of 500 ms has passed\n" in run.stderr
+    # Trials whose ends arrive together have one line.
+    stopped = [line for line in run.stderr.splitlines() if line.startswith("stopped: ")]
+    assert {name for line in stopped for name in re.findall("long|other", line)} == {"long", "other"}, run.stderr
+    assert all(line.endswith(": the run's deadline of 500 ms has passed") for line in stopped), run.stderr
     assert states(file) == {"long": ("stopped", "stopped"), "other": ("stopped", "stopped"),
                             "after": ("blocked", None), "serv": ("stopped", None)}
     assert "run mine has ended: 1 blocked, 3 stopped in " in run.stderr
