@@ -118,7 +118,7 @@ std::size_t size_of_value(std::string_view text) {
     } else if (byte == ']' || byte == '}') {
       if (--depth == 0) return at + 1;
     } else if (byte == '"') {
-      while (++at < text.size() && text[at] != '"')
+      for (++at; at < text.size() && text[at] != '"'; ++at)
         if (text[at] == '\\') ++at;
     }
   }
