@@ -99,11 +99,11 @@ class Fleet {
 
   Images& images_;
   Registry all_;
+  std::once_flag begun_keeping_;
+  std::optional<Keeper> keeper_;
   // The mutex of `all_` guards these members, too.
   std::set<RunId> adopted_;
   std::map<RunId, std::size_t> last_number_;  // of a worker's name
-  std::once_flag begun_keeping_;
-  std::optional<Keeper> keeper_;
 };
 
 }  // namespace combu::workers
