@@ -52,6 +52,8 @@ struct Gpu {
 struct ReadingPace {
   // How long an attempt has run when combu first polls its usage and log. Later polls are rarer.
   Seconds polled_after{1};
+  // Minimum pause between two polls of a run. With many long attempts, polls are then rarer than planned.
+  Seconds poll_pause_min{0};
   std::size_t logs_max = 2;  // maximum number of logs of ended attempts that are read at once
 };
 

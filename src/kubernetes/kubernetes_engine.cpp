@@ -20,7 +20,7 @@ using nlohmann::json;
 constexpr std::size_t k_pending_max = 200;
 // The API server forwards each request for a log to the kubelet. Priority and fairness does not limit these
 // requests.
-constexpr ReadingPace k_reading{.polled_after = Seconds{10}, .logs_max = 8};
+constexpr ReadingPace k_reading{.polled_after = Seconds{10}, .poll_pause_min = Seconds{0.2}, .logs_max = 8};
 constexpr int k_unprocessable = 422;  // also if a patch has another uid than the object
 // A container normally begins to run within this time, so that no Events are needed.
 constexpr Seconds k_usual_start{3};
@@ -60,9 +60,9 @@ std::vector<Gpu> KubernetesEngine::gpus(std::stop_token /*stop*/) {
   return {};
 }
 
-std::optional<PodReport> KubernetesEngine::report_of(const json& pod) const {
+std::optional<PodReport> KubernetesEngine::report_of(const json& pod, bool is_gone) const {
   const ServerClock& clock = api_.server_clock();
-  auto report = read_pod(pod, clock.at(real_clock().now()));
+  auto report = read_pod(pod, clock.at(real_clock().now()), is_gone);
   const Instant::duration lead = clock.lead();
   if (!report || lead == Instant::duration{}) return report;
   Observation& seen = report->observation;
@@ -85,13 +85,59 @@ std::vector<Observation> KubernetesEngine::list(const Selector& selector, ListDe
       [&] { pods.clear(); }, stop);
   const Instant now = real_clock().now();
   std::vector<PodReport*> unclear;
-  for (PodReport& pod : pods)
+  std::vector<PodReport*> deleted;
+  for (PodReport& pod : pods) {
     if (pod.lacks_reason && now - pod.observation.created_at > k_usual_start) unclear.push_back(&pod);
+    if (pod.is_deleted) deleted.push_back(&pod);
+  }
   add_warnings(unclear, stop);
+  settle_deletions(deleted, stop);
   std::vector<Observation> observations;
   observations.reserve(pods.size());
   for (PodReport& pod : pods) observations.push_back(std::move(pod.observation));
   return observations;
+}
+
+void KubernetesEngine::settle_deletions(const std::vector<PodReport*>& pods, const std::stop_token& stop) {
+  std::map<RunId, bool> known;
+  for (PodReport* const pod : pods) {
+    Observation& seen = pod->observation;
+    const auto [run, is_new] = known.try_emplace(seen.key.run, false);
+    if (is_new) run->second = is_released(seen.key.run, stop);
+    if (!run->second) continue;
+    if (seen.status == seen.lost) seen.status = "the pod was deleted";
+    seen.lost.clear();
+    seen.stopped = seen.phase == Phase::ended;
+  }
+}
+
+bool KubernetesEngine::is_released(const RunId& run, const std::stop_token& stop) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (released_.contains(run)) return true;
+  }
+  try {
+    const std::optional<json> anchor = objects_.find(k_config_maps, anchor_name(run), stop);
+    if (anchor && text_of(*anchor, {"metadata", "annotations", k_stopped}).empty()) return false;
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::cancelled) throw;
+    return true;
+  }
+  const std::scoped_lock lock(mutex_);
+  released_.insert(run);
+  return true;
+}
+
+json KubernetesEngine::stop_mark() const {
+  return {{k_stopped, rfc3339(api_.server_clock().at(real_clock().now()))}};
+}
+
+void KubernetesEngine::mark_stopped(const Kind& kind, const std::string& name, const std::stop_token& stop) {
+  try {
+    objects_.patch(kind, name, {{"metadata", {{"annotations", stop_mark()}}}}, stop);
+  } catch (const ApiError& error) {
+    if (error.kind() != ErrorKind::not_found) throw;
+  }
 }
 
 void KubernetesEngine::add_warnings(const std::vector<PodReport*>& pods, const std::stop_token& stop) {
@@ -140,15 +186,19 @@ void KubernetesEngine::stop_pod(const PodReport& pod, const std::string& version
     // With a deadline, a pending Pod would stay pending, and run for a moment later. A grace period of 0
     // would remove the Pod before a container that is being created has ended. If the container runs in the
     // meantime, the deletion would cost its log and its grace period.
-    objects_.remove(k_pods, name, 1, {.uid = pod.uid, .version = version}, stop);
+    const json marked = objects_.patch(
+        k_pods, name,
+        {{"metadata", {{"uid", pod.uid}, {"resourceVersion", version}, {"annotations", stop_mark()}}}}, stop);
+    objects_.remove(
+        k_pods, name, 1,
+        {.uid = pod.uid, .version = std::string(text_of(marked, {"metadata", "resourceVersion"}))}, stop);
     return;
   }
   // The kubelet ends the container with its stop signal and grace period. The Pod and its log stay.
-  const std::string stopped_at = rfc3339(api_.server_clock().at(real_clock().now()));
-  objects_.patch_pod(name,
-                     {{"metadata", {{"uid", pod.uid}, {"annotations", {{k_stopped, stopped_at}}}}},
-                      {"spec", {{"activeDeadlineSeconds", 1}}}},
-                     stop);
+  objects_.patch(k_pods, name,
+                 {{"metadata", {{"uid", pod.uid}, {"annotations", stop_mark()}}},
+                  {"spec", {{"activeDeadlineSeconds", 1}}}},
+                 stop);
 }
 
 std::optional<Usage> KubernetesEngine::usage(const std::string& id, std::stop_token stop) {

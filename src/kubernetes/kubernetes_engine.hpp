@@ -71,7 +71,16 @@ class KubernetesEngine final : public Engine {
   StartResult adopt(const Key& key, const std::stop_token& stop);
   // Calls read_pod() with the present by the server's clock, and converts all moments of the report to this
   // machine's clock.
-  [[nodiscard]] std::optional<PodReport> report_of(const nlohmann::json& pod) const;
+  [[nodiscard]] std::optional<PodReport> report_of(const nlohmann::json& pod, bool is_gone = false) const;
+  // Decides about the Pods with PodReport::is_deleted: if combu removes their run, their attempts are
+  // stopped, and not lost. Throws only Error(cancelled).
+  void settle_deletions(const std::vector<PodReport*>& pods, const std::stop_token& stop);
+  // True if release() removes the run, or has removed it; also if the API server cannot tell.
+  [[nodiscard]] bool is_released(const RunId& run, const std::stop_token& stop);
+  // Returns the annotation that marks an object as stopped at present.
+  [[nodiscard]] nlohmann::json stop_mark() const;
+  // Marks an object as stopped, unless the object does not exist.
+  void mark_stopped(const Kind& kind, const std::string& name, const std::stop_token& stop);
   // Adds the reasons in the namespace's Events to the pending Pods that lack one. If the Events cannot be
   // read, the reasons stay unknown. Throws only Error(cancelled).
   void add_warnings(const std::vector<PodReport*>& pods, const std::stop_token& stop);
@@ -100,6 +109,7 @@ class KubernetesEngine final : public Engine {
   EndedPods ended_;
   std::mutex mutex_;
   std::map<RunId, std::string> anchors_;  // uids
+  std::set<RunId> released_;              // runs for which is_released() has found a sign
   std::set<std::string> notes_;           // about the namespace, from check() for prepare()
 };
 

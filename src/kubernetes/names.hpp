@@ -25,7 +25,8 @@ inline constexpr const char* k_service = "combu.service";  // "true" for Trial::
 inline constexpr const char* k_cpus = "combu.cpus";        // Slots::cpus, for example "1.5"; absent: none
 inline constexpr const char* k_memory = "combu.memory";    // Slots::memory in bytes; absent: none
 inline constexpr const char* k_keep = "combu.keep";        // Experiment::keeps_ended: "ended"
-// Set by Engine::stop(): the moment by the API server's clock, for example "2026-01-31T12:00:00.000Z".
+// Set before combu stops or deletes a Pod: the moment by the API server's clock, for example
+// "2026-01-31T12:00:00.000Z". Also an annotation of a run's anchor, set before combu deletes the run's Pods.
 inline constexpr const char* k_stopped = "combu.stopped";
 // Healthcheck::start_period in seconds, for example "30" or "0.5"; absent: none.
 inline constexpr const char* k_start_period = "combu.start-period";

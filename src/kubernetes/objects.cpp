@@ -78,12 +78,13 @@ json Objects::try_create(const Kind& kind, const json& object,
   return read_answer(response);
 }
 
-void Objects::patch_pod(const std::string& name, const json& patch, const std::stop_token& stop) {
-  (void)api_.send({.method = "PATCH",
-                   .target = path(k_pods, name),
-                   .body = json_text(patch),
-                   .content_type = "application/merge-patch+json"},
-                  stop);
+json Objects::patch(const Kind& kind, const std::string& name, const json& patch,
+                    const std::stop_token& stop) {
+  return read_answer(api_.send({.method = "PATCH",
+                                .target = path(kind, name),
+                                .body = json_text(patch),
+                                .content_type = "application/merge-patch+json"},
+                               stop));
 }
 
 bool Objects::remove(const Kind& kind, const std::string& name, std::optional<int> grace,

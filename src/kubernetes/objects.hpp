@@ -64,9 +64,10 @@ class Objects {
                                           const std::function<void(const std::string&)>& on_warning,
                                           const std::stop_token& stop);
 
-  // Changes a Pod by a merge patch. If the patch has a uid, and the Pod has another one, throws ApiError with
-  // status 409 or 422.
-  void patch_pod(const std::string& name, const nlohmann::json& patch, const std::stop_token& stop);
+  // Changes an object by a merge patch, and returns the changed object. If the patch has a uid or a
+  // resourceVersion, and the object has another one, throws ApiError with status 409 or 422.
+  nlohmann::json patch(const Kind& kind, const std::string& name, const nlohmann::json& patch,
+                       const std::stop_token& stop);
 
   // Deletes an object; returns false if it does not exist. `grace`: the Pod's grace period in seconds;
   // nullopt: the Pod's own. Throws ApiError(conflict) if the object does not meet the precondition.

@@ -60,8 +60,9 @@ Instant later_by(Instant at, Seconds duration) {
 // Reads one Pod object.
 class PodReader {
  public:
-  PodReader(const json& pod, Instant now)
+  PodReader(const json& pod, Instant now, bool is_gone)
       : now_(now),
+        is_gone_(is_gone),
         metadata_(member_of(pod, "metadata")),
         spec_(member_of(pod, "spec")),
         status_(member_of(pod, "status")),
@@ -75,7 +76,11 @@ class PodReader {
     if (!read_identity()) return std::nullopt;
     read_settings();
     disruption_ = disruption_of(status_reason(), condition("DisruptionTarget"));
+    if (!disruption_ && is_deleted_by_others())
+      disruption_ = Disruption{.sign = {k_deleted, {}}, .began_at = deletion_began_at()};
     if (!read_end()) member_of(state_, "running").is_object() ? read_running() : read_pending();
+    if (is_gone_) read_removal();
+    report_.is_deleted = !seen_.lost.empty() && disruption_ && disruption_->sign.reason == k_deleted;
     seen_.is_unacknowledged = seen_.phase == Phase::ended && (!report_.is_kept || is_started_again_);
     return std::move(report_);
   }
@@ -96,6 +101,11 @@ class PodReader {
   }
   [[nodiscard]] bool is_stopped_by_combu() const { return !text_of(annotations_, k_stopped).empty(); }
   [[nodiscard]] bool is_past_deadline() const { return status_reason().reason == "DeadlineExceeded"; }
+  // True if the Pod was deleted before its container had ended, and combu has not marked the Pod.
+  [[nodiscard]] bool is_deleted_by_others() const {
+    const bool is_removed = is_gone_ && !member_of(state_, "terminated").is_object();
+    return (is_removed || deletion_began_at()) && !is_stopped_by_combu() && !is_past_deadline();
+  }
   [[nodiscard]] bool is_ended_by_signal() const {
     return seen_.exit_code == k_exit_killed || seen_.exit_code == k_exit_terminated;
   }
@@ -227,15 +237,16 @@ class PodReader {
   // True if a disruption or deletion of the Pod ended the attempt. False if the attempt ended by itself, and
   // the Pod was disrupted or deleted afterwards. The API's timestamps are whole seconds.
   [[nodiscard]] bool is_ended_by_interruption() const {
-    if (!disruption_ && !deleted_at_) return false;
-    if (disruption_ && disruption_->is_by_kubelet) return true;
-    if (is_ended_by_signal()) return true;
-    const std::optional<Instant> began_at = disruption_ ? disruption_->began_at : deletion_began_at();
+    if (!disruption_) return false;
+    if (disruption_->is_by_kubelet || is_ended_by_signal()) return true;
+    const std::optional<Instant> began_at = disruption_->began_at;
     return deleted_at_ && began_at && *seen_.ended_at >= *began_at;
   }
 
-  // Returns nullopt for a deletion without a grace period: the Pod was over before.
+  // Returns nullopt if the Pod is not deleted, or is deleted without a grace period: the Pod was over before,
+  // or its node is given up.
   [[nodiscard]] std::optional<Instant> deletion_began_at() const {
+    if (!deleted_at_) return std::nullopt;
     const double grace = number_of(metadata_, "deletionGracePeriodSeconds", 0);
     if (grace == 0) return std::nullopt;
     return *deleted_at_ - std::chrono::duration_cast<Instant::duration>(Seconds{grace});
@@ -306,6 +317,17 @@ class PodReader {
       seen_.stopped = true;
     }
     return true;
+  }
+
+  // The Pod was removed before an end of its container was reported.
+  void read_removal() {
+    if (seen_.phase == Phase::ended || !disruption_) return;
+    end(now_);
+    seen_.placement.pending_reason.clear();
+    report_.lacks_reason = false;
+    report_.changes_at.reset();
+    seen_.lost = lost_text(disruption_->sign, seen_.placement.host);
+    seen_.status = seen_.lost;
   }
 
   // `at`: nullopt if unknown; the last change of the Pod's conditions is then the closest known moment.
@@ -406,6 +428,7 @@ class PodReader {
   }
 
   const Instant now_;
+  const bool is_gone_;
   const json& metadata_;
   const json& spec_;
   const json& status_;
@@ -423,8 +446,8 @@ class PodReader {
 
 }  // namespace
 
-std::optional<PodReport> read_pod(const json& pod, Instant now) {
-  return PodReader(pod, now).read();
+std::optional<PodReport> read_pod(const json& pod, Instant now, bool is_gone) {
+  return PodReader(pod, now, is_gone).read();
 }
 
 std::string read_warning(const json& event, std::string& pod_uid) {

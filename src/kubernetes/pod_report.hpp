@@ -19,6 +19,9 @@ struct PodReport {
   std::string uid;
   bool is_kept = false;     // the annotation `combu.keep`: combu does not delete the ended Pod
   bool is_leaving = false;  // the Pod has a deletionTimestamp
+  // The attempt is lost only because somebody has deleted the Pod: neither does Kubernetes report a
+  // disruption, nor has combu marked the Pod as stopped. combu may have marked the whole run.
+  bool is_deleted = false;
   // The Pod waits for its container, and its status has no reason, or only a part of the reason. Warnings
   // (Events) may have the reason.
   bool lacks_reason = false;
@@ -27,9 +30,10 @@ struct PodReport {
   std::optional<Instant> changes_at;
 };
 
-// Reads a Pod object. `now`: the present, by this machine's clock. Returns nullopt if combu did not create
-// the Pod: labels are missing or invalid. Absent and malformed members of the status count as not set.
-[[nodiscard]] std::optional<PodReport> read_pod(const nlohmann::json& pod, Instant now);
+// Reads a Pod object. `now`: the present, by the API server's clock. `is_gone`: the Pod exists no longer, and
+// the object is the Pod's last state. Returns nullopt if combu did not create the Pod: labels are missing or
+// invalid. Absent and malformed members of the status count as not set.
+[[nodiscard]] std::optional<PodReport> read_pod(const nlohmann::json& pod, Instant now, bool is_gone = false);
 
 // Returns the reason in an Event object (reason and message, as one line) for an Event of type Warning about
 // a Pod that does not start, and sets `pod_uid` to the Pod's uid. Returns an empty string for all other

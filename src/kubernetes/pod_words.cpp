@@ -132,6 +132,7 @@ std::string lost_text(const Sign& sign, const std::string& node) {
   if (is_any(sign.reason, k_shutdowns)) return with_message(place + " was shut down", sign.message);
   if (sign.reason == "NodeLost") return with_message(silent_node_text(node), sign.message);
   if (sign.reason == "DeletionByPodGC") return with_message("the pod was lost with " + place, sign.message);
+  if (sign.reason == k_deleted) return "the pod was deleted, but not by combu";
   return with_message(fmt::format("the pod was ended on {}: {}", place, sign.reason), sign.message);
 }
 

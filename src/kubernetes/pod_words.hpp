@@ -15,6 +15,9 @@ struct Sign {
   std::string_view message;
 };
 
+// The reason, of combu and not of the API, that a Pod was deleted by a person or by another program.
+inline constexpr std::string_view k_deleted = "Deleted";
+
 // True if status.reason of a Pod says that its node or the control plane has ended the Pod.
 [[nodiscard]] bool is_disruption(std::string_view reason);
 // Returns the text of Observation::lost for a disrupted Pod. `sign`: status.reason, or the reason of the

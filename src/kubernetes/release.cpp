@@ -68,10 +68,12 @@ void KubernetesEngine::remove_pods(const std::vector<Observation>& selected,
     removed = std::min(removed + more, selected.size());
     if (callbacks.removed) callbacks.removed(removed, selected.size());
   };
+  for (const Selector& run : runs) mark_stopped(k_config_maps, anchor_name(*run.run), stop);
   for (const Selector& run : runs)
     objects_.remove_pages(k_pods, {.labels = label_selector(run)}, k_grace_seconds, count, stop);
   if (!runs.empty()) return;
   in_parallel(selected.size(), k_removals_in_flight, [&](std::size_t i) {
+    if (selected[i].phase != Phase::ended) mark_stopped(k_pods, selected[i].id, stop);
     objects_.remove(k_pods, selected[i].id, k_grace_seconds, {}, stop);
     count(1);
   });

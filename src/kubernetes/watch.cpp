@@ -20,7 +20,10 @@ constexpr int k_too_old = 410;
 constexpr const char* k_not_ended = "status.phase!=Succeeded,status.phase!=Failed";
 constexpr std::chrono::seconds k_stream_max{300};  // the server then ends the stream regularly
 constexpr std::chrono::seconds k_stream_min{1};    // a shorter stream without a line is no stream
-constexpr Seconds k_warnings_pause{5};             // between two requests for Events
+// Between two requests for Events. The API server reads all Events of the namespace for each request, so that
+// the pause grows with the duration of the last request.
+constexpr Seconds k_warnings_pause{5};
+constexpr double k_warnings_factor = 50;
 
 }  // namespace
 
@@ -28,15 +31,19 @@ constexpr Seconds k_warnings_pause{5};             // between two requests for E
 class PodWatch {
  public:
   PodWatch(KubernetesEngine& engine, const Selector& selector,
-           const std::function<void(const Change&)>& on_change)
-      : engine_(engine), chosen_(selector), labels_(label_selector(selector)), on_change_(on_change) {}
+           const std::function<void(const Change&)>& on_change, const std::stop_token& stop)
+      : engine_(engine),
+        chosen_(selector),
+        labels_(label_selector(selector)),
+        on_change_(on_change),
+        stop_(stop) {}
 
-  // Returns if `stop` is requested.
-  void run(const std::stop_token& stop) {
-    while (!stop.stop_requested()) {
-      if (version_.empty()) subscribe(stop);
+  // Returns if a stop is requested.
+  void run() {
+    while (!stop_.stop_requested()) {
+      if (version_.empty()) subscribe();
       try {
-        follow(stop);
+        follow();
       } catch (const ApiError& error) {
         // If the version of a new subscription is too old as well, another one at once would not help.
         if (error.status() != k_too_old || !std::exchange(has_progress_, false)) throw;
@@ -48,7 +55,7 @@ class PodWatch {
  private:
   // Begins a subscription at the present. Remembers the Pods whose reports change later although no change
   // arrives. The caller of watch() lists the Pods, so they are not reported here.
-  void subscribe(const std::stop_token& stop) {
+  void subscribe() {
     const auto forget = [&] {
       later_.clear();
       waiting_.clear();
@@ -60,13 +67,13 @@ class PodWatch {
           if (const auto pod = engine_.report_of(object); pod && chosen_.contain(pod->observation.key.trial))
             remember(*pod, object);
         },
-        forget, stop);
+        forget, stop_);
     on_change_(Watching{});
   }
 
   // Reads one stream of changes, from the last known change on. Throws Error(unavailable) if the stream ends
   // at once without a line, as with a proxy that does not pass on streams.
-  void follow(const std::stop_token& stop) {
+  void follow() {
     const auto begin = std::chrono::steady_clock::now();
     const std::size_t lines = lines_;
     const std::string target = fmt::format(
@@ -74,11 +81,11 @@ class PodWatch {
         k_stream_max.count(), query_part("labelSelector", labels_), query_part("resourceVersion", version_));
     engine_.api_.read(target,
                       {.on_line = [&](std::string_view line) { take(line); },
-                       .on_pause = [&] { report_passed_moments(stop); },
+                       .on_pause = [&] { report_passed_moments(); },
                        .silence_max = engine_.limits_.watch_silence_max},
-                      stop);
+                      stop_);
     const bool is_empty = lines_ == lines && std::chrono::steady_clock::now() - begin < k_stream_min;
-    if (is_empty && !stop.stop_requested())
+    if (is_empty && !stop_.stop_requested())
       throw Error(ErrorKind::unavailable, engine_.address_, "the API server has ended the watch at once");
   }
 
@@ -106,14 +113,13 @@ class PodWatch {
   }
 
   void report(const json& object, bool is_gone) {
-    auto pod = engine_.report_of(object);
+    auto pod = engine_.report_of(object, is_gone);
     if (!pod || !chosen_.contain(pod->observation.key.trial)) return;
     later_.erase(pod->uid);
     waiting_.erase(pod->uid);
+    if (pod->is_deleted) engine_.settle_deletions({&*pod}, stop_);
     if (is_gone) {
-      // A Pod may be deleted before its end is reported. If the Pod was disrupted, its host has lost the
-      // attempt.
-      if (!pod->observation.lost.empty()) pod->observation.phase = Phase::ended;
+      // A Pod may be deleted before its end is reported.
       if (pod->observation.phase == Phase::ended) on_change_(pod->observation);
       pod->observation.phase = Phase::gone;
     } else {
@@ -128,7 +134,7 @@ class PodWatch {
   }
 
   // Reports what changes by time alone, and why Pods wait.
-  void report_passed_moments(const std::stop_token& stop) {
+  void report_passed_moments() {
     const Instant now = real_clock().now();
     std::vector<json> due;
     std::erase_if(later_, [&](auto& one) {
@@ -138,7 +144,6 @@ class PodWatch {
     });
     for (const json& pod : due) report(pod, false);
     if (waiting_.empty() || now < next_warnings_) return;
-    next_warnings_ = now + std::chrono::duration_cast<Instant::duration>(k_warnings_pause);
     std::vector<PodReport*> pods;
     std::map<PodReport*, std::string> known;
     for (auto& [uid, pod] : waiting_) {
@@ -146,7 +151,11 @@ class PodWatch {
       pods.push_back(&pod);
       known.emplace(&pod, pod.observation.placement.pending_reason);
     }
-    engine_.add_warnings(pods, stop);
+    const auto begin = std::chrono::steady_clock::now();
+    engine_.add_warnings(pods, stop_);
+    const Seconds took = std::chrono::steady_clock::now() - begin;
+    next_warnings_ = real_clock().now() + std::chrono::duration_cast<Instant::duration>(
+                                              std::max(k_warnings_pause, took * k_warnings_factor));
     for (PodReport* const pod : pods)
       if (pod->observation.placement.pending_reason != known.at(pod)) on_change_(pod->observation);
   }
@@ -160,6 +169,7 @@ class PodWatch {
   const ChosenTrials chosen_;
   const std::string labels_;
   const std::function<void(const Change&)>& on_change_;
+  const std::stop_token& stop_;
   std::string version_;                       // of the last change; empty: unknown
   std::size_t lines_ = 0;                     // received from all streams
   bool has_progress_ = true;                  // false: no change since a version was too old
@@ -171,7 +181,7 @@ class PodWatch {
 void KubernetesEngine::watch(const Selector& selector, const std::function<void(const Change&)>& on_change,
                              std::stop_token stop) {
   try {
-    PodWatch(*this, selector, on_change).run(stop);
+    PodWatch(*this, selector, on_change, stop).run();
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::cancelled && stop.stop_requested()) return;
     throw;

@@ -111,7 +111,7 @@ class Drive {
         collects_parts_(context.output_store != nullptr && run.experiment.collect.every > Seconds(0)),
         partial_(run.experiment.collect.every),
         logs_(context.telemetry != nullptr),
-        usage_(context.reading.polled_after),
+        usage_(context.reading),
         progress_(run, options.until, options.capacity),
         remarks_(context.progress),
         // Observations of other runs' attempts are needed only if slots are limited.

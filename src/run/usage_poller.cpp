@@ -9,13 +9,13 @@
 namespace combu {
 namespace {
 
-constexpr std::chrono::seconds k_busy_pause{1};
+constexpr Seconds k_busy_pause{1};
 
 }  // namespace
 
 void UsagePoller::begin(TrialIndex trial, int attempt, const std::string& id, Instant now) {
   running_[trial] = {.attempt = attempt, .usage = std::nullopt};
-  schedule({.trial = trial, .attempt = attempt, .id = id, .pause = first_}, now);
+  schedule(due_, {.trial = trial, .attempt = attempt, .id = id, .pause = pace_.polled_after}, now);
 }
 
 std::optional<Usage> UsagePoller::end(TrialIndex trial) {
@@ -24,12 +24,19 @@ std::optional<Usage> UsagePoller::end(TrialIndex trial) {
 }
 
 std::optional<PollUsage> UsagePoller::next(Instant now, bool is_busy) {
-  while (!due_.empty() && due_.begin()->first <= now) {
-    if (is_busy && now < last_ + k_busy_pause) return std::nullopt;
-    PollUsage poll = std::move(due_.extract(due_.begin()).mapped());
-    if (running(poll) == nullptr) continue;
-    last_ = now;
-    return poll;
+  const Seconds pause = is_busy ? std::max(k_busy_pause, pace_.poll_pause_min) : pace_.poll_pause_min;
+  if (now - last_ < pause) return std::nullopt;
+  std::optional<PollUsage> poll = take_due(urgent_, now);
+  if (!poll) poll = take_due(due_, now);
+  if (poll) last_ = now;
+  return poll;
+}
+
+// Returns the first poll that is due and whose attempt still runs.
+std::optional<PollUsage> UsagePoller::take_due(Queue& queue, Instant now) {
+  while (!queue.empty() && queue.begin()->first <= now) {
+    PollUsage poll = std::move(queue.extract(queue.begin()).mapped());
+    if (running(poll) != nullptr) return poll;
   }
   return std::nullopt;
 }
@@ -43,7 +50,7 @@ void UsagePoller::answer(const UsagePolled& polled, Instant now) {
   }
   PollUsage next = polled.poll;
   next.pause = poll_pause(polled.poll.pause, polled.log_growth, polled.took);
-  schedule(std::move(next), now);
+  schedule(polled.log_growth > k_poll_brings_max ? urgent_ : due_, std::move(next), now);
 }
 
 // Returns nullptr if the attempt has ended.
@@ -52,9 +59,9 @@ UsagePoller::Running* UsagePoller::running(const PollUsage& poll) {
   return found == running_.end() || found->second.attempt != poll.attempt ? nullptr : &found->second;
 }
 
-void UsagePoller::schedule(PollUsage poll, Instant now) {
+void UsagePoller::schedule(Queue& queue, PollUsage poll, Instant now) {
   const Instant at = now + std::chrono::duration_cast<Instant::duration>(poll.pause);
-  due_.emplace(at, std::move(poll));
+  queue.emplace(at, std::move(poll));
 }
 
 }  // namespace combu

@@ -15,8 +15,7 @@ namespace combu {
 // Belongs to one thread.
 class UsagePoller {
  public:
-  // `first`: the pause before the first poll of an attempt (ReadingPace::polled_after).
-  explicit UsagePoller(Seconds first) : first_(first) {}
+  explicit UsagePoller(const ReadingPace& pace) : pace_(pace) {}
 
   // Call this when the attempt has begun to run. `id`: the engine's id of the attempt.
   void begin(TrialIndex trial, int attempt, const std::string& id, Instant now);
@@ -24,25 +23,34 @@ class UsagePoller {
   // no poll returned its usage.
   [[nodiscard]] std::optional<Usage> end(TrialIndex trial);
 
-  // Returns the next poll that is due. While the engine is busy with starts or with logs of ended attempts,
-  // returns at most one poll a second. On Docker Engine 29, sending all due polls at once would slow the
-  // starts down by a tenth.
+  // Returns the next poll that is due; nullopt within ReadingPace::poll_pause_min after the last poll. While
+  // the engine is busy with starts or with logs of ended attempts, returns at most one poll a second. On
+  // Docker Engine 29, sending all due polls at once would slow the starts down by a tenth. Polls of attempts
+  // whose logs grow fast come first.
   [[nodiscard]] std::optional<PollUsage> next(Instant now, bool is_busy);
   void answer(const UsagePolled& polled, Instant now);
   // True if a poll is due before `time`.
-  [[nodiscard]] bool is_due_before(Instant time) const { return !due_.empty() && due_.begin()->first < time; }
+  [[nodiscard]] bool is_due_before(Instant time) const {
+    return is_due_before(urgent_, time) || is_due_before(due_, time);
+  }
 
  private:
   struct Running {
     int attempt;
     std::optional<Usage> usage;
   };
+  using Queue = std::multimap<Instant, PollUsage>;  // by the moment at which the poll is due
+  static bool is_due_before(const Queue& queue, Instant time) {
+    return !queue.empty() && queue.begin()->first < time;
+  }
   [[nodiscard]] Running* running(const PollUsage& poll);
-  void schedule(PollUsage poll, Instant now);
+  [[nodiscard]] std::optional<PollUsage> take_due(Queue& queue, Instant now);
+  static void schedule(Queue& queue, PollUsage poll, Instant now);
 
-  Seconds first_;
+  const ReadingPace pace_;
   std::unordered_map<TrialIndex, Running> running_;
-  std::multimap<Instant, PollUsage> due_;
+  Queue urgent_;  // of attempts whose logs grow fast
+  Queue due_;     // of all other attempts
   Instant last_;  // moment of the last poll
 };
 

@@ -26,6 +26,7 @@
 #include "combu/spec.hpp"
 #include "kubernetes/kubeconfig.hpp"
 #include "kubernetes/manifest.hpp"
+#include "kubernetes/names.hpp"
 #include "kubernetes/objects.hpp"
 #include "run/work_queue.hpp"
 
@@ -108,15 +109,21 @@ void start(ApiClient& api, Objects& objects, const Run& run, std::size_t width, 
     watch_ends(api, objects, run.id, version, trials.size(),
                [&](const std::string& name) { ended.push(name); });
   });
-  const Home home{objects.name_space(), ""};
+  // The Pods of a run have the run's anchor as their owner.
+  const nlohmann::json anchor = objects.create(k_config_maps, anchor_manifest(run), {});
+  const Home home{objects.name_space(), std::string(text_of(anchor, {"metadata", "uid"}))};
   in_parallel(trials.size(), width,
               [&](std::size_t i) { objects.create_pod(pod_manifest(run, trials[i], 1, home), {}); });
+  servers.clear();
+  if (after == After::log_and_removal)
+    objects.remove(k_config_maps, anchor_name(run.id), std::nullopt, {}, {});
 }
 
 void remove(Objects& objects) {
   const ObjectFilter all{.labels = selector(RunId(k_run)), .fields = {}};
   objects.remove_pages(k_pods, all, 1, [](std::size_t) {}, {});
   while (objects.is_any(k_pods, all, {})) real_clock().wait(Seconds{0.1}, {});
+  objects.remove(k_config_maps, anchor_name(RunId(k_run)), std::nullopt, {}, {});
 }
 
 int bench(const std::string& what, const char* width, const char* path, const std::string& context) {

@@ -120,7 +120,7 @@ def test_causes_of_failed_attempts(combu):
     assert "/no/such/program" in rows["invalid"]["reason"]
 
 
-def test_an_evicted_pod_is_a_lost_host_and_a_deleted_pod_is_stopped(combu, user):
+def test_an_evicted_pod_and_a_deleted_pod_are_lost_hosts(combu, user):
     combu.write([long("evicted", retries=1), long("deleted", retries=1)])
     process = combu.start("run", "--wait")
     wait_until(lambda: {row["state"] for row in combu.ps().values()} == {"running"}, "the starts")
@@ -131,9 +131,22 @@ def test_an_evicted_pod_is_a_lost_host_and_a_deleted_pod_is_stopped(combu, user)
     user.cluster.kubectl("create", "--raw", path, "--filename", "-", stdin=json.dumps(eviction))
     await_row(combu, "evicted", lambda row: row["attempt"] == 2 and row["state"] == "running", "the second attempt")
     user.kubectl("delete", "pod", pods["deleted"]["metadata"]["name"])
-    await_row(combu, "deleted", lambda row: row["state"] == "stopped", "the end of deleted")
+    await_row(combu, "deleted", lambda row: row["attempt"] == 2 and row["state"] == "running", "the second attempt")
+    assert "deleted, but not by combu" in combu("events", "deleted").stdout
     process.send_signal(signal.SIGINT)
     process.wait(60)
+
+
+def test_stop_and_kill_of_another_process_are_no_lost_hosts(combu, user):
+    combu.write([long("chosen", retries=1), long("other", retries=1)])
+    process = combu.start("run", "--wait")
+    wait_until(lambda: {row["state"] for row in combu.ps().values()} == {"running"}, "the starts")
+    combu("stop", "chosen")
+    await_row(combu, "chosen", lambda row: row["state"] == "stopped", "the end of chosen")
+    combu("kill")
+    assert process.wait(60) == 130
+    assert {name: (row["state"], row["attempt"]) for name, row in combu.ps().items()} == {"chosen": ("stopped", 1), "other": ("stopped", 1)}
+    assert user.pods() == {}
 
 
 def test_a_preempted_pod_is_a_lost_host(combu, user):

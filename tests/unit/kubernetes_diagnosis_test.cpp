@@ -304,7 +304,7 @@ rules:
   verbs: [get]
 - apiGroups: [""]
   resources: [configmaps]
-  verbs: [create, get, list, delete]
+  verbs: [create, get, list, patch, delete]
 - apiGroups: [""]
   resources: [services]
   verbs: [create, get, list, delete]

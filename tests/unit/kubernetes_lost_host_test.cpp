@@ -128,12 +128,69 @@ TEST(LostHostTest, ASilentNodeIsLostAfterTheGracePeriod) {
             "the node n1: Taint manager: deleting due to NoExecute taint");
 }
 
-TEST(LostHostTest, ADeletedPodOnASilentNodeIsStopped) {
-  const json pod = deleted_pod(pod_in_state(k_running), "12:00:35");
+TEST(LostHostTest, AStoppedPodOnASilentNodeIsStopped) {
+  const json pod = deleted_pod(pod_in_state(k_running, k_marked), "12:00:35");
   EXPECT_EQ(state_of(pod, "12:01:04"), "running, ran at 1 s, leaving, changes at 65 s");
   const PodReport report = report_of(pod, "12:01:05");
   EXPECT_EQ(state_of(report), "ended, ran at 1 s, ended at 65 s, stopped, leaving");
   EXPECT_EQ(report.observation.status, "the node n1 does not answer");
+}
+
+// ---- Deletions by persons and by other programs
+
+const std::string k_not_by_combu = ", lost: the pod was deleted, but not by combu";
+
+TEST(LostHostTest, APodThatSomebodyDeletesIsALostHost) {
+  // `kubectl delete pod` at 12:00:05.
+  const json running = deleted_pod(pod_in_state(k_running), "12:00:35");
+  EXPECT_EQ(state_of(running, "12:00:06"),
+            "running, ran at 1 s, leaving, deleted, changes at 65 s" + k_not_by_combu);
+  EXPECT_EQ(
+      state_of(running, "12:01:05"),
+      "ended, ran at 1 s, ended at 65 s, leaving, deleted, lost: the node n1 does not answer; the pod was "
+      "deleted, but not by combu");
+  for (const std::string exit_code : {"0", "1", "137", "143"})
+    EXPECT_EQ(state_of(deleted_pod(pod_in_state(ended_state(std::stoi(exit_code), "Error")), "12:00:35")),
+              "ended, exit code " + exit_code + ", ran at 1 s, ended at 9 s, stopped, leaving, deleted" +
+                  k_not_by_combu);
+  EXPECT_EQ(state_of(deleted_pod(
+                pod_in_state(k_never_ran,
+                             R"({"status": {"phase": "Failed", "startTime": "2026-01-01T12:00:02Z"}})"),
+                "12:00:35")),
+            "ended, ended at 2 s, leaving, deleted" + k_not_by_combu);
+}
+
+TEST(LostHostTest, APodThatCombuDeletesIsStopped) {
+  EXPECT_EQ(state_of(deleted_pod(pod_in_state(k_running, k_marked), "12:00:35"), "12:00:06"),
+            "running, ran at 1 s, leaving, changes at 65 s");
+  EXPECT_EQ(state_of(deleted_pod(pod_in_state(ended_state(143, "Error"), k_marked), "12:00:35")),
+            "ended, exit code 143, ran at 1 s, ended at 9 s, stopped, leaving");
+}
+
+// An evicted Pod is deleted, too.
+TEST(LostHostTest, AnEvictionExplainsTheDeletion) {
+  const json pod = deleted_pod(
+      pod_in_state(ended_state(143, "Error"), disrupted("EvictionByEvictionAPI", "evicting", "12:00:05")),
+      "12:00:35");
+  EXPECT_FALSE(report_of(pod).is_deleted);
+}
+
+TEST(LostHostTest, APodThatIsGoneBeforeItsEndIsALostHost) {
+  const auto last_state = [](const json& pod) {
+    return state_of(read_pod(pod, clock_at("12:00:06"), true).value());
+  };
+  // A deletion without a grace period leaves no timestamp of the deletion.
+  EXPECT_EQ(last_state(pod_in_state(k_running)), "ended, ran at 1 s, ended at 6 s, deleted" + k_not_by_combu);
+  EXPECT_EQ(last_state(deleted_pod(pod_in_state(k_running), "12:00:35")),
+            "ended, ran at 1 s, ended at 6 s, leaving, deleted" + k_not_by_combu);
+  EXPECT_EQ(last_state(changed_pod(R"({"status": {"phase": "Pending"}})")),
+            "ended, ended at 6 s, deleted" + k_not_by_combu);
+  EXPECT_EQ(last_state(pod_in_state(k_running, k_marked)), "running, ran at 1 s");
+  // combu deletes ended Pods, and does not mark them.
+  EXPECT_EQ(last_state(pod_in_state(ended_state(137, "Error"), k_failed)),
+            "ended, exit code 137, ran at 1 s, ended at 9 s");
+  EXPECT_EQ(last_state(pod_in_state(k_running, disrupted("EvictionByEvictionAPI", "evicting", "12:00:05"))),
+            "ended, ran at 1 s, ended at 6 s, lost: the pod was evicted from the node n1: evicting");
 }
 
 TEST(LostHostTest, AnUnknownPhaseIsALostHost) {

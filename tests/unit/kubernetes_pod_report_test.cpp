@@ -202,14 +202,6 @@ TEST(PodReportTest, APodThatIsStoppedBeforeItRanHasNoExitCode) {
             "ended, ended at 5 s, stopped");
 }
 
-TEST(PodReportTest, ADeletedPodIsStopped) {
-  // `kubectl delete pod` at 12:00:05.
-  EXPECT_EQ(state_of(deleted_pod(pod_in_state(ended_state(1, "Error")), "12:00:35")),
-            "ended, exit code 1, ran at 1 s, ended at 9 s, stopped, leaving");
-  EXPECT_EQ(state_of(deleted_pod(pod_in_state(ended_state(0, "Completed")), "12:00:35")),
-            "ended, exit code 0, ran at 1 s, ended at 9 s, stopped, leaving");
-}
-
 // The API server deletes Pods that have ended without a grace period, for example when combu deletes them.
 TEST(PodReportTest, APodThatIsDeletedAfterItsEndKeepsItsResult) {
   for (const std::string at : {"12:00:09", "12:00:20"})
@@ -222,17 +214,11 @@ TEST(PodReportTest, APodThatIsDeletedAfterItsEndKeepsItsResult) {
 }
 
 // The timestamps are whole seconds.
-TEST(PodReportTest, APodThatEndsInTheSecondOfItsDeletionIsStopped) {
-  EXPECT_EQ(state_of(deleted_pod(pod_in_state(ended_state(0, "Completed")), "12:00:39")),
-            "ended, exit code 0, ran at 1 s, ended at 9 s, stopped, leaving");
+TEST(PodReportTest, APodThatEndsInTheSecondOfItsDeletionIsDeleted) {
+  EXPECT_TRUE(report_of(deleted_pod(pod_in_state(ended_state(0, "Completed")), "12:00:39")).is_deleted);
 }
 
 TEST(PodReportTest, APodThatIsStoppedWhileItsImageIsPulledHasNoExitCode) {
-  EXPECT_EQ(state_of(deleted_pod(
-                pod_in_state(k_never_ran,
-                             R"({"status": {"phase": "Failed", "startTime": "2026-01-01T12:00:02Z"}})"),
-                "12:00:35")),
-            "ended, ended at 2 s, stopped, leaving");
   EXPECT_EQ(state_of(pod_in_state(k_never_ran, R"({"status": {"phase": "Failed", "reason": "DeadlineExceeded",
       "startTime": "2026-01-01T12:00:02Z"}})")),
             "ended, ended at 2 s, stopped");
@@ -240,8 +226,10 @@ TEST(PodReportTest, APodThatIsStoppedWhileItsImageIsPulledHasNoExitCode) {
 
 TEST(PodReportTest, ADeletedPodThatWaitsIsPending) {
   const json pod = deleted_pod(pod_in_state(R"({"waiting": {"reason": "ContainerCreating"}})"), "12:00:35");
-  EXPECT_EQ(state_of(pod, "12:00:06"),
-            "pending, leaving, changes at 65 s, pending: the pod is being deleted");
+  EXPECT_EQ(
+      state_of(pod, "12:00:06"),
+      "pending, leaving, deleted, changes at 65 s, lost: the pod was deleted, but not by combu, pending: "
+      "the pod is being deleted");
 }
 
 // ---- Failed starts

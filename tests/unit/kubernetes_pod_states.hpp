@@ -57,6 +57,7 @@ inline std::string state_of(const PodReport& report) {
   if (seen.oom_likely) text += ", oom likely";
   if (seen.stopped) text += ", stopped";
   if (report.is_leaving) text += ", leaving";
+  if (report.is_deleted) text += ", deleted";
   if (report.lacks_reason) text += ", lacks its reason";
   if (report.changes_at) text += ", changes at " + clock_text(*report.changes_at);
   if (!seen.placement.start_error.empty()) text += ", not started: " + seen.placement.start_error;
@@ -76,6 +77,9 @@ inline std::string ended_state(int exit_code, const std::string& reason) {
 }
 
 inline constexpr const char* k_running = R"({"running": {"startedAt": "2026-01-01T12:00:01Z"}})";
+// A Pod that combu has marked before it stopped or deleted the Pod.
+inline constexpr const char* k_marked =
+    R"({"metadata": {"annotations": {"combu.stopped": "2026-01-01T12:00:05Z"}}})";
 inline constexpr const char* k_failed = R"({"status": {"phase": "Failed"}})";
 
 // Returns a patch with a condition DisruptionTarget that began at `at`. `more`: further members of the

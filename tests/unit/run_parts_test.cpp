@@ -11,6 +11,7 @@
 #include "experiments.hpp"
 #include "run/failure_reports.hpp"
 #include "run/log_collector.hpp"
+#include "run/poll_pause.hpp"
 #include "run/run_progress.hpp"
 #include "run/usage_poller.hpp"
 
@@ -124,7 +125,7 @@ TEST(LogCollector, TheLogOfAnEarlierAttemptIsNotTheLast) {
 // ---- Usage
 
 TEST(UsagePoller, PollsARunningAttemptAfterTheFirstPauseAndThenMoreRarely) {
-  UsagePoller usage(Seconds(1));
+  UsagePoller usage(ReadingPace{});
   usage.begin(3, 1, "id", k_now);
   EXPECT_FALSE(usage.next(after(Seconds(0.9)), false));
   EXPECT_TRUE(usage.is_due_before(after(Seconds(1.1))));
@@ -141,7 +142,7 @@ TEST(UsagePoller, PollsARunningAttemptAfterTheFirstPauseAndThenMoreRarely) {
 
 TEST(UsagePoller, KeepsTheLargestMemoryAndTheLastCpuTime) {
   using std::chrono::nanoseconds;
-  UsagePoller usage(Seconds(1));
+  UsagePoller usage(ReadingPace{});
   usage.begin(3, 1, "id", k_now);
   const auto poll = usage.next(after(Seconds(1)), false);
   ASSERT_TRUE(poll);
@@ -158,7 +159,7 @@ TEST(UsagePoller, KeepsTheLargestMemoryAndTheLastCpuTime) {
 }
 
 TEST(UsagePoller, AnAnswerForAnEarlierAttemptChangesNothing) {
-  UsagePoller usage(Seconds(1));
+  UsagePoller usage(ReadingPace{});
   usage.begin(3, 1, "one", k_now);
   const auto first = usage.next(after(Seconds(1)), false);
   ASSERT_TRUE(first);
@@ -174,12 +175,34 @@ TEST(UsagePoller, AnAnswerForAnEarlierAttemptChangesNothing) {
 }
 
 TEST(UsagePoller, PollsOnceASecondWhileTheEngineIsBusy) {
-  UsagePoller usage(Seconds(1));
+  UsagePoller usage(ReadingPace{});
   for (TrialIndex trial = 0; trial < 3; ++trial) usage.begin(trial, 1, "id", k_now);
   EXPECT_TRUE(usage.next(after(Seconds(1)), true));
   EXPECT_FALSE(usage.next(after(Seconds(1.9)), true));
   EXPECT_TRUE(usage.next(after(Seconds(2)), true));
   EXPECT_TRUE(usage.next(after(Seconds(2)), false));
+}
+
+TEST(UsagePoller, PausesBetweenThePollsOfARun) {
+  UsagePoller usage({.poll_pause_min = Seconds(0.5)});
+  for (TrialIndex trial = 0; trial < 3; ++trial) usage.begin(trial, 1, "id", k_now);
+  EXPECT_TRUE(usage.next(after(Seconds(1)), false));
+  EXPECT_FALSE(usage.next(after(Seconds(1.4)), false));
+  EXPECT_TRUE(usage.next(after(Seconds(1.5)), false));
+  EXPECT_FALSE(usage.next(after(Seconds(2.4)), true)) << "busy";
+  EXPECT_TRUE(usage.next(after(Seconds(2.5)), true));
+}
+
+TEST(UsagePoller, PollsAttemptsWhoseLogsGrowFastFirst) {
+  UsagePoller usage({.poll_pause_min = Seconds(0.5)});
+  for (TrialIndex trial = 0; trial < 3; ++trial) usage.begin(trial, 1, "id", k_now);
+  const auto first = usage.next(after(Seconds(1)), false);
+  ASSERT_TRUE(first);
+  usage.answer({.poll = *first, .usage = std::nullopt, .log_growth = {k_poll_brings_max.count * 2}},
+               after(Seconds(1)));
+  const auto second = usage.next(after(Seconds(1.5)), false);  // the others have been due for longer
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->trial, first->trial);
 }
 
 // ---- Progress

@@ -185,10 +185,21 @@ TEST(KubernetesStop, ARunningPodGetsADeadlineAndStays) {
   EXPECT_EQ(patch, (json{{"metadata", {{"uid", "uid-a"}}}, {"spec", {{"activeDeadlineSeconds", 1}}}}));
 }
 
-TEST(KubernetesStop, APendingPodIsDeletedIfItHasNotChanged) {
-  const Asked asked = stop_request(pending_status());
-  EXPECT_EQ(asked.method + " " + asked.target, "DELETE " + k_pod_path);
-  EXPECT_EQ(json::parse(asked.body).at("preconditions"), (json{{"uid", "uid-a"}, {"resourceVersion", "7"}}));
+TEST(KubernetesStop, APendingPodIsMarkedAndDeletedIfItHasNotChanged) {
+  ScriptedCluster cluster([](const Asked& asked) {
+    return whole(200, stored_pod(pending_status(), "a", asked.method == "PATCH" ? "8" : "7").dump());
+  });
+  cluster.engine().stop(cluster_key(), std::nullopt, {});
+  const std::vector<Asked> asked = cluster.server().asked();
+  ASSERT_EQ(asked.size(), 3U);
+  EXPECT_EQ(asked[1].method + " " + asked[1].target, "PATCH " + k_pod_path);
+  const json metadata = json::parse(asked[1].body).at("metadata");
+  EXPECT_EQ(metadata.at("uid"), "uid-a");
+  EXPECT_EQ(metadata.at("resourceVersion"), "7");
+  EXPECT_TRUE(metadata.at("annotations").contains("combu.stopped"));
+  EXPECT_EQ(asked[2].method + " " + asked[2].target, "DELETE " + k_pod_path);
+  EXPECT_EQ(json::parse(asked[2].body).at("preconditions"),
+            (json{{"uid", "uid-a"}, {"resourceVersion", "8"}}));
 }
 
 // A container that runs has a log and a grace period.

@@ -187,6 +187,54 @@ TEST(KubernetesWatch, ADisruptedPodThatVanishesIsLost) {
   EXPECT_THAT(watch(cluster.engine(), 3).changes, ElementsAre("watching", "a ended", "a gone"));
 }
 
+// ---- Deletions
+
+// A cluster whose watch reports that the Pod of a running attempt is removed. `anchor`: the answer to a
+// request for the run's anchor.
+ScriptedDaemon::Handler removal(const Reply& anchor) {
+  return [anchor](const Asked& asked) {
+    if (asked.target.find("/configmaps/combu-run1") != std::string::npos) return anchor;
+    if (!is_watch(asked)) return whole(200, pod_list({}));
+    return stream({watch_event("DELETED", stored_pod(running_status()))}, Reply::Then::stall);
+  };
+}
+
+// Returns the observation of the attempt's end.
+Observation end_of(Engine& engine) {
+  std::stop_source stop;
+  Observation end;
+  engine.watch(
+      {.run = RunId("run1")},
+      [&](const Change& change) {
+        const auto* seen = std::get_if<Observation>(&change);
+        if (seen == nullptr || seen->phase != Phase::ended) return;
+        end = *seen;
+        stop.request_stop();
+      },
+      stop.get_token());
+  return end;
+}
+
+TEST(KubernetesWatch, APodThatSomebodyDeletesIsLost) {
+  ScriptedCluster cluster(removal(whole(200, R"({"metadata": {"name": "combu-run1"}})")));
+  const Observation end = end_of(cluster.engine());
+  EXPECT_EQ(end.lost, "the pod was deleted, but not by combu");
+}
+
+// `kill` of another process marks the anchor first, and deletes it last.
+TEST(KubernetesWatch, APodOfARunThatKillRemovesIsStopped) {
+  const std::vector<Reply> anchors{
+      whole(200, R"({"metadata": {"annotations": {"combu.stopped": "2026-01-01T12:00:05Z"}}})"),
+      failure(404, "not found"), failure(503, "the server cannot tell")};
+  for (const Reply& anchor : anchors) {
+    ScriptedCluster cluster(removal(anchor));
+    const Observation end = end_of(cluster.engine());
+    EXPECT_EQ(end.lost, "");
+    EXPECT_TRUE(end.stopped);
+    EXPECT_EQ(end.status, "the pod was deleted");
+  }
+}
+
 // ---- Clocks
 
 std::string http_date(Instant at) {
@@ -460,6 +508,24 @@ TEST(KubernetesRelease, AWholeRunIsDeletedInPagesAndThenItsOtherObjects) {
   EXPECT_EQ(deletions, 3);  // the first page, the first page again, the second page
   EXPECT_THAT(cluster.server().lines(),
               testing::Contains("DELETE /api/v1/namespaces/ns/configmaps/combu-run1"));
+  // The mark tells a process that watches the run who deletes the Pods.
+  std::vector<std::string> changes = cluster.server().lines();
+  std::erase_if(changes, [](const std::string& line) { return line.starts_with("GET "); });
+  EXPECT_EQ(changes.front(), "PATCH /api/v1/namespaces/ns/configmaps/combu-run1");
+}
+
+TEST(KubernetesRelease, EachPodOfChosenTrialsIsMarkedBeforeItsDeletion) {
+  std::atomic<bool> is_deleted = false;
+  ScriptedCluster cluster([&](const Asked& asked) {
+    if (asked.method == "DELETE") is_deleted = true;
+    if (asked.method != "GET") return whole(200, "{}");
+    return whole(200, is_deleted ? pod_list({}) : pod_list({stored_pod(running_status())}));
+  });
+  EXPECT_EQ(cluster.engine().release({.run = RunId("run1"), .trials = {"a"}}, {}, {}).attempts, 1U);
+  std::vector<std::string> changes = cluster.server().lines();
+  std::erase_if(changes, [](const std::string& line) { return line.starts_with("GET "); });
+  EXPECT_THAT(changes, ElementsAre("PATCH /api/v1/namespaces/ns/pods/a-run1-1",
+                                   "DELETE /api/v1/namespaces/ns/pods/a-run1-1"));
 }
 
 // Another run of the experiment may begin after the listing.
