@@ -48,6 +48,10 @@ std::string KubernetesEngine::anchor_of(const Run& run, const std::stop_token& s
     if (const auto known = anchors_.find(run.id); known != anchors_.end()) return known->second;
   }
   const json anchor = create_once(k_config_maps, anchor_manifest(run), stop);
+  // After an interrupted `kill`, `run --resume` continues the run.
+  if (!text_of(anchor, {"metadata", "annotations", k_stopped}).empty())
+    objects_.patch(k_config_maps, anchor_name(run.id),
+                   {{"metadata", {{"annotations", {{k_stopped, nullptr}}}}}}, stop);
   const std::scoped_lock lock(mutex_);
   return anchors_.try_emplace(run.id, text_of(anchor, {"metadata", "uid"})).first->second;
 }

@@ -36,8 +36,9 @@ void RunProgress::restore(TrialIndex trial, const RestoredTrial& restored, bool 
   const bool is_under_way = is_alive(restored.state) || restored.state == TrialState::collecting;
   if (is_under_way && is_awaited) {
     const bool runs = restored.state == TrialState::running;
-    under_way_.emplace(trial, UnderWay{.begun_at = restored.ran_at.value_or(now),
-                                       .ran_at = runs ? restored.ran_at : std::nullopt});
+    set_under_way({.trial = trial,
+                   .begun_at = restored.ran_at.value_or(now),
+                   .ran_at = runs ? restored.ran_at : std::nullopt});
   }
   // If a blocked trial can run after all, a later fact reports that.
   if (!is_unsuccessful(restored.state, restored.cause)) return;
@@ -69,24 +70,46 @@ void RunProgress::observe(const Fact& fact, bool is_awaited, Instant now) {
 }
 
 void RunProgress::observe_work(const Fact& fact, Instant now) {
-  const auto at = under_way_.find(fact.trial);
+  UnderWay* const at = find_under_way(fact.trial);
   if (fact.state == TrialState::starting) {
-    under_way_[fact.trial] = {.begun_at = now, .ran_at = std::nullopt};
-  } else if (at == under_way_.end()) {
+    set_under_way({.trial = fact.trial, .begun_at = now, .ran_at = std::nullopt});
+  } else if (at == nullptr) {
     return;
   } else if (fact.state == TrialState::running) {
-    if (!at->second.ran_at) at->second.ran_at = now;
+    if (!at->ran_at) at->ran_at = now;
   } else if (fact.state == TrialState::collecting) {
-    at->second.ran_at.reset();
+    at->ran_at.reset();
   } else {
     if (is_over(fact.state) && ran_here_[fact.trial]) {
       ++ended_.count;
-      ended_.took += now - at->second.begun_at;
+      ended_.took += now - at->begun_at;
       ended_.last_at = now;
       ended_.worked = worked(now);
     }
-    under_way_.erase(at);
+    erase_under_way(fact.trial);
   }
+}
+
+RunProgress::UnderWay* RunProgress::find_under_way(TrialIndex trial) {
+  const auto place = places_.find(trial);
+  return place == places_.end() ? nullptr : &under_way_[place->second];
+}
+
+void RunProgress::set_under_way(const UnderWay& it) {
+  if (UnderWay* const known = find_under_way(it.trial)) {
+    *known = it;
+    return;
+  }
+  places_.emplace(it.trial, under_way_.size());
+  under_way_.push_back(it);
+}
+
+// The last trial takes the place of the erased trial.
+void RunProgress::erase_under_way(TrialIndex trial) {
+  const std::size_t place = places_.extract(trial).mapped();
+  under_way_[place] = under_way_.back();
+  under_way_.pop_back();
+  if (place < under_way_.size()) places_[under_way_[place].trial] = place;
 }
 
 void RunProgress::set_pending_reason(TrialIndex trial, const std::string& reason) {
@@ -120,10 +143,10 @@ Snapshot RunProgress::snapshot(std::size_t unfinished, Instant now) const {
 
 std::vector<RunningTrial> RunProgress::few_running(Instant now) const {
   std::vector<RunningTrial> running;
-  for (const auto& [trial, it] : under_way_) {
+  for (const UnderWay& it : under_way_) {
     if (!it.ran_at) continue;
     if (running.size() == Snapshot::k_running_max) return {};
-    running.push_back({.trial = trial, .age = since(*it.ran_at, now)});
+    running.push_back({.trial = it.trial, .age = since(*it.ran_at, now)});
   }
   std::ranges::sort(running, {}, [](const RunningTrial& it) { return std::pair(-it.age, it.trial); });
   return running;
@@ -156,7 +179,7 @@ std::optional<Seconds> RunProgress::left(std::size_t unfinished, Instant now) co
                 .worked = ended_.worked,
                 .since_end = since(ended_.last_at, now),
                 .ages = {}};
-  for (const auto& [trial, it] : under_way_) work.ages.push_back(since(it.begun_at, now));
+  for (const UnderWay& it : under_way_) work.ages.push_back(since(it.begun_at, now));
   work.not_begun = unfinished - std::min(unfinished, under_way_.size());
   return time_left(work);
 }

@@ -36,6 +36,7 @@ class RunProgress {
 
  private:
   struct UnderWay {
+    TrialIndex trial;
     Instant begun_at;               // when the planner commanded the start
     std::optional<Instant> ran_at;  // when the attempt began to run; set only while it runs
   };
@@ -47,6 +48,10 @@ class RunProgress {
     Seconds worked{0};  // the value of worked() at the moment last_at
   };
   void observe_work(const Fact& fact, Instant now);
+  // Returns nullptr if the trial is not under way.
+  [[nodiscard]] UnderWay* find_under_way(TrialIndex trial);
+  void set_under_way(const UnderWay& it);
+  void erase_under_way(TrialIndex trial);
   [[nodiscard]] std::vector<RunningTrial> few_running(Instant now) const;
   [[nodiscard]] std::vector<PendingTrials> pending() const;
   [[nodiscard]] Seconds worked(Instant now) const;
@@ -57,8 +62,9 @@ class RunProgress {
   std::optional<Slots> capacity_;
   Instant began_{};
   Seconds before_{0};  // seconds from the beginning of the run to the start of this process
-  // Awaited trials that have been started and have not ended.
-  std::unordered_map<TrialIndex, UnderWay> under_way_;
+  // Awaited trials that have been started and have not ended, in no order. Each snapshot reads all of them.
+  std::vector<UnderWay> under_way_;
+  std::unordered_map<TrialIndex, std::size_t> places_;  // of the trials in under_way_
   Ended ended_;
   std::optional<Instant> paused_since_;
   Instant::duration paused_for_{0};

@@ -1,11 +1,11 @@
-// bare_pods start|serve|remove WIDTH EXPERIMENT.json CONTEXT
+// bare_pods start|read|serve|remove WIDTH EXPERIMENT.json CONTEXT
 //
 // `start` creates the same Pods as combu, watches them until all have ended, and does nothing else: no plan,
-// no record, no logs. `serve` also reads the log of each ended Pod, and deletes the Pod, as combu does.
-// `remove` deletes the Pods of `start` by deletecollection, and waits until they are gone. WIDTH threads send
-// the requests. The Pods of `start` and `serve` have different names, because the cluster may still work on
-// the removal of a Pod when a Pod with the same name is created. EXPERIMENT.json is evaluated JSON without
-// dependencies. Prints the duration in seconds. The cluster is that of the context CONTEXT in KUBECONFIG.
+// no record, no logs. `read` also reads the log of each ended Pod, and `serve` then deletes the Pod, as combu
+// does. `remove` deletes the Pods by deletecollection, and waits until they are gone. WIDTH threads send the
+// requests. EXPERIMENT.json is evaluated JSON without dependencies. Prints the duration in seconds. The
+// cluster is that of the context CONTEXT in KUBECONFIG; each program but `remove` needs a cluster without
+// Pods of an earlier program.
 
 #include <fmt/format.h>
 
@@ -26,7 +26,6 @@
 #include "combu/spec.hpp"
 #include "kubernetes/kubeconfig.hpp"
 #include "kubernetes/manifest.hpp"
-#include "kubernetes/names.hpp"
 #include "kubernetes/objects.hpp"
 #include "run/work_queue.hpp"
 
@@ -37,14 +36,13 @@ using nlohmann::json;
 
 using Steady = std::chrono::steady_clock;
 
-constexpr const char* k_run = "bare";           // of `start` and `remove`
-constexpr const char* k_served_run = "served";  // of `serve`
+constexpr const char* k_run = "bare";
 
 std::string selector(const RunId& run) {
   return "combu.run=" + run.text();
 }
 
-Run read_run(const char* path, const char* id) {
+Run read_run(const char* path) {
   std::ifstream file(path);
   std::stringstream text;
   text << file.rdbuf();
@@ -54,7 +52,7 @@ Run read_run(const char* path, const char* id) {
   caller.env = [](const std::string&) { return std::optional<std::string>(); };
   Reading reading = read_experiment(text.str(), caller);
   if (!reading.errors.empty()) throw Error(reading.errors.front());
-  return {.id = RunId(id), .experiment = std::move(reading.experiment)};
+  return {.id = RunId(k_run), .experiment = std::move(reading.experiment)};
 }
 
 std::string text_after(std::string_view line, std::string_view member) {
@@ -87,7 +85,7 @@ void watch_ends(ApiClient& api, Objects& objects, const RunId& run, std::string 
              {.on_line = take, .silence_max = Seconds{600}}, stop.get_token());
 }
 
-enum class After { nothing, log_and_removal };
+enum class After { nothing, log, log_and_removal };
 
 void start(ApiClient& api, Objects& objects, const Run& run, std::size_t width, After after) {
   const std::vector<Trial>& trials = run.experiment.trials;
@@ -96,12 +94,12 @@ void start(ApiClient& api, Objects& objects, const Run& run, std::size_t width, 
   WorkQueue<std::string> ended;
   std::atomic<std::size_t> served = 0;
   std::vector<std::jthread> servers;
-  for (std::size_t i = 0; after == After::log_and_removal && i < width; ++i)
+  for (std::size_t i = 0; after != After::nothing && i < width; ++i)
     servers.emplace_back([&] {
       while (const auto name = ended.pop()) {
         api.read(objects.path(k_pods, *name) + "/log?timestamps=true", {.on_bytes = [](std::string_view) {}},
                  {});
-        objects.remove(k_pods, *name, std::nullopt, {}, {});
+        if (after == After::log_and_removal) objects.remove(k_pods, *name, std::nullopt, {}, {});
         if (++served == trials.size()) ended.close();
       }
     });
@@ -109,21 +107,17 @@ void start(ApiClient& api, Objects& objects, const Run& run, std::size_t width, 
     watch_ends(api, objects, run.id, version, trials.size(),
                [&](const std::string& name) { ended.push(name); });
   });
-  // The Pods of a run have the run's anchor as their owner.
-  const nlohmann::json anchor = objects.create(k_config_maps, anchor_manifest(run), {});
+  // The anchor owns the Pods of a run.
+  const json anchor = objects.create(k_config_maps, anchor_manifest(run), {});
   const Home home{objects.name_space(), std::string(text_of(anchor, {"metadata", "uid"}))};
   in_parallel(trials.size(), width,
               [&](std::size_t i) { objects.create_pod(pod_manifest(run, trials[i], 1, home), {}); });
-  servers.clear();
-  if (after == After::log_and_removal)
-    objects.remove(k_config_maps, anchor_name(run.id), std::nullopt, {}, {});
 }
 
 void remove(Objects& objects) {
   const ObjectFilter all{.labels = selector(RunId(k_run)), .fields = {}};
   objects.remove_pages(k_pods, all, 1, [](std::size_t) {}, {});
   while (objects.is_any(k_pods, all, {})) real_clock().wait(Seconds{0.1}, {});
-  objects.remove(k_config_maps, anchor_name(RunId(k_run)), std::nullopt, {}, {});
 }
 
 int bench(const std::string& what, const char* width, const char* path, const std::string& context) {
@@ -135,12 +129,14 @@ int bench(const std::string& what, const char* width, const char* path, const st
   ApiClient api(access);
   Objects objects(api, access.name_space);
   const auto begin = Steady::now();
-  if (what == "remove")
+  if (what == "remove") {
     remove(objects);
-  else if (what == "serve")
-    start(api, objects, read_run(path, k_served_run), std::stoul(width), After::log_and_removal);
-  else
-    start(api, objects, read_run(path, k_run), std::stoul(width), After::nothing);
+  } else {
+    const After after = what == "serve"  ? After::log_and_removal
+                        : what == "read" ? After::log
+                                         : After::nothing;
+    start(api, objects, read_run(path), std::stoul(width), after);
+  }
   fmt::print("{:.3f}\n", Seconds(Steady::now() - begin).count());
   return 0;
 }
@@ -150,7 +146,7 @@ int bench(const std::string& what, const char* width, const char* path, const st
 
 int main(int argc, char** argv) {
   if (argc != 5) {
-    fmt::print(stderr, "bare_pods start|serve|remove WIDTH EXPERIMENT.json CONTEXT\n");
+    fmt::print(stderr, "bare_pods start|read|serve|remove WIDTH EXPERIMENT.json CONTEXT\n");
     return 2;
   }
   try {

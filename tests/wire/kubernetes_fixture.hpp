@@ -81,14 +81,18 @@ inline std::string watch_event(const std::string& type, const nlohmann::json& ob
   return nlohmann::json{{"type", type}, {"object", object}}.dump() + "\n";
 }
 
-// A scripted API server with a client. The server knows the run's anchor; `rest` answers all other requests.
+inline constexpr const char* k_anchor = R"({"metadata": {"name": "combu-run1", "uid": "anchor-uid"}})";
+
+// A scripted API server with a client. The server answers the creation of the run's anchor with `anchor`;
+// `rest` answers all other requests.
 class ScriptedCluster {
  public:
-  explicit ScriptedCluster(ScriptedDaemon::Handler rest, kubernetes::KubernetesEngine::Limits limits = {})
+  explicit ScriptedCluster(ScriptedDaemon::Handler rest, kubernetes::KubernetesEngine::Limits limits = {},
+                           const std::string& anchor = k_anchor)
       : server_(
-            [rest = std::move(rest)](const Asked& asked) {
+            [rest = std::move(rest), anchor](const Asked& asked) {
               if (asked.target.starts_with("/api/v1/namespaces/ns/configmaps") && asked.method == "POST")
-                return whole(201, R"({"metadata": {"name": "combu-run1", "uid": "anchor-uid"}})");
+                return whole(201, anchor);
               return rest(asked);
             },
             ScriptedDaemon::Kind::tcp, ScriptedDaemon::Bodies::whole) {

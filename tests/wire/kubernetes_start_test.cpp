@@ -40,6 +40,18 @@ TEST(KubernetesStart, TheAnchorIsCreatedOnce) {
                                    "POST /api/v1/namespaces/ns/pods?fieldValidation=Ignore"));
 }
 
+// An interrupted `kill` leaves the mark, and `run --resume` continues the run.
+TEST(KubernetesStart, TheMarkOfAnInterruptedKillIsRemoved) {
+  ScriptedCluster cluster(
+      [](const Asked&) { return whole(200, "{}"); }, {},
+      R"({"metadata": {"uid": "anchor-uid", "annotations": {"combu.stopped": "2026-01-01T12:00:05Z"}}})");
+  (void)cluster.start();
+  const Asked patch = cluster.server().asked().at(1);
+  EXPECT_EQ(patch.method + " " + patch.target, "PATCH /api/v1/namespaces/ns/configmaps/combu-run1");
+  EXPECT_EQ(json::parse(patch.body),
+            json::parse(R"({"metadata": {"annotations": {"combu.stopped": null}}})"));
+}
+
 // Answers the creation of a Pod with 409, and returns the existing Pod.
 ScriptedDaemon::Handler conflict_with(const json& existing) {
   return [existing](const Asked& asked) {
