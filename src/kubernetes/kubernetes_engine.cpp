@@ -24,6 +24,7 @@ constexpr ReadingPace k_reading{.polled_after = Seconds{10}, .poll_pause_min = S
 constexpr int k_unprocessable = 422;  // also if a patch has another uid than the object
 // A container normally begins to run within this time, so that no Events are needed.
 constexpr Seconds k_usual_start{3};
+constexpr Seconds k_anchor_answer_max{5};  // a watch does nothing else meanwhile
 
 }  // namespace
 
@@ -107,7 +108,7 @@ void KubernetesEngine::settle_deletions(const std::vector<PodReport*>& pods, con
     if (!run->second) continue;
     if (seen.status == seen.lost) seen.status = "the pod was deleted";
     seen.lost.clear();
-    seen.stopped = seen.phase == Phase::ended;
+    seen.stopped = true;
   }
 }
 
@@ -117,8 +118,11 @@ bool KubernetesEngine::is_released(const RunId& run, const std::stop_token& stop
     if (released_.contains(run)) return true;
   }
   try {
-    const std::optional<json> anchor = objects_.find(k_config_maps, anchor_name(run), stop);
-    if (anchor && text_of(*anchor, {"metadata", "annotations", k_stopped}).empty()) return false;
+    const std::optional<json> anchor =
+        objects_.find(k_config_maps, anchor_name(run), stop, k_anchor_answer_max);
+    const bool is_leaving = anchor && !text_of(*anchor, {"metadata", "deletionTimestamp"}).empty();
+    if (anchor && !is_leaving && text_of(*anchor, {"metadata", "annotations", k_stopped}).empty())
+      return false;
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::cancelled) throw;
     return true;

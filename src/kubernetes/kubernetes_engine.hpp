@@ -72,10 +72,10 @@ class KubernetesEngine final : public Engine {
   // Calls read_pod() with the present by the server's clock, and converts all moments of the report to this
   // machine's clock.
   [[nodiscard]] std::optional<PodReport> report_of(const nlohmann::json& pod, bool is_gone = false) const;
-  // Decides about the Pods with PodReport::is_deleted: if combu removes their run, their attempts are
-  // stopped, and not lost. Throws only Error(cancelled).
+  // Corrects the reports with PodReport::is_deleted: if combu removes the run, the attempt is stopped and not
+  // lost. Throws only Error(cancelled).
   void settle_deletions(const std::vector<PodReport*>& pods, const std::stop_token& stop);
-  // True if release() removes the run, or has removed it; also if the API server cannot tell.
+  // True if release() removes the run or has removed it, or if the anchor cannot be read.
   [[nodiscard]] bool is_released(const RunId& run, const std::stop_token& stop);
   // Returns the annotation that marks an object as stopped at present.
   [[nodiscard]] nlohmann::json stop_mark() const;
@@ -86,6 +86,8 @@ class KubernetesEngine final : public Engine {
   void add_warnings(const std::vector<PodReport*>& pods, const std::stop_token& stop);
 
   // The steps of release(). `runs`: if all Pods of these runs are removed.
+  void mark_removal(const std::vector<Observation>& selected, const std::vector<Selector>& runs,
+                    const std::stop_token& stop);
   void remove_pods(const std::vector<Observation>& selected, const std::vector<Selector>& runs,
                    const ReleaseCallbacks& callbacks, const std::stop_token& stop);
   std::vector<Error> await_removal(const Selector& selector, const std::set<Key>& removed,
@@ -109,7 +111,7 @@ class KubernetesEngine final : public Engine {
   EndedPods ended_;
   std::mutex mutex_;
   std::map<RunId, std::string> anchors_;  // uids
-  std::set<RunId> released_;              // runs for which is_released() has found a sign
+  std::set<RunId> released_;              // runs for which is_released() has returned true
   std::set<std::string> notes_;           // about the namespace, from check() for prepare()
 };
 

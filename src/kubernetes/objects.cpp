@@ -46,9 +46,10 @@ std::string Objects::path(const Kind& kind, const std::string& name) const {
                      name.empty() ? "" : "/", name);
 }
 
-std::optional<json> Objects::find(const Kind& kind, const std::string& name, const std::stop_token& stop) {
+std::optional<json> Objects::find(const Kind& kind, const std::string& name, const std::stop_token& stop,
+                                  std::optional<Seconds> answer_max) {
   try {
-    return read_answer(api_.send({.target = path(kind, name)}, stop));
+    return read_answer(api_.send({.target = path(kind, name), .answer_max = answer_max}, stop));
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::not_found) return std::nullopt;
     throw;

@@ -48,9 +48,10 @@ class Objects {
 
   [[nodiscard]] const std::string& name_space() const { return name_space_; }
 
-  // Returns nullopt if the object does not exist.
+  // Returns nullopt if the object does not exist. `answer_max`: see ApiRequest.
   [[nodiscard]] std::optional<nlohmann::json> find(const Kind& kind, const std::string& name,
-                                                   const std::stop_token& stop);
+                                                   const std::stop_token& stop,
+                                                   std::optional<Seconds> answer_max = {});
 
   // Returns the created object as the server has completed it.
   nlohmann::json create(const Kind& kind, const nlohmann::json& object, const std::stop_token& stop);

@@ -99,7 +99,11 @@ class PodReader {
   [[nodiscard]] Sign status_reason() const {
     return {text_of(status_, "reason"), text_of(status_, "message")};
   }
-  [[nodiscard]] bool is_stopped_by_combu() const { return !text_of(annotations_, k_stopped).empty(); }
+  // False if combu has marked the Pod, but the stop or deletion that should follow has failed.
+  [[nodiscard]] bool is_stopped_by_combu() const {
+    const bool is_ending = deleted_at_ || is_gone_ || number_of(spec_, "activeDeadlineSeconds", 0) == 1;
+    return is_ending && !text_of(annotations_, k_stopped).empty();
+  }
   [[nodiscard]] bool is_past_deadline() const { return status_reason().reason == "DeadlineExceeded"; }
   // True if the Pod was deleted before its container had ended, and combu has not marked the Pod.
   [[nodiscard]] bool is_deleted_by_others() const {
@@ -174,7 +178,6 @@ class PodReader {
     seen_.placement.host = text_of(spec_, "nodeName");
     report_.is_kept = text_of(annotations_, k_keep) == "ended";
     deleted_at_ = time_of(metadata_, "deletionTimestamp");
-    report_.is_leaving = deleted_at_.has_value();
   }
 
   // ---- Ends
@@ -237,7 +240,8 @@ class PodReader {
   // True if a disruption or deletion of the Pod ended the attempt. False if the attempt ended by itself, and
   // the Pod was disrupted or deleted afterwards. The API's timestamps are whole seconds.
   [[nodiscard]] bool is_ended_by_interruption() const {
-    if (!disruption_) return false;
+    // A Pod with a finalizer stays after its deletion, and the kubelet then sets a grace period of 0.
+    if (!disruption_) return deleted_at_ && is_ended_by_signal();
     if (disruption_->is_by_kubelet || is_ended_by_signal()) return true;
     const std::optional<Instant> began_at = disruption_->began_at;
     return deleted_at_ && began_at && *seen_.ended_at >= *began_at;
@@ -268,7 +272,7 @@ class PodReader {
       seen_.lost = lost_text({"NodeLost", status_reason().message}, seen_.placement.host);
     } else if (!seen_.stopped && !status_reason().reason.empty()) {
       seen_.lost = rejection_text(status_reason(), seen_.placement.host);
-    } else if (report_.is_leaving) {
+    } else if (deleted_at_) {
       seen_.stopped = true;
     } else if (!seen_.stopped) {
       if (std::string error = init_container_error(); !error.empty())
@@ -301,11 +305,10 @@ class PodReader {
 
   // A kubelet ends a deleted Pod within the Pod's grace period. If it does not, its node is silent.
   bool read_silent_node() {
-    if (!report_.is_leaving) return false;
+    if (!deleted_at_) return false;
     const Instant silent_at = later_by(*deleted_at_, k_host_grace);
     if (now_ < silent_at) {
       report_.changes_at = silent_at;
-      if (disruption_) seen_.lost = lost_text(disruption_->sign, seen_.placement.host);
       return false;
     }
     seen_.ran_at = time_of(member_of(state_, "running"), "startedAt");
@@ -384,7 +387,7 @@ class PodReader {
   }
 
   std::string pending_reason() {
-    if (report_.is_leaving) return "the pod is being deleted";
+    if (deleted_at_) return "the pod is being deleted";
     const json& scheduled = condition("PodScheduled");
     if (text_of(scheduled, "status") == "False")
       return scheduling_text({text_of(scheduled, "reason"), text_of(scheduled, "message")}) + gates();

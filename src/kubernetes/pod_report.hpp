@@ -17,10 +17,9 @@ inline constexpr std::chrono::seconds k_host_grace{30};
 struct PodReport {
   Observation observation;  // Observation::id is the name of the Pod
   std::string uid;
-  bool is_kept = false;     // the annotation `combu.keep`: combu does not delete the ended Pod
-  bool is_leaving = false;  // the Pod has a deletionTimestamp
-  // The attempt is lost only because somebody has deleted the Pod: neither does Kubernetes report a
-  // disruption, nor has combu marked the Pod as stopped. combu may have marked the whole run.
+  bool is_kept = false;  // the annotation `combu.keep`: combu does not delete the ended Pod
+  // The attempt is lost because its Pod was deleted: Kubernetes reports no disruption, and the Pod has no
+  // mark of combu (k_stopped). The run may have the mark.
   bool is_deleted = false;
   // The Pod waits for its container, and its status has no reason, or only a part of the reason. Warnings
   // (Events) may have the reason.
@@ -30,8 +29,8 @@ struct PodReport {
   std::optional<Instant> changes_at;
 };
 
-// Reads a Pod object. `now`: the present, by the API server's clock. `is_gone`: the Pod exists no longer, and
-// the object is the Pod's last state. Returns nullopt if combu did not create the Pod: labels are missing or
+// Reads a Pod object. `now`: the present, by the API server's clock. `is_gone`: the Pod no longer exists, and
+// the object is its last state. Returns nullopt if combu did not create the Pod: labels are missing or
 // invalid. Absent and malformed members of the status count as not set.
 [[nodiscard]] std::optional<PodReport> read_pod(const nlohmann::json& pod, Instant now, bool is_gone = false);
 

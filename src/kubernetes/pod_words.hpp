@@ -15,7 +15,7 @@ struct Sign {
   std::string_view message;
 };
 
-// The reason, of combu and not of the API, that a Pod was deleted by a person or by another program.
+// combu's own reason, for which the API has none: a person or another program has deleted the Pod.
 inline constexpr std::string_view k_deleted = "Deleted";
 
 // True if status.reason of a Pod says that its node or the control plane has ended the Pod.

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t k_removals_in_flight = 8;
+constexpr std::size_t k_requests_in_flight = 8;
 // With a grace period of 0, the API server would forget a Pod before its container has ended.
 constexpr int k_grace_seconds = 1;
 constexpr Seconds k_look_pause{0.3};
@@ -44,6 +44,7 @@ Released KubernetesEngine::release(const Selector& selector, const ReleaseCallba
   const bool is_everything = kept.empty() && selector.trials.empty();
   std::erase_if(selected, [&](const Observation& one) { return kept.contains(one.key); });
   const std::vector<Selector> runs = is_everything ? runs_of(selector, selected) : std::vector<Selector>();
+  mark_removal(selected, runs, stop);
   remove_pods(selected, runs, callbacks, stop);
   std::set<Key> removed;
   for (const Observation& one : selected) removed.insert(one.key);
@@ -58,6 +59,21 @@ Released KubernetesEngine::release(const Selector& selector, const ReleaseCallba
   return released;
 }
 
+// Marks the anchors of `runs`, or each selected Pod that has not ended.
+void KubernetesEngine::mark_removal(const std::vector<Observation>& selected,
+                                    const std::vector<Selector>& runs, const std::stop_token& stop) {
+  try {
+    for (const Selector& run : runs) mark_stopped(k_config_maps, anchor_name(*run.run), stop);
+    if (!runs.empty()) return;
+  } catch (const ApiError& error) {
+    // Earlier versions of combu did not need the right to patch ConfigMaps.
+    if (error.kind() != ErrorKind::refused) throw;
+  }
+  in_parallel(selected.size(), k_requests_in_flight, [&](std::size_t i) {
+    if (selected[i].phase != Phase::ended) mark_stopped(k_pods, selected[i].id, stop);
+  });
+}
+
 void KubernetesEngine::remove_pods(const std::vector<Observation>& selected,
                                    const std::vector<Selector>& runs, const ReleaseCallbacks& callbacks,
                                    const std::stop_token& stop) {
@@ -68,12 +84,10 @@ void KubernetesEngine::remove_pods(const std::vector<Observation>& selected,
     removed = std::min(removed + more, selected.size());
     if (callbacks.removed) callbacks.removed(removed, selected.size());
   };
-  for (const Selector& run : runs) mark_stopped(k_config_maps, anchor_name(*run.run), stop);
   for (const Selector& run : runs)
     objects_.remove_pages(k_pods, {.labels = label_selector(run)}, k_grace_seconds, count, stop);
   if (!runs.empty()) return;
-  in_parallel(selected.size(), k_removals_in_flight, [&](std::size_t i) {
-    if (selected[i].phase != Phase::ended) mark_stopped(k_pods, selected[i].id, stop);
+  in_parallel(selected.size(), k_requests_in_flight, [&](std::size_t i) {
     objects_.remove(k_pods, selected[i].id, k_grace_seconds, {}, stop);
     count(1);
   });

@@ -53,6 +53,7 @@ std::string KubernetesEngine::anchor_of(const Run& run, const std::stop_token& s
     objects_.patch(k_config_maps, anchor_name(run.id),
                    {{"metadata", {{"annotations", {{k_stopped, nullptr}}}}}}, stop);
   const std::scoped_lock lock(mutex_);
+  released_.erase(run.id);
   return anchors_.try_emplace(run.id, text_of(anchor, {"metadata", "uid"})).first->second;
 }
 
@@ -111,8 +112,9 @@ StartResult KubernetesEngine::start(const Run& run, const Trial& trial, int atte
   }
 }
 
-// Returns the state of an attempt whose Pod existed already when combu created it. If the Pod is gone, combu
-// or a person has deleted the Pod: the attempt counts as stopped, because another Pod would run it twice.
+// Returns the state of an attempt whose Pod existed already when combu created it. If the Pod is gone, it is
+// unknown who has deleted the Pod and whether it had ended: the attempt counts as stopped, because another
+// Pod might run it twice.
 StartResult KubernetesEngine::adopt(const Key& key, const std::stop_token& stop) {
   const std::string name = pod_name(key);
   const std::optional<json> object = objects_.find(k_pods, name, stop);
@@ -124,6 +126,7 @@ StartResult KubernetesEngine::adopt(const Key& key, const std::stop_token& stop)
                             "delete the Pod",
                             name));
   if (pod->observation.phase == Phase::pending) return Accepted{};
+  if (pod->is_deleted) settle_deletions({&*pod}, stop);
   return Running{std::move(pod->observation)};
 }
 

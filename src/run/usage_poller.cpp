@@ -26,10 +26,14 @@ std::optional<Usage> UsagePoller::end(TrialIndex trial) {
 std::optional<PollUsage> UsagePoller::next(Instant now, bool is_busy) {
   const Seconds pause = is_busy ? std::max(k_busy_pause, pace_.poll_pause_min) : pace_.poll_pause_min;
   if (now - last_ < pause) return std::nullopt;
-  std::optional<PollUsage> poll = take_due(urgent_, now);
-  if (!poll) poll = take_due(due_, now);
-  if (poll) last_ = now;
-  return poll;
+  for (const bool is_urgent : {!was_urgent_, was_urgent_}) {
+    std::optional<PollUsage> poll = take_due(is_urgent ? urgent_ : due_, now);
+    if (!poll) continue;
+    was_urgent_ = is_urgent;
+    last_ = now;
+    return poll;
+  }
+  return std::nullopt;
 }
 
 // Returns the first poll that is due and whose attempt still runs.

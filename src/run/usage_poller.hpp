@@ -25,8 +25,8 @@ class UsagePoller {
 
   // Returns the next poll that is due; nullopt within ReadingPace::poll_pause_min after the last poll. While
   // the engine is busy with starts or with logs of ended attempts, returns at most one poll a second. On
-  // Docker Engine 29, sending all due polls at once would slow the starts down by a tenth. Polls of attempts
-  // whose logs grow fast come first.
+  // Docker Engine 29, sending all due polls at once would slow the starts down by a tenth. If polls of
+  // attempts whose logs grow fast and polls of other attempts are due, they take turns.
   [[nodiscard]] std::optional<PollUsage> next(Instant now, bool is_busy);
   void answer(const UsagePolled& polled, Instant now);
   // True if a poll is due before `time`.
@@ -49,9 +49,10 @@ class UsagePoller {
 
   const ReadingPace pace_;
   std::unordered_map<TrialIndex, Running> running_;
-  Queue urgent_;  // of attempts whose logs grow fast
-  Queue due_;     // of all other attempts
-  Instant last_;  // moment of the last poll
+  Queue urgent_;             // of attempts whose logs grow fast
+  Queue due_;                // of all other attempts
+  bool was_urgent_ = false;  // the last poll came from urgent_
+  Instant last_;             // moment of the last poll
 };
 
 }  // namespace combu

@@ -308,6 +308,12 @@ struct Planner::Impl {
                                {.cause = Cause::start,
                                 .exit_code = std::nullopt,
                                 .reason = schedule::start_failure_reason(observation.placement.start_error)});
+    const bool has_never_run = state == TrialState::starting && !observation.ran_at && !observation.exit_code;
+    if (observation.phase == Phase::ended && has_never_run &&
+        (observation.stopped || !observation.lost.empty()))
+      return life.fail_attempt(trial, {.cause = schedule::cause_of(observation, false),
+                                       .exit_code = std::nullopt,
+                                       .reason = observation.lost});
     attempt.id = observation.id;
     // An attempt that an earlier process started holds GPUs already.
     if (!observation.slots.gpus.empty()) {

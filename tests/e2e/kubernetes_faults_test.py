@@ -137,15 +137,20 @@ def test_an_evicted_pod_and_a_deleted_pod_are_lost_hosts(combu, user):
     process.wait(60)
 
 
-def test_stop_and_kill_of_another_process_are_no_lost_hosts(combu, user):
-    combu.write([long("chosen", retries=1), long("other", retries=1)])
+def test_kill_from_another_machine_is_no_lost_host(combu, user, tmp_path):
+    """On another machine, `kill` has no record, and does not reach the process that watches the run."""
+    depends = [{"trial": "waits", "condition": "started"}]
+    combu.write([long("runs", retries=1), local("waits", "true", memory="4000g", retries=1), long("behind", depends=depends)])
     process = combu.start("run", "--wait")
-    wait_until(lambda: {row["state"] for row in combu.ps().values()} == {"running"}, "the starts")
-    combu("stop", "chosen")
-    await_row(combu, "chosen", lambda row: row["state"] == "stopped", "the end of chosen")
-    combu("kill")
-    assert process.wait(60) == 130
-    assert {name: (row["state"], row["attempt"]) for name, row in combu.ps().items()} == {"chosen": ("stopped", 1), "other": ("stopped", 1)}
+    begun = {"runs": "running", "waits": "starting", "behind": "waiting"}
+    wait_until(lambda: {name: row["state"] for name, row in combu.ps().items()} == begun, "the starts")
+    far = tmp_path / "far"
+    far.mkdir()
+    combu("kill", HOME=str(far))
+    assert process.wait(60) == 1
+    rows = combu.ps()
+    assert {name: (row["state"], row["attempt"]) for name, row in rows.items() if name != "behind"} == {"runs": ("stopped", 1), "waits": ("stopped", 1)}
+    assert rows["behind"]["state"] == "blocked"
     assert user.pods() == {}
 
 

@@ -32,15 +32,13 @@ TEST(LostHostTest, AnEvictionByTheKubeletIsALostHost) {
 
 TEST(LostHostTest, AnEvictionThroughTheApiIsALostHost) {
   const std::string eviction = disrupted("EvictionByEvictionAPI", "Eviction API: evicting", "12:00:05");
-  EXPECT_EQ(
-      state_of(deleted_pod(pod_in_state(k_running, eviction), "12:00:35"), "12:00:06"),
-      "running, ran at 1 s, leaving, changes at 65 s, lost: the pod was evicted from the node n1: Eviction "
-      "API: evicting");
+  EXPECT_EQ(state_of(deleted_pod(pod_in_state(k_running, eviction), "12:00:35"), "12:00:06"),
+            "running, ran at 1 s, changes at 65 s");
   for (const auto& [exit_code, text] :
        std::vector<std::pair<int, std::string>>{{0, "0"}, {1, "1"}, {143, "143"}})
     EXPECT_EQ(state_of(deleted_pod(pod_in_state(ended_state(exit_code, "Error"), eviction), "12:00:35")),
               "ended, exit code " + text +
-                  ", ran at 1 s, ended at 9 s, stopped, leaving, lost: the pod was evicted from the node n1: "
+                  ", ran at 1 s, ended at 9 s, stopped, lost: the pod was evicted from the node n1: "
                   "Eviction API: evicting");
 }
 
@@ -48,7 +46,7 @@ TEST(LostHostTest, AnEvictionThroughTheApiIsALostHost) {
 TEST(LostHostTest, APodThatEndedBeforeItsEvictionKeepsItsResult) {
   const std::string eviction = disrupted("EvictionByEvictionAPI", "Eviction API: evicting", "12:00:11");
   EXPECT_EQ(state_of(deleted_pod(pod_in_state(ended_state(3, "Error"), eviction), "12:00:41")),
-            "ended, exit code 3, ran at 1 s, ended at 9 s, leaving");
+            "ended, exit code 3, ran at 1 s, ended at 9 s");
   // The eviction may not have deleted the Pod yet.
   EXPECT_EQ(state_of(pod_in_state(ended_state(0, "Completed"), eviction)),
             "ended, exit code 0, ran at 1 s, ended at 9 s");
@@ -63,10 +61,9 @@ TEST(LostHostTest, APreemptionIsALostHost) {
   const std::string preemption =
       disrupted("PreemptionByScheduler", "default-scheduler: preempting to accommodate a higher priority pod",
                 "12:00:05");
-  EXPECT_EQ(
-      state_of(deleted_pod(pod_in_state(ended_state(143, "Error"), preemption), "12:00:35")),
-      "ended, exit code 143, ran at 1 s, ended at 9 s, stopped, leaving, lost: the pod was preempted on the "
-      "node n1: default-scheduler: preempting to accommodate a higher priority pod");
+  EXPECT_EQ(state_of(deleted_pod(pod_in_state(ended_state(143, "Error"), preemption), "12:00:35")),
+            "ended, exit code 143, ran at 1 s, ended at 9 s, stopped, lost: the pod was preempted on the "
+            "node n1: default-scheduler: preempting to accommodate a higher priority pod");
 }
 
 TEST(LostHostTest, ADeletedNodeIsALostHost) {
@@ -120,19 +117,18 @@ TEST(LostHostTest, ASilentNodeIsLostAfterTheGracePeriod) {
       "12:00:35");
   const std::string lost =
       "lost: the pod was evicted from the node n1: Taint manager: deleting due to NoExecute taint";
-  EXPECT_EQ(state_of(pod, "12:00:06"), "running, ran at 1 s, leaving, changes at 65 s, " + lost);
-  EXPECT_EQ(state_of(pod, "12:01:04"), "running, ran at 1 s, leaving, changes at 65 s, " + lost);
+  EXPECT_EQ(state_of(pod, "12:01:04"), "running, ran at 1 s, changes at 65 s");
   EXPECT_EQ(state_of(pod, "12:01:05"),
-            "ended, ran at 1 s, ended at 65 s, leaving, lost: the node n1 does not answer; the pod was "
+            "ended, ran at 1 s, ended at 65 s, lost: the node n1 does not answer; the pod was "
             "evicted from "
             "the node n1: Taint manager: deleting due to NoExecute taint");
 }
 
 TEST(LostHostTest, AStoppedPodOnASilentNodeIsStopped) {
   const json pod = deleted_pod(pod_in_state(k_running, k_marked), "12:00:35");
-  EXPECT_EQ(state_of(pod, "12:01:04"), "running, ran at 1 s, leaving, changes at 65 s");
+  EXPECT_EQ(state_of(pod, "12:01:04"), "running, ran at 1 s, changes at 65 s");
   const PodReport report = report_of(pod, "12:01:05");
-  EXPECT_EQ(state_of(report), "ended, ran at 1 s, ended at 65 s, stopped, leaving");
+  EXPECT_EQ(state_of(report), "ended, ran at 1 s, ended at 65 s, stopped");
   EXPECT_EQ(report.observation.status, "the node n1 does not answer");
 }
 
@@ -143,28 +139,41 @@ const std::string k_not_by_combu = ", lost: the pod was deleted, but not by comb
 TEST(LostHostTest, APodThatSomebodyDeletesIsALostHost) {
   // `kubectl delete pod` at 12:00:05.
   const json running = deleted_pod(pod_in_state(k_running), "12:00:35");
-  EXPECT_EQ(state_of(running, "12:00:06"),
-            "running, ran at 1 s, leaving, deleted, changes at 65 s" + k_not_by_combu);
-  EXPECT_EQ(
-      state_of(running, "12:01:05"),
-      "ended, ran at 1 s, ended at 65 s, leaving, deleted, lost: the node n1 does not answer; the pod was "
-      "deleted, but not by combu");
+  EXPECT_EQ(state_of(running, "12:00:06"), "running, ran at 1 s, changes at 65 s");
+  EXPECT_EQ(state_of(running, "12:01:05"),
+            "ended, ran at 1 s, ended at 65 s, deleted, lost: the node n1 does not answer; the pod was "
+            "deleted, but not by combu");
   for (const std::string exit_code : {"0", "1", "137", "143"})
-    EXPECT_EQ(state_of(deleted_pod(pod_in_state(ended_state(std::stoi(exit_code), "Error")), "12:00:35")),
-              "ended, exit code " + exit_code + ", ran at 1 s, ended at 9 s, stopped, leaving, deleted" +
-                  k_not_by_combu);
+    EXPECT_EQ(
+        state_of(deleted_pod(pod_in_state(ended_state(std::stoi(exit_code), "Error")), "12:00:35")),
+        "ended, exit code " + exit_code + ", ran at 1 s, ended at 9 s, stopped, deleted" + k_not_by_combu);
   EXPECT_EQ(state_of(deleted_pod(
                 pod_in_state(k_never_ran,
                              R"({"status": {"phase": "Failed", "startTime": "2026-01-01T12:00:02Z"}})"),
                 "12:00:35")),
-            "ended, ended at 2 s, leaving, deleted" + k_not_by_combu);
+            "ended, ended at 2 s, deleted" + k_not_by_combu);
 }
 
 TEST(LostHostTest, APodThatCombuDeletesIsStopped) {
   EXPECT_EQ(state_of(deleted_pod(pod_in_state(k_running, k_marked), "12:00:35"), "12:00:06"),
-            "running, ran at 1 s, leaving, changes at 65 s");
+            "running, ran at 1 s, changes at 65 s");
   EXPECT_EQ(state_of(deleted_pod(pod_in_state(ended_state(143, "Error"), k_marked), "12:00:35")),
-            "ended, exit code 143, ran at 1 s, ended at 9 s, stopped, leaving");
+            "ended, exit code 143, ran at 1 s, ended at 9 s, stopped");
+}
+
+// The stop or deletion that should follow the mark may have failed.
+TEST(LostHostTest, AMarkAloneChangesNothing) {
+  EXPECT_EQ(state_of(pod_in_state(ended_state(0, "Completed"), k_marked)),
+            "ended, exit code 0, ran at 1 s, ended at 9 s");
+  EXPECT_EQ(state_of(pod_in_state(ended_state(137, "Error"), k_marked)),
+            "ended, exit code 137, ran at 1 s, ended at 9 s");
+}
+
+// The kubelet sets a grace period of 0 when the container has ended.
+TEST(LostHostTest, ADeletedPodThatAFinalizerKeepsIsStopped) {
+  json pod = deleted_pod(pod_in_state(ended_state(143, "Error")), "12:00:11");
+  pod["metadata"]["deletionGracePeriodSeconds"] = 0;
+  EXPECT_EQ(state_of(pod), "ended, exit code 143, ran at 1 s, ended at 9 s, stopped");
 }
 
 // An evicted Pod is deleted, too.
@@ -182,7 +191,7 @@ TEST(LostHostTest, APodThatIsGoneBeforeItsEndIsALostHost) {
   // A deletion without a grace period leaves no timestamp of the deletion.
   EXPECT_EQ(last_state(pod_in_state(k_running)), "ended, ran at 1 s, ended at 6 s, deleted" + k_not_by_combu);
   EXPECT_EQ(last_state(deleted_pod(pod_in_state(k_running), "12:00:35")),
-            "ended, ran at 1 s, ended at 6 s, leaving, deleted" + k_not_by_combu);
+            "ended, ran at 1 s, ended at 6 s, deleted" + k_not_by_combu);
   EXPECT_EQ(last_state(changed_pod(R"({"status": {"phase": "Pending"}})")),
             "ended, ended at 6 s, deleted" + k_not_by_combu);
   EXPECT_EQ(last_state(pod_in_state(k_running, k_marked)), "running, ran at 1 s");

@@ -145,6 +145,7 @@ TEST(PodReportTest, AKilledContainerWithALimitIsProbablyOutOfMemory) {
             "ended, exit code 1, ran at 1 s, ended at 9 s");
   json stopped = pod_in_state(ended_state(137, "Error"), limit);
   stopped["metadata"]["annotations"]["combu.stopped"] = "true";
+  stopped["spec"]["activeDeadlineSeconds"] = 1;
   EXPECT_EQ(state_of(stopped), "ended, exit code 137, ran at 1 s, ended at 9 s, stopped");
 }
 
@@ -208,9 +209,9 @@ TEST(PodReportTest, APodThatIsDeletedAfterItsEndKeepsItsResult) {
     EXPECT_EQ(state_of(pod_in_state(ended_state(3, "Error"), R"({"status": {"phase": "Failed"}, "metadata": {
         "deletionGracePeriodSeconds": 0, "deletionTimestamp": "2026-01-01T)" +
                                                                  at + R"(Z"}})")),
-              "ended, exit code 3, ran at 1 s, ended at 9 s, leaving");
+              "ended, exit code 3, ran at 1 s, ended at 9 s");
   EXPECT_EQ(state_of(deleted_pod(pod_in_state(ended_state(3, "Error")), "12:00:40")),
-            "ended, exit code 3, ran at 1 s, ended at 9 s, leaving");
+            "ended, exit code 3, ran at 1 s, ended at 9 s");
 }
 
 // The timestamps are whole seconds.
@@ -226,10 +227,9 @@ TEST(PodReportTest, APodThatIsStoppedWhileItsImageIsPulledHasNoExitCode) {
 
 TEST(PodReportTest, ADeletedPodThatWaitsIsPending) {
   const json pod = deleted_pod(pod_in_state(R"({"waiting": {"reason": "ContainerCreating"}})"), "12:00:35");
-  EXPECT_EQ(
-      state_of(pod, "12:00:06"),
-      "pending, leaving, deleted, changes at 65 s, lost: the pod was deleted, but not by combu, pending: "
-      "the pod is being deleted");
+  EXPECT_EQ(state_of(pod, "12:00:06"),
+            "pending, changes at 65 s, pending: "
+            "the pod is being deleted");
 }
 
 // ---- Failed starts

@@ -56,7 +56,6 @@ inline std::string state_of(const PodReport& report) {
   if (seen.oom) text += ", oom";
   if (seen.oom_likely) text += ", oom likely";
   if (seen.stopped) text += ", stopped";
-  if (report.is_leaving) text += ", leaving";
   if (report.is_deleted) text += ", deleted";
   if (report.lacks_reason) text += ", lacks its reason";
   if (report.changes_at) text += ", changes at " + clock_text(*report.changes_at);

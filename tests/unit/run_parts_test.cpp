@@ -193,16 +193,18 @@ TEST(UsagePoller, PausesBetweenThePollsOfARun) {
   EXPECT_TRUE(usage.next(after(Seconds(2.5)), true));
 }
 
-TEST(UsagePoller, PollsAttemptsWhoseLogsGrowFastFirst) {
+TEST(UsagePoller, AttemptsWhoseLogsGrowFastTakeTurnsWithAllOthers) {
   UsagePoller usage({.poll_pause_min = Seconds(0.5)});
-  for (TrialIndex trial = 0; trial < 3; ++trial) usage.begin(trial, 1, "id", k_now);
-  const auto first = usage.next(after(Seconds(1)), false);
-  ASSERT_TRUE(first);
-  usage.answer({.poll = *first, .usage = std::nullopt, .log_growth = {k_poll_brings_max.count * 2}},
-               after(Seconds(1)));
-  const auto second = usage.next(after(Seconds(1.5)), false);  // the others have been due for longer
-  ASSERT_TRUE(second);
-  EXPECT_EQ(second->trial, first->trial);
+  for (TrialIndex trial = 0; trial < 4; ++trial) usage.begin(trial, 1, "id", k_now);
+  std::vector<TrialIndex> polled;
+  for (double at = 1; at < 4; at += 0.5) {
+    const auto poll = usage.next(after(Seconds(at)), false);
+    ASSERT_TRUE(poll);
+    polled.push_back(poll->trial);
+    const Bytes growth = poll->trial == 0 ? Bytes{k_poll_brings_max.count * 8} : Bytes{};
+    usage.answer({.poll = *poll, .usage = std::nullopt, .log_growth = growth}, after(Seconds(at)));
+  }
+  EXPECT_THAT(polled, ElementsAre(0, 0, 1, 0, 2, 0));
 }
 
 // ---- Progress

@@ -97,6 +97,26 @@ TEST(Pending, AnAttemptThatTheEngineCannotStartFailsAsAFailedStart) {
   EXPECT_FALSE(it.fact("a").ran);
 }
 
+// Otherwise trials that depend on its start would start.
+TEST(Pending, AnAttemptThatIsLostOrStoppedBeforeItRanHasNotBegun) {
+  Planned lost("a b<-a:started");
+  (void)lost.begin();
+  (void)lost.queued("a");
+  Observation end = lost.observation("a", Phase::ended);
+  end.lost = "the pod was deleted";
+  EXPECT_EQ(lost.seen(end),
+            " | a failed (the pod was deleted), b blocked (depends on `a`, which was not started)");
+  EXPECT_EQ(lost.fact("a").cause, Cause::host_lost);
+  Planned stopped("a b<-a:started");
+  (void)stopped.begin();
+  (void)stopped.queued("a");
+  end.lost.clear();
+  end.stopped = true;
+  EXPECT_EQ(stopped.seen(end),
+            " | a stopped (the container was removed while the attempt ran), b blocked (depends on `a`, "
+            "which was not started)");
+}
+
 TEST(Pending, APendingAttemptThatIsRemovedIsStopped) {
   Planned it("a");
   (void)it.begin();

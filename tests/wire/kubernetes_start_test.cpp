@@ -52,6 +52,29 @@ TEST(KubernetesStart, TheMarkOfAnInterruptedKillIsRemoved) {
             json::parse(R"({"metadata": {"annotations": {"combu.stopped": null}}})"));
 }
 
+// The interrupted `kill` may have removed Pods that the engine has seen.
+TEST(KubernetesStart, AResumedRunIsNoLongerReleased) {
+  const json deleted = [] {
+    json pod = stored_pod(ended_status(143));
+    pod["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:37Z";
+    pod["metadata"]["deletionGracePeriodSeconds"] = 30;
+    return pod;
+  }();
+  std::atomic<bool> is_marked = true;
+  ScriptedCluster cluster([&](const Asked& asked) {
+    if (asked.method == "POST") return whole(201, "{}");
+    if (asked.target.find("/configmaps/") != std::string::npos)
+      return whole(200, is_marked
+                            ? R"({"metadata": {"annotations": {"combu.stopped": "2026-01-01T12:00:05Z"}}})"
+                            : R"({"metadata": {}})");
+    return whole(200, pod_list({deleted}));
+  });
+  EXPECT_EQ(cluster.engine().list({}, ListDetail::basic, {}).at(0).lost, "");
+  is_marked = false;
+  (void)cluster.start();
+  EXPECT_NE(cluster.engine().list({}, ListDetail::basic, {}).at(0).lost, "");
+}
+
 // Answers the creation of a Pod with 409, and returns the existing Pod.
 ScriptedDaemon::Handler conflict_with(const json& existing) {
   return [existing](const Asked& asked) {
@@ -68,6 +91,22 @@ TEST(KubernetesStart, AnExistingPodOfTheAttemptIsAdopted) {
   ASSERT_TRUE(std::holds_alternative<Running>(result));
   EXPECT_EQ(std::get<Running>(result).observation.phase, Phase::ended);
   EXPECT_EQ(std::get<Running>(result).observation.exit_code, 3);
+}
+
+// `kill` of another machine may have deleted the Pod whose creation had no answer.
+TEST(KubernetesStart, AnExistingPodOfARunThatKillRemovesIsStopped) {
+  json deleted = stored_pod(ended_status(143));
+  deleted["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:37Z";
+  deleted["metadata"]["deletionGracePeriodSeconds"] = 30;
+  ScriptedCluster cluster([deleted](const Asked& asked) {
+    if (asked.method == "POST") return failure(409, "pods \"a-run1-1\" already exists");
+    if (asked.target.find("/configmaps/") != std::string::npos) return failure(404, "not found");
+    return whole(200, deleted.dump());
+  });
+  const StartResult result = cluster.start();
+  ASSERT_TRUE(std::holds_alternative<Running>(result));
+  EXPECT_TRUE(std::get<Running>(result).observation.stopped);
+  EXPECT_EQ(std::get<Running>(result).observation.lost, "");
 }
 
 // For example, the answer to the first creation was lost, and the Pod was deleted after its end.

@@ -225,7 +225,8 @@ TEST(KubernetesWatch, APodThatSomebodyDeletesIsLost) {
 TEST(KubernetesWatch, APodOfARunThatKillRemovesIsStopped) {
   const std::vector<Reply> anchors{
       whole(200, R"({"metadata": {"annotations": {"combu.stopped": "2026-01-01T12:00:05Z"}}})"),
-      failure(404, "not found"), failure(503, "the server cannot tell")};
+      whole(200, R"({"metadata": {"deletionTimestamp": "2026-01-01T12:00:05Z"}})"), failure(404, "not found"),
+      failure(503, "the server cannot tell")};
   for (const Reply& anchor : anchors) {
     ScriptedCluster cluster(removal(anchor));
     const Observation end = end_of(cluster.engine());
@@ -319,7 +320,7 @@ TEST(KubernetesWatch, APodOnASilentNodeIsLostHalfAMinuteAfterItsDeletion) {
         if (pod->phase == Phase::ended) stop.request_stop();
       },
       stop.get_token());
-  EXPECT_THAT(seen, ElementsAre("running", "running", "running, lost", "ended, lost"));
+  EXPECT_THAT(seen, ElementsAre("running", "running", "running", "ended, lost"));
 }
 
 // Each subscription begins with a list. Of the trial `b`, no change arrives.
@@ -512,6 +513,20 @@ TEST(KubernetesRelease, AWholeRunIsDeletedInPagesAndThenItsOtherObjects) {
   std::vector<std::string> changes = cluster.server().lines();
   std::erase_if(changes, [](const std::string& line) { return line.starts_with("GET "); });
   EXPECT_EQ(changes.front(), "PATCH /api/v1/namespaces/ns/configmaps/combu-run1");
+}
+
+// Earlier versions did not need the right to patch ConfigMaps.
+TEST(KubernetesRelease, WithoutTheRightToPatchTheAnchorEachPodIsMarked) {
+  std::atomic<bool> is_deleted = false;
+  ScriptedCluster cluster([&](const Asked& asked) {
+    if (asked.method == "DELETE") is_deleted = true;
+    if (asked.method == "PATCH" && !concerns_pods(asked)) return failure(403, "configmaps is forbidden");
+    if (asked.method != "GET") return whole(200, "{}");
+    if (!concerns_pods(asked)) return whole(200, R"({"items": []})");
+    return whole(200, is_deleted ? pod_list({}) : pod_list({stored_pod(running_status())}));
+  });
+  EXPECT_EQ(cluster.engine().release({.run = RunId("run1")}, {}, {}).attempts, 1U);
+  EXPECT_THAT(cluster.server().lines(), testing::Contains("PATCH /api/v1/namespaces/ns/pods/a-run1-1"));
 }
 
 TEST(KubernetesRelease, EachPodOfChosenTrialsIsMarkedBeforeItsDeletion) {
