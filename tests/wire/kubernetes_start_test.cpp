@@ -52,14 +52,16 @@ TEST(KubernetesStart, TheMarkOfAnInterruptedKillIsRemoved) {
             json::parse(R"({"metadata": {"annotations": {"combu.stopped": null}}})"));
 }
 
+// Returns a Pod that was deleted in the second in which its container ended, and has no mark.
+json deleted_pod() {
+  json pod = stored_pod(ended_status(143));
+  pod["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:37Z";
+  pod["metadata"]["deletionGracePeriodSeconds"] = 30;
+  return pod;
+}
+
 // The interrupted `kill` may have removed Pods that the engine has seen.
 TEST(KubernetesStart, AResumedRunIsNoLongerReleased) {
-  const json deleted = [] {
-    json pod = stored_pod(ended_status(143));
-    pod["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:37Z";
-    pod["metadata"]["deletionGracePeriodSeconds"] = 30;
-    return pod;
-  }();
   std::atomic<bool> is_marked = true;
   ScriptedCluster cluster([&](const Asked& asked) {
     if (asked.method == "POST") return whole(201, "{}");
@@ -67,7 +69,7 @@ TEST(KubernetesStart, AResumedRunIsNoLongerReleased) {
       return whole(200, is_marked
                             ? R"({"metadata": {"annotations": {"combu.stopped": "2026-01-01T12:00:05Z"}}})"
                             : R"({"metadata": {}})");
-    return whole(200, pod_list({deleted}));
+    return whole(200, pod_list({deleted_pod()}));
   });
   EXPECT_EQ(cluster.engine().list({}, ListDetail::basic, {}).at(0).lost, "");
   is_marked = false;
@@ -95,13 +97,10 @@ TEST(KubernetesStart, AnExistingPodOfTheAttemptIsAdopted) {
 
 // `kill` of another machine may have deleted the Pod whose creation had no answer.
 TEST(KubernetesStart, AnExistingPodOfARunThatKillRemovesIsStopped) {
-  json deleted = stored_pod(ended_status(143));
-  deleted["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:37Z";
-  deleted["metadata"]["deletionGracePeriodSeconds"] = 30;
-  ScriptedCluster cluster([deleted](const Asked& asked) {
+  ScriptedCluster cluster([](const Asked& asked) {
     if (asked.method == "POST") return failure(409, "pods \"a-run1-1\" already exists");
     if (asked.target.find("/configmaps/") != std::string::npos) return failure(404, "not found");
-    return whole(200, deleted.dump());
+    return whole(200, deleted_pod().dump());
   });
   const StartResult result = cluster.start();
   ASSERT_TRUE(std::holds_alternative<Running>(result));

@@ -485,6 +485,13 @@ bool concerns_pods(const Asked& asked) {
   return asked.target.find("/pods") != std::string::npos;
 }
 
+// Returns the requests that change objects.
+std::vector<std::string> changes_of(const ScriptedDaemon& server) {
+  std::vector<std::string> lines = server.lines();
+  std::erase_if(lines, [](const std::string& line) { return line.starts_with("GET "); });
+  return lines;
+}
+
 // The first page of Pods is on silent nodes, for example, so that these Pods are deleted, but do not go.
 TEST(KubernetesRelease, AWholeRunIsDeletedInPagesAndThenItsOtherObjects) {
   std::atomic<int> deletions = 0;
@@ -510,9 +517,7 @@ TEST(KubernetesRelease, AWholeRunIsDeletedInPagesAndThenItsOtherObjects) {
   EXPECT_THAT(cluster.server().lines(),
               testing::Contains("DELETE /api/v1/namespaces/ns/configmaps/combu-run1"));
   // The mark tells a process that watches the run who deletes the Pods.
-  std::vector<std::string> changes = cluster.server().lines();
-  std::erase_if(changes, [](const std::string& line) { return line.starts_with("GET "); });
-  EXPECT_EQ(changes.front(), "PATCH /api/v1/namespaces/ns/configmaps/combu-run1");
+  EXPECT_EQ(changes_of(cluster.server()).front(), "PATCH /api/v1/namespaces/ns/configmaps/combu-run1");
 }
 
 // Earlier versions did not need the right to patch ConfigMaps.
@@ -537,10 +542,8 @@ TEST(KubernetesRelease, EachPodOfChosenTrialsIsMarkedBeforeItsDeletion) {
     return whole(200, is_deleted ? pod_list({}) : pod_list({stored_pod(running_status())}));
   });
   EXPECT_EQ(cluster.engine().release({.run = RunId("run1"), .trials = {"a"}}, {}, {}).attempts, 1U);
-  std::vector<std::string> changes = cluster.server().lines();
-  std::erase_if(changes, [](const std::string& line) { return line.starts_with("GET "); });
-  EXPECT_THAT(changes, ElementsAre("PATCH /api/v1/namespaces/ns/pods/a-run1-1",
-                                   "DELETE /api/v1/namespaces/ns/pods/a-run1-1"));
+  EXPECT_THAT(changes_of(cluster.server()), ElementsAre("PATCH /api/v1/namespaces/ns/pods/a-run1-1",
+                                                        "DELETE /api/v1/namespaces/ns/pods/a-run1-1"));
 }
 
 // Another run of the experiment may begin after the listing.
