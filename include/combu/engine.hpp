@@ -370,7 +370,8 @@ class Engine {
 
   // Reports changes as they happen. Returns if `stop` is set; throws Error(unavailable) if the stream breaks.
   // Changes are hints: they may be lost, repeated or reordered. After each Watching, the caller should call
-  // list() to find the changes that watch() missed. `on_change` is only called from the calling thread.
+  // list() to find the changes that watch() missed. Calls of `on_change` do not overlap, but may come from
+  // several threads. watch() throws the exceptions of `on_change`.
   virtual void watch(const Selector& selector, const std::function<void(const Change&)>& on_change,
                      std::stop_token stop) = 0;
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -35,11 +36,12 @@ inline constexpr std::size_t k_json_depth_max = 512;
 // Like parse_json(), but objects keep the order of their members in the text.
 [[nodiscard]] nlohmann::ordered_json parse_ordered_json(std::string_view text);
 // Like parse_json(), but if parse_json() would throw, returns a value for which is_discarded() is true.
-// `skipped`: the name of members whose arrays and objects are not parsed, because that takes long; they are
-// null in the result. The text must have no blanks around the name, as a server writes it. The name must
-// begin with a letter and have no character that JSON escapes. Errors in the skipped text are not found,
-// except a missing end. Empty: all members are parsed.
-[[nodiscard]] nlohmann::json parse_json_or_discard(std::string_view text, std::string_view skipped = {});
+// `skipped`: names of members whose arrays and objects are not parsed, because that takes long; they are null
+// in the result. The text must have no blanks around these names, as a server writes it. A name must begin
+// with a letter and have no character that JSON escapes. Errors in the skipped text are not found, except a
+// missing end.
+[[nodiscard]] nlohmann::json parse_json_or_discard(std::string_view text,
+                                                   std::span<const std::string_view> skipped = {});
 
 // Returns the member `name`, or null if the member is absent or `object` is null. Throws
 // nlohmann::json::exception if `object` is neither an object nor null.

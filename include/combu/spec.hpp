@@ -158,6 +158,7 @@ struct Metrics {
   std::string step = "step";
   bool operator==(const Metrics&) const = default;
   [[nodiscard]] bool empty() const { return *this == Metrics{}; }
+  [[nodiscard]] bool are_in_output() const { return json || !pattern.empty(); }
 };
 
 // A file or folder that combu stages into the container before the container starts.
@@ -290,7 +291,8 @@ struct Trial {
   std::vector<Output> outputs;
   std::vector<Input> inputs;
   Rare<Metrics> metrics;
-  Bytes log_size_max{64LL << 20U};  // maximum number of bytes that combu stores of an attempt's log
+  // maximum number of bytes that combu stores of an attempt's log; 0: combu stores no log
+  Bytes log_size_max{64LL << 20U};
   Cache cache;
   Rare<WorkerSettings> worker;  // unset: each attempt has a container of its own
   Pull pull = Pull::missing;
@@ -305,6 +307,8 @@ struct Trial {
   bool operator==(const Trial&) const = default;
   // True if each attempt has a container of its own, which keeps the attempt's log and files. If false, only
   // the run's owner stores them.
+  // True if combu stores the logs, or the metrics, of the trial's attempts.
+  [[nodiscard]] bool has_telemetry() const { return log_size_max.count > 0 || metrics; }
   [[nodiscard]] bool has_own_container() const { return !worker->on; }
 };
 // Returns a text that is equal for trials whose attempts can share workers: the settings of the workers, and

@@ -186,7 +186,8 @@ class Telemetry {
 // the file of metrics.
 //
 // Calls can be repeated: no part of a log is stored twice. If the engine keeps no log, the stored log is
-// empty. Returns notes for the user. Throws the errors of the engine and of Telemetry.
+// empty. Without Trial::has_telemetry(), ingest_logs() stores nothing. Returns notes for the user. Throws the
+// errors of the engine and of Telemetry.
 enum class LogEnd { open, complete };
 [[nodiscard]] std::vector<std::string> ingest_logs(Engine& engine, const Key& key, const Trial& trial,
                                                    LogEnd end, Telemetry& telemetry,

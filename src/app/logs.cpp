@@ -54,8 +54,9 @@ Key meant_attempt(Session& session, const Invocation& invocation, const LogsOpti
       kept.look_everywhere(trial);
       on_record = key_on_record();
     }
-    if (!log_on_record()) throw;
-    return *on_record;
+    if (log_on_record()) return *on_record;
+    kept.expect_stored(trial);
+    throw;
   }
 }
 

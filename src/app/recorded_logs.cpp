@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "app/load.hpp"
 #include "app/log_reading.hpp"
 #include "app/run_telemetry.hpp"
 #include "combu/session.hpp"
@@ -50,6 +51,17 @@ void RecordedLogs::look_everywhere(const std::string& trial) {
   }
   if (experiments.size() > 1) throw of_several_experiments(trial, experiments);
   open_telemetry();
+}
+
+void RecordedLogs::expect_stored(const std::string& trial) const {
+  if (!run_) return;
+  Record record(folder_, Record::Use::reading);
+  const Loaded loaded = load(record, *run_);
+  const auto found = std::ranges::find(loaded.run.experiment.trials, trial, &Trial::name);
+  if (found != loaded.run.experiment.trials.end() && !found->has_telemetry())
+    throw Error(
+        ErrorKind::not_found, trial,
+        "combu has stored no log, because `logs.max_size` is 0; only the trial's container had the log");
 }
 
 Key RecordedLogs::key_of(const TrialEntry& entry) const {

@@ -23,6 +23,9 @@ class RecordedLogs {
     if (fault_) throw Error(*fault_);
   }
 
+  // Throws Error(not_found) if the file lets combu store no log of the trial.
+  void expect_stored(const std::string& trial) const;
+
   // Searches all recorded runs for the newest run in which a trial with this name ran or was skipped, and
   // selects that run. If there is no such run, changes nothing. Throws Error(invalid) if trials with this
   // name belong to several experiments.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -125,19 +126,26 @@ std::size_t size_of_value(std::string_view text) {
   return std::string_view::npos;
 }
 
-// Replaces each array and object that directly follows `{"name":` or `,"name":` by null. In valid JSON, no
-// letter follows the closing quotation mark of a string, so the quotation mark before the name opens a
-// string.
-std::string with_null(std::string_view text, std::string_view name) {
-  const std::string end = std::string(name) + "\":";
+// Replaces each array and object that directly follows `{"NAME":` or `,"NAME":` by null, for each name. In
+// valid JSON, no letter follows the closing quotation mark of a string, so the quotation mark before the name
+// opens a string.
+std::string with_nulls(std::string_view text, std::span<const std::string_view> names) {
+  constexpr std::string_view k_end = "\":";
+  const auto is_skipped = [&](std::string_view before) {
+    return std::ranges::any_of(names, [&](std::string_view name) {
+      if (!before.ends_with(name)) return false;
+      const std::string_view opening = before.substr(0, before.size() - name.size());
+      return opening.ends_with(R"({")") || opening.ends_with(R"(,")");
+    });
+  };
   std::string shorter;
+  shorter.reserve(text.size());
   std::size_t from = 0;
-  for (std::size_t at = text.find(end); at != std::string_view::npos; at = text.find(end, at)) {
-    const std::size_t begin = at;
-    at += end.size();
-    const bool is_name =
-        begin >= 2 && text[begin - 1] == '"' && (text[begin - 2] == '{' || text[begin - 2] == ',');
-    if (!is_name || at == text.size() || (text[at] != '[' && text[at] != '{')) continue;
+  for (std::size_t at = text.find(k_end); at != std::string_view::npos; at = text.find(k_end, at)) {
+    const std::size_t name_end = at;
+    at += k_end.size();
+    if (at == text.size()) break;
+    if ((text[at] != '[' && text[at] != '{') || !is_skipped(text.substr(0, name_end))) continue;
     const std::size_t size = size_of_value(text.substr(at));
     if (size == std::string_view::npos) break;
     shorter.append(text, from, at - from).append("null");
@@ -165,9 +173,9 @@ nlohmann::ordered_json parse_ordered_json(std::string_view text) {
   return parse<nlohmann::ordered_json>(text);
 }
 
-nlohmann::json parse_json_or_discard(std::string_view text, std::string_view skipped) {
+nlohmann::json parse_json_or_discard(std::string_view text, std::span<const std::string_view> skipped) {
   try {
-    return skipped.empty() ? parse<nlohmann::json>(text) : parse<nlohmann::json>(with_null(text, skipped));
+    return skipped.empty() ? parse<nlohmann::json>(text) : parse<nlohmann::json>(with_nulls(text, skipped));
   } catch (const nlohmann::json::exception&) {
     nlohmann::json discarded(nlohmann::json::value_t::discarded);
     return discarded;

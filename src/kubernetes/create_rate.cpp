@@ -26,9 +26,11 @@ CreateRate::Moment CreateRate::reserve(Moment now) {
 }
 
 void CreateRate::wait(const std::stop_token& stop) {
-  const Moment at = reserve(std::chrono::steady_clock::now());
-  std::unique_lock lock(mutex_);
-  (void)stopped_.wait_until(lock, stop, at, [] { return false; });
+  const Moment now = std::chrono::steady_clock::now();
+  if (const Moment at = reserve(now); at > now) {
+    std::unique_lock lock(mutex_);
+    (void)stopped_.wait_until(lock, stop, at, [] { return false; });
+  }
   if (stop.stop_requested()) throw Error(ErrorKind::cancelled, "", "cancelled");
 }
 

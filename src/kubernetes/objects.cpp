@@ -21,7 +21,7 @@ std::string query_of(const ObjectFilter& filter) {
 }
 
 json read_answer(const ApiResponse& response) {
-  json answer = parse_json_or_discard(response.body, k_managed_fields);
+  json answer = parse_json_or_discard(response.body, k_unread);
   if (!answer.is_object())
     throw Error(ErrorKind::corrupt, "", "the answer of the API server is not a JSON object");
   return answer;

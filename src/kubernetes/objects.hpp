@@ -1,6 +1,7 @@
 #pragma once
 // Requests for the objects in one namespace.
 
+#include <array>
 #include <cstddef>
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
@@ -108,9 +109,9 @@ class Objects {
   std::string name_space_;
 };
 
-// The member of an object's metadata that records which client has set which field. It is about half of a
-// Pod's text, and combu does not need it.
-inline constexpr std::string_view k_managed_fields = "managedFields";
+// Members of an object that combu does not read: `managedFields` records which client has set which field. It
+// is about half of a Pod's text.
+inline constexpr std::array<std::string_view, 1> k_unread{"managedFields"};
 
 // Returns the query part "&NAME=VALUE" with the value percent-encoded, or an empty string if `value` is
 // empty.

@@ -393,6 +393,7 @@ class Drive {
   // True if the engine may remove the ended attempt without the loss of its log. A log that is not stored
   // stays with its container, and `combu logs` reads it there.
   [[nodiscard]] bool is_log_safe(TrialIndex trial, int attempt) const {
+    if (!trial_of(trial).has_telemetry()) return true;
     return logs_.is_enabled() ? logs_.is_stored(trial, attempt) : !trial_of(trial).has_own_container();
   }
 
@@ -494,6 +495,7 @@ class Drive {
   }
 
   void ingest_log(TrialIndex trial, int attempt) {
+    if (!trial_of(trial).has_telemetry()) return;
     if (const auto order = logs_.end(trial, attempt)) executor_.ingest_log(*order);
   }
 

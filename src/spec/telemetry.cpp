@@ -102,12 +102,9 @@ Bytes read_log_size(const Json& value, const Place& place, Report& report) {
     return size;
   }
   const Section section(value, k_logs_fields, place, report);
-  if (const Json* most = section.find("max_size")) {
+  if (const Json* most = section.find("max_size"))
     size =
         read_unit(*most, "a size such as \"64m\"", parse_bytes, place.key("max_size"), report).value_or(size);
-    if (size.count == 0)
-      report.add(place.key("max_size"), "must be more than 0; write a size such as \"1m\"");
-  }
   return size;
 }
 

@@ -243,6 +243,7 @@ class LogIngester {
 
 std::vector<std::string> ingest_once(Engine& engine, const Key& key, const Trial& trial, LogEnd end,
                                      Telemetry& telemetry, const std::stop_token& stop) {
+  if (!trial.has_telemetry()) return {};
   LogIngester ingester(key, trial, telemetry);
   if (ingester.is_complete()) return {};
   std::vector<std::string> notes;
@@ -253,7 +254,8 @@ std::vector<std::string> ingest_once(Engine& engine, const Key& key, const Trial
     is_kept = true;
   };
   try {
-    engine.logs(key, {.since = ingester.since(), .timed = true}, add, stop);
+    if (trial.log_size_max.count > 0 || trial.metrics->are_in_output())
+      engine.logs(key, {.since = ingester.since(), .timed = true}, add, stop);
   } catch (const Error& error) {
     // If the engine keeps no log, the empty log counts as complete. Errors of storing a piece, and all other
     // errors, are rethrown.
@@ -269,7 +271,7 @@ std::vector<std::string> ingest_once(Engine& engine, const Key& key, const Trial
     if (!file.fault.empty()) notes.push_back(std::move(file.fault));
     ingester.end(std::move(file.metrics));
   }
-  if (ingester.has_begun_to_drop())
+  if (ingester.has_begun_to_drop() && trial.log_size_max.count > 0)
     notes.push_back(fmt::format("the log exceeds logs.max_size: combu keeps only the last {}",
                                 to_string(trial.log_size_max)));
   if (ingester.was_lost() && end == LogEnd::complete)

@@ -254,8 +254,7 @@ struct Telemetry::Impl {
 
   std::int64_t add_attempt(const std::string& trial, int attempt) {
     if (const auto adopted = kept(trial, k_adopted)) forget(database, adopted->number);
-    Sql add(database, "INSERT INTO attempts VALUES (NULL, ?, ?, 0, 0, 0, 0, 0, 0, 0)");
-    add(trial, attempt);
+    insert_attempt(trial, attempt);
     return database.getLastInsertRowid();
   }
 
@@ -266,13 +265,12 @@ struct Telemetry::Impl {
   }
 
   void add_packs(std::int64_t attempt, std::span<const telemetry::Pack> packs) {
-    SQLite::Statement add(database, "INSERT INTO packs VALUES (NULL, ?, ?, ?)");
     for (const telemetry::Pack& pack : packs) {
-      add.reset();
-      add.bind(1, attempt);
-      add.bind(2, pack.size.count);
-      add.bindNoCopy(3, pack.data.data(), static_cast<int>(pack.data.size()));
-      add.exec();
+      insert_pack.reset();
+      insert_pack.bind(1, attempt);
+      insert_pack.bind(2, pack.size.count);
+      insert_pack.bindNoCopy(3, pack.data.data(), static_cast<int>(pack.data.size()));
+      insert_pack.exec();
     }
   }
 
@@ -327,8 +325,7 @@ struct Telemetry::Impl {
                  .least = value(3),
                  .greatest = value(4)};
     } else {
-      Sql add(database, "INSERT INTO series VALUES (NULL, ?, ?, 0, NULL, NULL, NULL)");
-      add(attempt, metric.name);
+      insert_series(attempt, metric.name);
       series = database.getLastInsertRowid();
     }
     for (const MetricPoint& point : metric.points) {
@@ -353,6 +350,9 @@ struct Telemetry::Impl {
   SQLite::Statement find_attempt{database,
                                  "SELECT number, complete, size, dropped, until, at_until, passed_over, gaps "
                                  "FROM attempts WHERE trial = ? AND attempt = ?"};
+  Sql insert_attempt{database, "INSERT INTO attempts VALUES (NULL, ?, ?, 0, 0, 0, 0, 0, 0, 0)"};
+  SQLite::Statement insert_pack{database, "INSERT INTO packs VALUES (NULL, ?, ?, ?)"};
+  Sql insert_series{database, "INSERT INTO series VALUES (NULL, ?, ?, 0, NULL, NULL, NULL)"};
   Sql add_point{database, "INSERT INTO points VALUES (?, ?, ?, ?, ?)"};
   Sql set_series{database,
                  "UPDATE series SET points = ?, last = ?, least = ?, greatest = ? WHERE number = ?"};

@@ -42,7 +42,9 @@ agent::Start start_message(const Trial& trial, const Key& key, const std::option
   message.grace_ms = milliseconds_of(process.stop_grace.value_or(k_default_grace));
   message.stop_signal = static_cast<std::uint8_t>(
       signal_number(process.stop_signal.empty() && image ? image->stop_signal : process.stop_signal));
-  message.log_max = static_cast<std::uint64_t>(trial.log_size_max.count);
+  // If combu stores no log, it still needs the output for metrics, and the last lines of a failed attempt.
+  const Bytes log_size_max = trial.log_size_max.count > 0 ? trial.log_size_max : Trial{}.log_size_max;
+  message.log_max = static_cast<std::uint64_t>(log_size_max.count);
   message.awaits_inputs = std::ranges::any_of(trial.inputs, &Input::in_scratch) ? 1 : 0;
   std::string frame;
   agent::append(frame, message);

@@ -276,41 +276,49 @@ std::vector<Observation> WorkersEngine::selected_attempts(const Selector& select
 
 void WorkersEngine::watch(const Selector& selector, const std::function<void(const Change&)>& on_change,
                           std::stop_token stop) {
-  Subscription subscription(selector);
-  fleet_.subscribe(subscription);
-  Selector all = selector;
-  all.trials.clear();
+  std::mutex mutex;  // calls of `on_change` do not overlap
+  const auto pass_on = [&](const Change& change) {
+    const std::scoped_lock lock(mutex);
+    on_change(change);
+  };
   std::stop_source inner;
   const std::stop_callback on_stop(stop, [&inner] { inner.request_stop(); });
+  Subscription attempts(selector);
+  fleet_.subscribe(attempts);
   std::exception_ptr thrown;
-  std::jthread watcher([&] {
-    const auto take = [&](const Change& change) {
-      const auto* seen = std::get_if<Observation>(&change);
-      if (seen == nullptr) return subscription.push(change);
-      if (!stands_for_attempts(selector, *seen)) return subscription.push_selected(*seen);
-      if (seen->phase == Phase::gone) subscription.push_selected(*seen);  // its slots are free
-      // The owner of the run starts the lost attempts again. For other processes, the attempts are gone.
-      if (seen->phase == Phase::gone && !fleet_.is_adopted(seen->key.run)) {
-        fleet_.forget_worker(seen->key);
-      } else {
-        fleet_.see(*seen);
-      }
-    };
+  std::jthread passer([&] {
     try {
-      engine_.watch(all, take, inner.get_token());
+      for (std::vector<Observation> changes; !(changes = attempts.take()).empty();)
+        std::ranges::for_each(changes, pass_on);
     } catch (...) {
       thrown = std::current_exception();
+      inner.request_stop();
     }
-    subscription.end();
   });
-  const auto leave = [&] {
-    inner.request_stop();
-    watcher.join();
-    fleet_.unsubscribe(subscription);
+  const auto take = [&](const Change& change) {
+    const auto* seen = std::get_if<Observation>(&change);
+    const bool is_of_worker = seen != nullptr && stands_for_attempts(selector, *seen);
+    // The slots of a worker that is gone are free.
+    const bool is_passed_on =
+        seen == nullptr || (selects(selector, *seen) && (!is_of_worker || seen->phase == Phase::gone));
+    if (is_passed_on) pass_on(change);
+    if (!is_of_worker) return;
+    // The owner of the run starts the lost attempts again. For other processes, the attempts are gone.
+    if (seen->phase == Phase::gone && !fleet_.is_adopted(seen->key.run)) {
+      fleet_.forget_worker(seen->key);
+    } else {
+      fleet_.see(*seen);
+    }
   };
+  const auto leave = [&] {
+    fleet_.unsubscribe(attempts);
+    attempts.end();
+    passer.join();
+  };
+  Selector all = selector;
+  all.trials.clear();
   try {
-    for (std::vector<Change> changes; !(changes = subscription.take()).empty();)
-      for (const Change& change : changes) on_change(change);
+    engine_.watch(all, take, inner.get_token());
   } catch (...) {
     leave();
     throw;

@@ -26,7 +26,7 @@ struct Registry {
 
   // Passes the observation of an attempt to each call of watch(). The caller holds the mutex.
   void publish(const Observation& seen) const {
-    for (Subscription* subscription : subscriptions) subscription->push_selected(seen);
+    for (Subscription* subscription : subscriptions) subscription->push(seen);
   }
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// Merges the changes of the engine with those of attempts in workers, for each call of watch().
+// The changes of attempts in workers, for each call of watch().
 
 #include <algorithm>
 #include <condition_variable>
@@ -28,16 +28,14 @@ class Subscription {
  public:
   explicit Subscription(Selector selector) : selector_(std::move(selector)) {}
 
-  void push(Change change) {
+  // Adds the change if the selector selects the attempt.
+  void push(const Observation& seen) {
+    if (!selects(selector_, seen)) return;
     {
       const std::scoped_lock lock(mutex_);
-      changes_.push_back(std::move(change));
+      changes_.push_back(seen);
     }
     changed_.notify_one();
-  }
-  // Like push(), if the selector selects the attempt.
-  void push_selected(const Observation& seen) {
-    if (selects(selector_, seen)) push(seen);
   }
   // No further changes follow those that were pushed.
   void end() {
@@ -48,7 +46,7 @@ class Subscription {
     changed_.notify_one();
   }
   // Blocks until there are changes, and removes and returns them. Returns an empty list after end().
-  [[nodiscard]] std::vector<Change> take() {
+  [[nodiscard]] std::vector<Observation> take() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return !changes_.empty() || is_over_; });
     return std::exchange(changes_, {});
@@ -58,7 +56,7 @@ class Subscription {
   Selector selector_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Change> changes_;
+  std::vector<Observation> changes_;
   bool is_over_ = false;
 };
 

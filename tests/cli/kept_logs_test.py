@@ -26,6 +26,20 @@ def test_kept_logs_are_found_without_the_file(combu, write):
     assert combu("--engine", SIMULATED, "logs", "nosuch").returncode == 1
 
 
+def test_logs_says_that_no_log_was_to_be_stored(combu, write):
+    file = write("""{ defaults: { image: "lab/x", logs: { max_size: 0 } }, trials: [
+        { name: "one", cmd: "echo word" },
+        { name: "two", cmd: "sh -c 'echo last words; false'" },
+        { name: "three", cmd: "echo word", logs: { max_size: "1m" } }] }""")
+    done = run(combu, file, "run", "--wait", "--run-id", "mine")
+    assert done.returncode == 1 and "last words" in done.stderr, "the note of a failure has the last lines"
+    for trial in ("one", "two"):
+        log = run(combu, file, "logs", trial)
+        assert (log.returncode, log.stdout, log.stderr) == (
+            1, "", f"combu: {trial}: combu has stored no log, because `logs.max_size` is 0; only the trial's container had the log\n")
+    assert run(combu, file, "logs").stdout == "three | word\n"
+
+
 TALKING = """
 [{ name: "talk-%d" % i, image: "lab/x", cmd: "sh -c 'echo out %d; echo err %d >&2'" % [i, i] } for i in [2, 1, 3]] +
 [{ name: "other", image: "lab/x", cmd: "echo other" }]

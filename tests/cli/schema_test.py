@@ -191,7 +191,7 @@ VALUES = {
     "memory": (BYTES[0], BYTES[1] + [1, 6291455]),
     "mem_limit": (BYTES[0], BYTES[1] + [1, 6291455]),
     "shm_size": (BYTES[0] + [1], BYTES[1]),
-    "logs": ([{"max_size": 1}, {"max_size": "1m"}], [{"max_size": 0}, {"max_size": 0.5}, {"max_size": "0m"}, {"max_size": "1x"}]),
+    "logs": ([{"max_size": 1}, {"max_size": "1m"}, {"max_size": 0}, {"max_size": "0m"}], [{"max_size": -1}, {"max_size": "1x"}]),
     "outputs": ([{"path": "/a", "max_size": 1}, {"path": "/a", "max_size": "1m"}],
                 [{"path": "/a", "max_size": 0}, {"path": "/a", "max_size": "0m"}, {"path": "/a", "max_size": "1x"}]),
     "ports": ([[port] for port in PORTS[0]], [[port] for port in PORTS[1]]),

@@ -147,6 +147,31 @@ TEST_F(LogsTest, RemarksNameTheTrial) {
               ElementsAre(StartsWith("t: the log exceeds logs.max_size: combu keeps only the last 10 B")));
 }
 
+TEST_F(LogsTest, NoLogIsReadIfNoneIsStored) {
+  run_.experiment.trials[0].log_size_max = Bytes{0};
+  int calls = 0;
+  hooked_.before_logs = [&](const Key&, const LogOptions&, const std::stop_token&) { ++calls; };
+  const Outcome outcome = drive_keeping();
+  EXPECT_EQ(outcome.last.count(TrialState::succeeded), 1U);
+  EXPECT_EQ(calls, 0);
+  EXPECT_THAT(recorder_.remarks, IsEmpty());
+  EXPECT_FALSE(telemetry_.log("t", 1).has_value());
+}
+
+TEST_F(LogsTest, MetricsAreStoredWithoutTheLog) {
+  run_.experiment.trials[0].log_size_max = Bytes{0};
+  run_.experiment.trials[0].metrics = Metrics{.json = true};
+  run_.experiment.trials[0].process.cmd = {"sh", "-c", "echo '{\"loss\": 2}'"};
+  (void)drive_keeping();
+  EXPECT_THAT(recorder_.remarks, IsEmpty());
+  EXPECT_TRUE(is_complete());
+  EXPECT_EQ(telemetry_.metric_points("t", 1).at("loss"), 1U);
+  telemetry_.read_log("t", 1, std::nullopt, [](const LogPiece&) {
+    ADD_FAILURE() << "the log is stored";
+    return true;
+  });
+}
+
 TEST_F(LogsTest, AFailingDatabaseAndItsRecoveryAreReported) {
   SQLite::Database database(folder_.path() + "/telemetry/" + run_.id.text() + ".sqlite",
                             SQLite::OPEN_READWRITE);
