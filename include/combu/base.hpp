@@ -220,8 +220,9 @@ class Sha256 {
 // Returns the SHA-256 of `bytes` as 64 hexadecimal digits.
 [[nodiscard]] std::string sha256_of(std::string_view bytes);
 
-// Encodes `bytes` as Base64 (RFC 4648) in the URL-safe alphabet, with padding. `bytes` must be smaller than 1
-// GiB.
+// Encodes `bytes` as Base64 (RFC 4648), with padding. `bytes` must be smaller than 1 GiB.
+[[nodiscard]] std::string encode_base64(std::string_view bytes);
+// Like encode_base64(), but in the URL-safe alphabet.
 [[nodiscard]] std::string encode_base64url(std::string_view bytes);
 // Decodes Base64 in the standard or the URL-safe alphabet, with or without padding. Skips all characters
 // outside of the Base64 alphabets. `text` must be smaller than 1 GiB.

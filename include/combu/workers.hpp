@@ -26,6 +26,9 @@ using AgentPrograms = std::function<std::string_view(std::string_view platform)>
 // others continue their attempts. `engine` must outlive it.
 [[nodiscard]] std::unique_ptr<Engine> with_workers(Engine& engine, AgentPrograms programs);
 
+// Returns the run with one trial for each kind of worker, instead of the trials that share it.
+[[nodiscard]] Run with_worker_containers(const Run& run, AgentPrograms programs);
+
 // True if `name` is the name of a worker's container. No trial may have such a name.
 [[nodiscard]] bool is_worker_name(std::string_view name);
 

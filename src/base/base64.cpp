@@ -22,11 +22,16 @@ unsigned char* unsigned_of(std::string& text) {
 
 }  // namespace
 
-std::string encode_base64url(std::string_view bytes) {
+std::string encode_base64(std::string_view bytes) {
   // Base64 encodes three bytes as four characters. OpenSSL also writes a terminating zero byte, for which
   // std::string has space.
   std::string text((bytes.size() + 2) / 3 * 4, '\0');
   EVP_EncodeBlock(unsigned_of(text), unsigned_of(bytes), static_cast<int>(bytes.size()));
+  return text;
+}
+
+std::string encode_base64url(std::string_view bytes) {
+  std::string text = encode_base64(bytes);
   std::ranges::replace(text, '+', '-');
   std::ranges::replace(text, '/', '_');
   return text;

@@ -11,7 +11,9 @@
 #include "cli/options.hpp"
 #include "cli/output.hpp"
 #include "cli/session.hpp"
+#include "combu/agent.hpp"
 #include "combu/kubernetes.hpp"
+#include "combu/workers.hpp"
 #include "combu/workspace.hpp"
 
 namespace combu {
@@ -61,16 +63,15 @@ int plan(const Invocation& invocation, const PlanOptions& options) {
   const auto loaded = load(with_file(invocation, options.file), RunId::random(), *progress);
   if (!loaded) return 2;
   if (options.manifest) {
-    (void)put_out(kubernetes_manifests(loaded->run, name_space_of(invocation)));
+    (void)put_out(kubernetes_manifests(with_worker_containers(loaded->run, agent::program_for),
+                                       name_space_of(invocation)));
     return 0;
   }
   std::ostringstream text;
   const auto print = options.json ? print_plan_json : print_plan;
   print(text, loaded->run.experiment, loaded->plan);
   (void)put_out(text.str());
-  // A cluster has no workers.
-  if (!names_cluster(invocation.engine))
-    note_hints_of_earlier_runs(invocation, options.file, loaded->run.experiment, *progress);
+  note_hints_of_earlier_runs(invocation, options.file, loaded->run.experiment, *progress);
   return 0;
 }
 

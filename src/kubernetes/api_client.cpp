@@ -31,7 +31,8 @@ constexpr long k_forbidden_status = 403;
 constexpr std::chrono::milliseconds k_callback_pause{500};  // between two calls of ApiStream::on_pause
 
 bool is_success(long status) {
-  return status >= 200 && status < 300;
+  constexpr long k_switching_protocols = 101;
+  return (status >= 200 && status < 300) || status == k_switching_protocols;
 }
 
 // A handle of libcurl, and the connection that it has opened. curl_easy_perform() would notice a requested
@@ -233,6 +234,12 @@ void identify_to_server(CURL* easy, const Identity& identity) {
   }
 }
 
+std::string authorization_of(const Identity& identity) {
+  if (!identity.token.empty()) return "Bearer " + identity.token;
+  if (identity.username.empty()) return "";
+  return "Basic " + encode_base64(fmt::format("{}:{}", identity.username, identity.password));
+}
+
 // As in Go, the proxy and not this machine looks up the host's name.
 std::string proxy_of_curl(const std::string& proxy) {
   constexpr std::string_view k_socks = "socks5://";
@@ -340,6 +347,15 @@ struct ApiClient::Impl {
   [[nodiscard]] Answer ask_once(const ApiRequest& request, const ApiStream* stream, const Identity& identity,
                                 const std::stop_token& stop);
   void set_up(CURL* easy, const ApiRequest& request, const Identity& identity) const;
+  // The value of CURLOPT_CONNECT_TO. set_up() names the server as its certificate does.
+  [[nodiscard]] std::vector<std::string> connect_to() const {
+    const std::string& name = access.cluster.tls_server_name;
+    const ServerAddress& address = access.cluster.address;
+    if (name.empty()) return {};
+    return {fmt::format("{}:{}:{}", name, address.port, address.authority())};
+  }
+  [[nodiscard]] ApiConnection connect(const std::string& target, const Identity& identity,
+                                      const std::stop_token& stop);
   // Throws the error that `answer` describes; returns if there is none. `right`: right_of() the request.
   void check(const Answer& answer, Seconds silence_max, const std::string& right);
   // True if the server has granted the right before. Notes a right that the server grants now.
@@ -405,13 +421,9 @@ Answer ApiClient::Impl::ask_once(const ApiRequest& request, const ApiStream* str
   const ServerAddress& address = access.cluster.address;
   std::vector<std::string> lines{"Accept: application/json", "User-Agent: combu/" COMBU_VERSION, "Expect:"};
   if (has_body(request)) lines.push_back("Content-Type: " + request.content_type);
-  std::vector<std::string> connect_to;
-  if (const std::string& name = access.cluster.tls_server_name; !name.empty()) {
-    lines.push_back("Host: " + address.authority());
-    connect_to.push_back(fmt::format("{}:{}:{}", name, address.port, address.authority()));
-  }
+  if (!access.cluster.tls_server_name.empty()) lines.push_back("Host: " + address.authority());
   const curl::List headers = curl::list_of(lines);
-  const curl::List addresses = curl::list_of(connect_to);
+  const curl::List addresses = curl::list_of(connect_to());
   std::array<char, CURL_ERROR_SIZE> why{};
   curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers.get());
   curl_easy_setopt(easy, CURLOPT_CONNECT_TO, addresses.get());
@@ -456,6 +468,39 @@ Answer ApiClient::Impl::ask(const ApiRequest& request, const ApiStream* stream, 
   }
   check(answer, silence_max(stream), right_of(request));
   return answer;
+}
+
+ApiConnection ApiClient::Impl::connect(const std::string& target, const Identity& identity,
+                                       const std::stop_token& stop) {
+  ApiConnection connection{.easy = {curl_easy_init(), &curl_easy_cleanup},
+                           .host = access.cluster.address.authority(),
+                           .target = access.cluster.address.path + target,
+                           .authorization = authorization_of(identity)};
+  CURL* const easy = connection.easy.get();
+  if (easy == nullptr) throw std::bad_alloc();
+  set_up(easy, {.target = target}, identity);
+  const curl::List addresses = curl::list_of(connect_to());
+  std::array<char, CURL_ERROR_SIZE> why{};
+  const auto is_cancelled = [](void* of, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+    return static_cast<const std::stop_token*>(of)->stop_requested() ? 1 : 0;
+  };
+  curl_easy_setopt(easy, CURLOPT_CONNECT_TO, addresses.get());
+  curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, why.data());
+  curl_easy_setopt(easy, CURLOPT_CONNECT_ONLY, 1L);
+  curl_easy_setopt(easy, CURLOPT_HTTPPROXYTUNNEL, 1L);
+  curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 0L);
+  curl_easy_setopt(easy, CURLOPT_XFERINFODATA, &stop);
+  curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, +is_cancelled);
+  const CURLcode result = curl_easy_perform(easy);
+  Answer answer{.transfer = {.end = stop.stop_requested() ? End::stopped : End::complete, .result = result}};
+  if (result == CURLE_OK && answer.transfer.end == End::complete) {
+    curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, nullptr);
+    curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 1L);
+    return connection;
+  }
+  answer.why = one_line(why.front() == 0 ? curl_easy_strerror(result) : why.data());
+  check(answer, {}, {});
+  return connection;
 }
 
 bool ApiClient::Impl::was_granted(const std::string& right, bool is_granted_now) {
@@ -538,6 +583,20 @@ void ApiClient::read(const std::string& target, const ApiStream& stream, const s
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::cancelled || !stop.stop_requested()) throw;
   }
+}
+
+void ApiClient::upgrade(const std::string& target, const std::function<UpgradeAnswer(ApiConnection)>& ask,
+                        const std::stop_token& stop) {
+  std::shared_ptr<const Identity> identity = impl_->credentials.current(stop);
+  UpgradeAnswer upgraded = ask(impl_->connect(target, *identity, stop));
+  if (upgraded.status == k_unauthorized && impl_->credentials.discard(identity)) {
+    identity = impl_->credentials.current(stop);
+    upgraded = ask(impl_->connect(target, *identity, stop));
+  }
+  Answer answer;
+  answer.status = upgraded.status;
+  answer.body = std::move(upgraded.body);
+  impl_->check(answer, {}, right_of({.target = target}));
 }
 
 const ServerClock& ApiClient::server_clock() const {

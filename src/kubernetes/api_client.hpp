@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "combu/base.hpp"
+#include "combu/curl.hpp"
 #include "kubernetes/kubeconfig.hpp"
 #include "kubernetes/server_clock.hpp"
 
@@ -73,10 +74,24 @@ struct ApiStream {
   Seconds silence_max{60};              // maximum time without a byte
 };
 
+// A connection to the API server on which nothing has been sent.
+struct ApiConnection {
+  curl::Easy easy;            // for curl_easy_send() and curl_easy_recv()
+  std::string host;           // the header Host
+  std::string target;         // the target of the request, with the path of the server's URL
+  std::string authorization;  // the header Authorization; empty: none
+};
+
+// The answer to a request that changes the protocol of a connection (RFC 9110, section 7.8).
+struct UpgradeAnswer {
+  int status = 0;  // 101: the protocol is changed
+  std::string body;
+};
+
 // May be used from many threads. Simultaneous requests use separate connections, which later requests reuse.
 //
-// Both functions throw Error with the URL of the server as subject:
-// - ApiError if the status is not 200 to 299. After 401, the request is repeated once with renewed
+// The functions throw Error with the URL of the server as subject:
+// - ApiError if the status is an error. After 401, the request is repeated once with renewed
 //   credentials, if they come from a file or a plugin;
 // - unavailable: the server cannot be reached, the connection broke, or the server was silent too long. The
 //   server may have carried out the request;
@@ -99,6 +114,12 @@ class ApiClient {
   // Returns if the server ends the stream regularly, and within 0.1 s if `stop` is requested. Throws
   // Error(unavailable) if the stream breaks, or if the server sends nothing for `silence_max`.
   void read(const std::string& target, const ApiStream& stream, const std::stop_token& stop);
+
+  // Opens a connection, and passes it to `ask`, which sends a GET request for its target and returns the
+  // answer. Returns if the status is 101. After 401, a second connection has renewed credentials. Throws
+  // Error(cancelled) within a second if `stop` is requested while the connection is opened.
+  void upgrade(const std::string& target, const std::function<UpgradeAnswer(ApiConnection)>& ask,
+               const std::stop_token& stop);
 
   // The server's clock, as the answers so far have shown it.
   [[nodiscard]] const ServerClock& server_clock() const;

@@ -11,6 +11,7 @@
 #include "kubernetes/names.hpp"
 #include "kubernetes/quota.hpp"
 #include "kubernetes/rights.hpp"
+#include "kubernetes/trial_fields.hpp"
 
 namespace combu::kubernetes {
 namespace {
@@ -104,11 +105,12 @@ std::vector<Error> KubernetesEngine::check_rights(const Run& run, const std::sto
     return std::ranges::any_of(trial.container.volumes,
                                [](const Volume& one) { return !one.source_is_path; });
   });
+  const bool has_workers = std::ranges::any_of(run.experiment.trials, is_worker_container);
   std::vector<Error> errors;
   for (const Right& right : missing_rights(api_, objects_.name_space(), stop)) {
-    const bool is_needed = right.need == Need::runs ||
-                           (right.need == Need::isolation && run.experiment.isolates_networks) ||
-                           (right.need == Need::volumes && has_volumes);
+    const bool is_needed =
+        right.need == Need::runs || (right.need == Need::isolation && run.experiment.isolates_networks) ||
+        (right.need == Need::volumes && has_volumes) || (right.need == Need::workers && has_workers);
     if (is_needed)
       errors.emplace_back(
           ErrorKind::refused, address_,

@@ -15,14 +15,6 @@ namespace {
 
 using nlohmann::json;
 
-// Encodes `bytes` as Base64 in the standard alphabet.
-std::string encode_base64(const std::string& bytes) {
-  std::string text = encode_base64url(bytes);
-  std::ranges::replace(text, '-', '+');
-  std::ranges::replace(text, '_', '/');
-  return text;
-}
-
 // Returns the value of the variable KUBERNETES_EXEC_INFO.
 std::string exec_info(const Access& access) {
   json spec = {{"interactive", false}};

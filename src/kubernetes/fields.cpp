@@ -96,6 +96,7 @@ class TrialCheck {
 
   void check_stop_signal() {
     const std::string& signal = trial_.process.stop_signal;
+    if (trial_.worker->on) return;  // the agent sends the signal
     if (signal.empty() || is_default_stop_signal(signal) ||
         section_has({"container", "lifecycle", "stopSignal"}))
       return;
@@ -167,16 +168,29 @@ class TrialCheck {
           "check as `test`");
   }
 
-  // Fields that need a program of combu's own inside the Pod.
+  // Fields that need a program of combu's own inside the Pod. Only workers have one.
   void check_agent() {
+    if (trial_.cache.on && !is_worker_container(trial_))
+      add("cache",
+          "combu cannot compare the images of Pods yet, so no earlier trial counts as equal; remove "
+          "the field");
+    const bool is_worker = trial_.worker->on;
+    if (is_worker && !trial_.process.entrypoint)
+      add("worker",
+          "combu cannot read the entrypoint of the image yet; write `entrypoint`: the program and its first "
+          "arguments, or `[]` if `cmd` begins with the program");
+    const bool has_files = std::ranges::any_of(
+        trial_.inputs, [&](const Input& input) { return !is_worker || !input.in_scratch; });
+    if (has_files)
+      add("inputs",
+          "combu cannot copy files into Pods yet; mount a volume that has the files (`volumes`), give the "
+          "trial "
+          "a `worker` and relative paths, or run the experiment on a Docker Engine");
+    if (is_worker) return;
     if (!trial_.outputs.empty())
       add("outputs",
-          "combu cannot collect files from Pods yet; let the trial write to a volume (`volumes`), "
-          "or run the experiment on a Docker Engine");
-    if (!trial_.inputs.empty())
-      add("inputs",
-          "combu cannot copy files into Pods yet; mount a volume that has the files (`volumes`), or "
-          "run the experiment on a Docker Engine");
+          "combu cannot collect files from Pods yet; let the trial write to a volume (`volumes`), give it a "
+          "`worker`, or run the experiment on a Docker Engine");
     if (trial_.params_file)
       add("params_file",
           "combu cannot write params.json into Pods yet; read the variables COMBU_PARAM_… in the trial");
@@ -184,14 +198,6 @@ class TrialCheck {
       add("metrics.file",
           "combu cannot read files in Pods yet; print the metrics to standard output, and "
           "write `metrics: {stdout: …}`");
-    if (trial_.cache.on)
-      add("cache",
-          "combu cannot compare the images of Pods yet, so no earlier trial counts as equal; remove "
-          "the field");
-    if (trial_.worker->on || trial_.container.provided)
-      add("worker",
-          "combu cannot start workers in Pods yet; remove the field, so that each attempt has a Pod "
-          "of its own");
   }
 
   const Trial& trial_;

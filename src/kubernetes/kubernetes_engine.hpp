@@ -22,7 +22,7 @@ namespace combu::kubernetes {
 
 // include/combu/engine.hpp has the contracts of the public functions. An attempt is one Pod, whose name
 // follows from the attempt's Key. The functions are implemented in kubernetes_engine.cpp, check.cpp,
-// start.cpp, watch.cpp, logs.cpp and release.cpp.
+// start.cpp, watch.cpp, logs.cpp, exec.cpp and release.cpp.
 class KubernetesEngine final : public Engine {
  public:
   struct Limits {
@@ -53,6 +53,8 @@ class KubernetesEngine final : public Engine {
             std::stop_token stop) override;
   bool copy_out(const Key& key, const std::string& path,
                 const std::function<void(std::string_view)>& on_bytes, std::stop_token stop) override;
+  std::unique_ptr<ByteStream> exec(const Key& key, const std::vector<std::string>& argv,
+                                   std::stop_token stop) override;
   void acknowledge(const std::vector<Key>& keys) override;
   Released release(const Selector& selector, const ReleaseCallbacks& callbacks,
                    std::stop_token stop) override;

@@ -22,6 +22,13 @@ namespace {
 
 using nlohmann::json;
 
+// The platform of a Pod with a program of combu's own, if its trial names none.
+#if defined(__aarch64__)
+constexpr const char* k_own_platform = "linux/arm64";
+#else
+constexpr const char* k_own_platform = "linux/amd64";
+#endif
+
 // Kubelets replace $(NAME) in commands, arguments, variables and probes, and turn $$ into $.
 // https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/
 std::string escaped(std::string_view text) {
@@ -129,7 +136,7 @@ json spec_of(const Run& run, const Trial& trial) {
   // signals have their default action.
   if (trial.process.init) spec["shareProcessNamespace"] = true;
   if (run.experiment.ttl.count() > 0) spec["activeDeadlineSeconds"] = whole_seconds(run.experiment.ttl);
-  add_platform(spec, trial.platform);
+  add_platform(spec, trial.platform.empty() && trial.container.provided ? k_own_platform : trial.platform);
   return spec;
 }
 
@@ -144,6 +151,24 @@ void require_gpu_memory(json& spec, Bytes memory) {
       spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
   if (terms.empty()) terms = json::array({json::object()});
   for (json& term : terms) term["matchExpressions"].push_back(requirement);
+}
+
+std::string file_name(const ProvidedProgram& program) {
+  return program.path.substr(program.path.rfind('/') + 1);
+}
+
+// The program, and the folder that every user may write to.
+void add_program_volumes(json& spec, const Run& run, const ProvidedProgram& program) {
+  constexpr int k_executable = 0555;
+  json& mounts = spec["containers"][0]["volumeMounts"];
+  spec["volumes"].push_back(
+      {{"name", "combu-program"},
+       {"configMap", {{"name", program_name(run.id, program)}, {"defaultMode", k_executable}}}});
+  mounts.push_back({{"name", "combu-program"},
+                    {"mountPath", program.path.substr(0, program.path.rfind('/'))},
+                    {"readOnly", true}});
+  spec["volumes"].push_back({{"name", "combu-attempts"}, {"emptyDir", json::object()}});
+  mounts.push_back({{"name", "combu-attempts"}, {"mountPath", program.folder + "/w"}});
 }
 
 void merge_section(json& pod, const Trial& trial, const json& section) {
@@ -182,6 +207,13 @@ json anchor_manifest(const Run& run) {
   return run_object("v1", "ConfigMap", anchor_name(run.id), run, {});
 }
 
+json program_manifest(const Run& run, const ProvidedProgram& program, const Home& home) {
+  json map = run_object("v1", "ConfigMap", program_name(run.id, program), run, home);
+  map["immutable"] = true;
+  map["binaryData"] = {{file_name(program), encode_base64(program.content)}};
+  return map;
+}
+
 json pod_manifest(const Run& run, const Trial& trial, int attempt, const Home& home) {
   const json section = section_of(trial);
   json pod = run_object("v1", "Pod", pod_name({run.id, trial.name, attempt}), run, home);
@@ -189,6 +221,7 @@ json pod_manifest(const Run& run, const Trial& trial, int attempt, const Home& h
   put_labels(pod["metadata"], trial.container.labels);
   add_networks(pod, run, trial, home);
   add_volumes(pod["spec"], trial, section);
+  if (const auto& program = trial.container.provided) add_program_volumes(pod["spec"], run, *program);
   merge_section(pod, trial, section);
   put_own(pod["metadata"], run, trial, attempt);
   return pod;

@@ -15,6 +15,10 @@ namespace combu::kubernetes {
 // Returns the ConfigMap that owns all other objects of the run.
 [[nodiscard]] nlohmann::json anchor_manifest(const Run& run);
 
+// Returns the ConfigMap with a program of combu's own, which all Pods of the run with this program mount.
+[[nodiscard]] nlohmann::json program_manifest(const Run& run, const ProvidedProgram& program,
+                                              const Home& home);
+
 // Returns the Pod of an attempt. `trial`: a trial of the run without fields that check_fields() refuses, and
 // without errors in its section. The section is merged into the Pod last, but combu's own labels and
 // annotations and the required memory of GPUs stay.

@@ -116,6 +116,11 @@ std::string port_policy_name(const RunId& run, std::string_view trial) {
   return fmt::format("{}-ports-{}", anchor_name(run), dns_part(trial, k_label_max));
 }
 
+std::string program_name(const RunId& run, const ProvidedProgram& program) {
+  constexpr std::size_t k_hash = 10;
+  return fmt::format("{}-program-{}", anchor_name(run), sha256_of(program.content).substr(0, k_hash));
+}
+
 std::string label_value(std::string_view text) {
   return label_part(text, k_label_max);
 }

@@ -49,6 +49,8 @@ inline constexpr const char* k_check_prefix = "combu-check-";
 // The names of the NetworkPolicies that isolate a network, and that open the ports of a trial.
 [[nodiscard]] std::string network_policy_name(const RunId& run, std::string_view network);
 [[nodiscard]] std::string port_policy_name(const RunId& run, std::string_view trial);
+// The name of the ConfigMap that has a program of combu's own.
+[[nodiscard]] std::string program_name(const RunId& run, const ProvidedProgram& program);
 // Returns `text` if it is a valid label value, and otherwise a valid label value that contains a hash of
 // `text`.
 [[nodiscard]] std::string label_value(std::string_view text);

@@ -66,6 +66,14 @@ std::vector<Error> KubernetesEngine::prepare(const Run& run,
     const std::scoped_lock lock(mutex_);
     for (const std::string& note : std::exchange(notes_, {}))
       on_progress({.kind = Preparation::Kind::note, .name = note, .finished = true});
+    // check_fields() makes sure that the image's own entrypoint is not needed.
+    for (const Trial& trial : run.experiment.trials)
+      if (trial.worker->on)
+        on_progress({.kind = Preparation::Kind::found,
+                     .name = trial.image,
+                     .finished = true,
+                     .platform = trial.platform,
+                     .program = {.platform = trial.platform}});
   }
   try {
     const Home home{.name_space = objects_.name_space(), .anchor_uid = anchor_of(run, stop)};
@@ -85,8 +93,15 @@ std::vector<Error> KubernetesEngine::prepare(const Run& run,
 
 StartResult KubernetesEngine::start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) {
   const Key key{run.id, trial.name, attempt};
-  const json pod = pod_manifest(run, trial, attempt,
-                                {.name_space = objects_.name_space(), .anchor_uid = anchor_of(run, stop)});
+  const Home home{.name_space = objects_.name_space(), .anchor_uid = anchor_of(run, stop)};
+  const json pod = pod_manifest(run, trial, attempt, home);
+  if (const auto& program = trial.container.provided) {
+    try {
+      objects_.create(k_config_maps, program_manifest(run, *program, home), stop);
+    } catch (const ApiError& error) {
+      if (error.kind() != ErrorKind::conflict) throw;
+    }
+  }
   // Names of ended Pods stay in DNS, so that the name of the trial would have two addresses.
   if (attempt > 1 && pod.at("spec").contains("hostname"))
     objects_.remove(k_pods, pod_name({run.id, trial.name, attempt - 1}), std::nullopt, {}, stop);

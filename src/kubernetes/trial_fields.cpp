@@ -53,6 +53,10 @@ std::int64_t whole_seconds(Seconds duration) {
   return static_cast<std::int64_t>(std::min(std::ceil(duration.count()), static_cast<double>(k_int32_max)));
 }
 
+bool is_worker_container(const Trial& trial) {
+  return trial.name.starts_with(k_worker_name_prefix);
+}
+
 bool is_gpu_count(const GpuRequest& request) {
   return !request.all && request.ids.empty() && request.count > 0;
 }

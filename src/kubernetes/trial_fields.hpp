@@ -36,6 +36,9 @@ struct NumericUser {
 // Returns the duration in whole seconds, rounded up, within the API's limit (2^31 - 1).
 [[nodiscard]] std::int64_t whole_seconds(Seconds duration);
 
+// True if the trial describes the container of a worker.
+[[nodiscard]] bool is_worker_container(const Trial& trial);
+
 // True if the request is for a number of GPUs of no particular ids.
 [[nodiscard]] bool is_gpu_count(const GpuRequest& request);
 

@@ -17,6 +17,12 @@ bool is_worker_name(std::string_view name) {
 }
 
 namespace workers {
+namespace {
+
+// Number of workers on an engine that does not know its capacity, such as a cluster.
+constexpr std::size_t k_count_on_cluster = 16;
+
+}  // namespace
 
 std::string worker_name(const RunId& run, std::size_t number) {
   return fmt::format("{}{}-{}", k_worker_name_prefix, run.text(), number);
@@ -98,6 +104,7 @@ std::vector<std::string> argv_of(const Trial& trial, const ImageProgram& image) 
 
 std::size_t count_max(const Trial& trial, const Slots& capacity) {
   const WorkerSettings& worker = *trial.worker;
+  if (capacity.empty()) return worker.count > 0 ? worker.count : k_count_on_cluster;
   std::size_t count = std::numeric_limits<std::size_t>::max();
   if (worker.count > 0) count = worker.count;
   const auto fit = [&](std::int64_t there, std::int64_t needed) {

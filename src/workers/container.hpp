@@ -44,7 +44,7 @@ struct Note {
 // Returns the program and the arguments of an attempt: what the container of the trial would run.
 [[nodiscard]] std::vector<std::string> argv_of(const Trial& trial, const ImageProgram& image);
 
-// Returns the number of workers that the trials of one shape can have at once.
+// Returns the number of workers that the trials of one shape can have at once. `capacity`: empty if unknown.
 [[nodiscard]] std::size_t count_max(const Trial& trial, const Slots& capacity);
 // See Engine::limits().
 [[nodiscard]] std::vector<StartLimit> limits_of(const Experiment& experiment, const Slots& capacity);

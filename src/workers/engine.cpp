@@ -79,8 +79,9 @@ class WorkersEngine final : public Engine {
   std::set<RunId> searched_;  // runs of other processes whose workers find() has listed
 };
 
-// The trials of other containers, and one container for each shape of workers.
-Run with_workers_as_trials(const Run& run, std::map<std::string, std::string>& first_of) {
+// The trials of other containers, and one container for each shape of workers. `first_of`: maps the name of
+// such a container to the first trial of its shape.
+Run with_workers_as_trials(const Run& run, Images& images, std::map<std::string, std::string>& first_of) {
   Run changed = run;
   changed.experiment.trials.clear();
   std::set<std::string> shapes;
@@ -88,7 +89,7 @@ Run with_workers_as_trials(const Run& run, std::map<std::string, std::string>& f
     if (trial.has_own_container()) {
       changed.experiment.trials.push_back(trial);
     } else if (shapes.insert(worker_shape(trial)).second) {
-      Trial container = container_of(trial, worker_name(run.id, shapes.size()), nullptr);
+      Trial container = container_of(trial, worker_name(run.id, shapes.size()), images.agent_for(trial));
       first_of.emplace(container.name, trial.name);
       changed.experiment.trials.push_back(std::move(container));
     }
@@ -115,7 +116,7 @@ std::vector<Error> WorkersEngine::check(const Run& run, std::stop_token stop) {
   if (!has_workers(run.experiment)) return engine_.check(run, stop);
   std::map<std::string, std::string> first_of;
   std::vector<Error> errors;
-  for (const Error& error : engine_.check(with_workers_as_trials(run, first_of), stop)) {
+  for (const Error& error : engine_.check(with_workers_as_trials(run, images_, first_of), stop)) {
     const auto first = first_of.find(error.subject());
     errors.emplace_back(error.kind(), first == first_of.end() ? error.subject() : first->second,
                         error.message());
@@ -196,6 +197,7 @@ StartResult WorkersEngine::start(const Run& run, const Trial& trial, int attempt
   while (true) {
     auto place = fleet_.reserve(run, trial, attempt, stop);
     if (auto* taken = std::get_if<TakenByOther>(&place)) return *taken;
+    if (auto* no_room = std::get_if<NoRoom>(&place)) return *no_room;
     if (auto seen = std::get<AssignedAttempt>(place).start(trial, images_.program_of(trial), stop))
       return Running{*std::move(seen)};
   }
@@ -460,6 +462,12 @@ Released WorkersEngine::release_attempts(const Selector& selector, const std::ve
 
 std::unique_ptr<Engine> with_workers(Engine& engine, AgentPrograms programs) {
   return std::make_unique<workers::WorkersEngine>(engine, std::move(programs));
+}
+
+Run with_worker_containers(const Run& run, AgentPrograms programs) {
+  workers::Images images(std::move(programs));
+  std::map<std::string, std::string> first_of;
+  return workers::with_workers_as_trials(run, images, first_of);
 }
 
 }  // namespace combu

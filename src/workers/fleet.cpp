@@ -13,6 +13,7 @@ constexpr std::chrono::seconds k_end_max{10};
 constexpr std::chrono::seconds k_retiring_max{2};
 constexpr std::size_t k_connects_in_parallel = 8;
 constexpr std::chrono::seconds k_listing_max{20};
+constexpr std::chrono::seconds k_look_pause{10};
 
 // True if the trial has inputs that are staged into the container of its worker.
 bool has_container_inputs(const Trial& trial) {
@@ -152,8 +153,7 @@ void Fleet::remove_earlier(const Key& key, const std::stop_token& stop) {
   if (!errors.empty()) throw Error(errors.begin()->second.front());
 }
 
-std::variant<AssignedAttempt, TakenByOther> Fleet::reserve(const Run& run, const Trial& trial, int attempt,
-                                                           const std::stop_token& stop) {
+Fleet::Place Fleet::reserve(const Run& run, const Trial& trial, int attempt, const std::stop_token& stop) {
   const Key key{.run = run.id, .trial = trial.name, .attempt = attempt};
   if (auto found = find(key)) {
     const std::scoped_lock lock(all_.mutex);
@@ -164,24 +164,49 @@ std::variant<AssignedAttempt, TakenByOther> Fleet::reserve(const Run& run, const
   remove_earlier(key, stop);
   const Note note = note_of(trial);
   begin_keeping();
-  WorkerPtr created;
-  {
-    const std::scoped_lock lock(all_.mutex);
-    if (const WorkerPtr worker = find_free_worker(run, trial, note)) {
-      ++worker->begun;
-      return AssignedAttempt{worker, worker->add_attempt(key, trial.slots)};
+  WorkerPtr free;
+  const auto is_free = [&] { return (free = find_free_worker(run, trial, note)) != nullptr; };
+  while (true) {
+    WorkerPtr created;
+    {
+      const std::scoped_lock lock(all_.mutex);
+      if (is_free()) {
+        ++free->begun;
+        return AssignedAttempt{free, free->add_attempt(key, trial.slots)};
+      }
+      created = add_worker(run, trial, note);
+      ++created->begun;
+      created->add_attempt(key, trial.slots);
     }
-    created = add_worker(run, trial, note);
-    ++created->begun;
-    created->add_attempt(key, trial.slots);
+    Place place = create_for(created, run, trial, key, stop);
+    const auto* const no_room = std::get_if<NoRoom>(&place);
+    if (no_room == nullptr) return place;
+    std::unique_lock lock(all_.mutex);
+    const bool has_others = std::ranges::any_of(all_.workers, [&](const auto& one) {
+      return one.first.run == run.id && one.second->note.shape == note.shape;
+    });
+    if (!has_others || stop.stop_requested()) return place;
+    all_.changed.wait_for(lock, stop, no_room->retry_after, is_free);
   }
+}
+
+// Creates the container of `created`, in which the attempt has reserved a place, and connects to its agent.
+Fleet::Place Fleet::create_for(const WorkerPtr& created, const Run& run, const Trial& trial, const Key& key,
+                               const std::stop_token& stop) {
+  const auto give_up = [&] {
+    const std::scoped_lock lock(all_.mutex);
+    displace_attempts(*created);
+    all_.workers.erase(created->key());
+  };
   try {
     const StartResult result = create(created, run, trial, stop);
     if (const auto* taken = std::get_if<TakenByOther>(&result)) {
-      const std::scoped_lock lock(all_.mutex);
-      displace_attempts(*created);
-      all_.workers.erase(created->key());
+      give_up();
       return *taken;
+    }
+    if (const auto* no_room = std::get_if<NoRoom>(&result)) {
+      give_up();
+      return *no_room;
     }
     try {
       created->connect(stop);
@@ -223,6 +248,7 @@ StartResult Fleet::create(const WorkerPtr& worker, const Run& run, const Trial& 
     if (!free_slots(taken->holder, stop)) break;
     result = all_.engine.start(run, container, 1, stop);
   }
+  if (std::holds_alternative<Accepted>(result)) result = await_container(worker, stop);
   if (const auto* running = std::get_if<Running>(&result)) {
     const std::scoped_lock lock(all_.mutex);
     worker->container.id = running->observation.id;
@@ -231,6 +257,34 @@ StartResult Fleet::create(const WorkerPtr& worker, const Run& run, const Trial& 
     worker->container.inputs = running->observation.inputs;
   }
   return result;
+}
+
+// Waits until the container runs, which the engine has accepted. Throws Error(unavailable) if the container
+// ends before, Error(refused) if it cannot be started, and Error(cancelled).
+Running Fleet::await_container(const WorkerPtr& worker, const std::stop_token& stop) {
+  const Key key = worker->key();
+  while (true) {
+    std::optional<Observation> seen;
+    {
+      std::unique_lock lock(all_.mutex);
+      const auto has_begun = [&] { return worker->reported && worker->reported->phase != Phase::pending; };
+      const bool is_in_time = all_.changed.wait_for(lock, stop, k_look_pause, has_begun);
+      if (stop.stop_requested()) throw Error(ErrorKind::cancelled, key.trial, "cancelled");
+      if (is_in_time) seen = worker->reported;
+    }
+    if (!seen) {  // a change may have been lost
+      const auto listed =
+          all_.engine.list({.run = key.run, .trials = {key.trial}}, ListDetail::consistent, stop);
+      if (listed.empty()) throw Error(ErrorKind::unavailable, key.trial, "the worker was removed");
+      see(listed.front());
+      continue;
+    }
+    if (seen->phase == Phase::running) return {*std::move(seen)};
+    if (!seen->placement.start_error.empty())
+      throw Error(ErrorKind::refused, key.trial, seen->placement.start_error);
+    throw Error(ErrorKind::unavailable, key.trial,
+                fmt::format("the worker has ended: {}", seen->lost.empty() ? seen->status : seen->lost));
+  }
 }
 
 bool Fleet::free_slots(const Observation& holder, const std::stop_token& stop) {
@@ -369,7 +423,8 @@ std::vector<Fleet::Found> Fleet::add_workers(const std::vector<Observation>& con
     std::size_t& last = last_number_[container.key.run];
     last = std::max(last, number_of_worker(container.key.run, container.key.trial).value_or(0));
     // Another process may be starting the container.
-    if (container.phase == Phase::created && !adopted_.contains(container.key.run)) continue;
+    const bool has_begun = container.phase != Phase::created && container.phase != Phase::pending;
+    if (!has_begun && !adopted_.contains(container.key.run)) continue;
     if (all_.workers.contains(container.key)) continue;
     const auto worker = std::make_shared<Worker>(all_);
     worker->container = container;
@@ -388,7 +443,7 @@ std::vector<Fleet::Found> Fleet::add_workers(const std::vector<Observation>& con
 std::optional<Error> Fleet::get_to_know(const Found& found, const std::stop_token& stop) {
   const WorkerPtr& worker = found.worker;
   try {
-    if (found.phase == Phase::created) {
+    if (found.phase == Phase::created || found.phase == Phase::pending) {
       worker->end_attempts("its worker was not started");
     } else if (found.phase == Phase::running) {
       worker->connect_or_end(stop);
@@ -432,12 +487,15 @@ void Fleet::sync(const std::optional<RunId>& run, const std::stop_token& stop) {
 }
 
 void Fleet::see(const Observation& container) {
-  if (container.phase != Phase::ended && container.phase != Phase::gone) return;
   {
     const std::scoped_lock lock(all_.mutex);
     const auto found = all_.workers.find(container.key);
     if (found == all_.workers.end() || found->second->state == Worker::State::over) return;
-    found->second->reconnect_soon();  // finds that the container has ended
+    Worker& worker = *found->second;
+    if (worker.state == Worker::State::creating && worker.is_created_here) worker.reported = container;
+    if (container.phase == Phase::ended || container.phase == Phase::gone)
+      worker.reconnect_soon();  // finds that the container has ended
+    if (container.phase == Phase::pending) worker.publish_pending(container.placement.pending_reason);
   }
   all_.changed.notify_all();
 }

@@ -42,11 +42,11 @@ class Fleet {
   [[nodiscard]] std::optional<AssignedAttempt> find_by_id(const std::string& id);
   // Returns the attempts in all known workers.
   [[nodiscard]] std::vector<Observation> attempts();
+  using Place = std::variant<AssignedAttempt, TakenByOther, NoRoom>;
   // Returns a place for an attempt in a worker of its shape, and creates a worker if necessary. Returns
-  // TakenByOther if the engine has no slots for a further worker. Repeatable: returns the existing attempt.
-  // Throws the errors of Engine::start().
-  [[nodiscard]] std::variant<AssignedAttempt, TakenByOther> reserve(const Run& run, const Trial& trial,
-                                                                    int attempt, const std::stop_token& stop);
+  // TakenByOther or NoRoom if the engine has no slots, or no quota, for a further worker. Repeatable: returns
+  // the existing attempt. Throws the errors of Engine::start().
+  [[nodiscard]] Place reserve(const Run& run, const Trial& trial, int attempt, const std::stop_token& stop);
   void acknowledge(const std::vector<Key>& keys);
   // Kills and forgets attempts. Returns the errors of agents that did not answer, by worker, one for each
   // attempt. Such an agent forgets the attempts when it answers.
@@ -92,8 +92,11 @@ class Fleet {
   WorkerPtr find_free_worker(const Run& run, const Trial& trial, const Note& note);
   WorkerPtr add_worker(const Run& run, const Trial& trial, const Note& note);
   void displace_attempts(Worker& worker);
+  Place create_for(const WorkerPtr& created, const Run& run, const Trial& trial, const Key& key,
+                   const std::stop_token& stop);
   StartResult create(const WorkerPtr& worker, const Run& run, const Trial& trial,
                      const std::stop_token& stop);
+  Running await_container(const WorkerPtr& worker, const std::stop_token& stop);
   bool end_idle(const std::stop_token& stop);
   bool await_end_of(const Observation& holder, const std::stop_token& stop);
 

@@ -78,6 +78,16 @@ void Worker::forget_later(const std::string& attempt) {
   registry.changed.notify_all();
 }
 
+void Worker::publish_pending(const std::string& reason) const {
+  for (const auto& [name, attempt] : attempts) {
+    if (attempt->state != Attempt::State::reserved) continue;
+    Observation seen = observation_of(*attempt);
+    seen.phase = Phase::pending;
+    seen.placement.pending_reason = reason;
+    registry.publish(seen);
+  }
+}
+
 void Worker::drop(Attempt& attempt) const {
   Observation seen = observation_of(attempt);
   seen.phase = Phase::gone;
@@ -355,7 +365,7 @@ bool Worker::handle_end(const std::stop_token& stop) {
   const std::vector<Observation> listed =
       registry.engine.list({.run = key().run, .trials = {key().trial}}, ListDetail::full, stop);
   const bool is_removed = listed.empty();
-  if (!is_removed && (listed.front().phase == Phase::running || listed.front().phase == Phase::created))
+  if (!is_removed && listed.front().phase != Phase::ended && listed.front().phase != Phase::gone)
     return false;
   await_stream_end(stop);
   if (is_removed) {

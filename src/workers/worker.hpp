@@ -47,6 +47,8 @@ struct Worker : std::enable_shared_from_this<Worker> {
   // The container as the engine has reported it when this process created or found it; the key never changes.
   // If this process has created it, `digest` and `inputs` are known.
   Observation container;
+  // The last change of the container that the engine has reported while this process waits until it runs.
+  std::optional<Observation> reported;
   Note note;
   combu::WorkerSettings limits;   // trials_max, age_max and idle
   bool is_own = false;            // this process starts attempts in the worker
@@ -96,6 +98,8 @@ struct Worker : std::enable_shared_from_this<Worker> {
   // Sends Forget for the attempts in `unsent`, and a ping. Does not block. If the connection breaks, the
   // agent names the attempts after the next connection, and their ids get into `unsent` again.
   void send_messages(bool with_ping);
+  // Reports why the attempts wait that have a place in this worker, whose container does not run yet.
+  void publish_pending(const std::string& reason) const;
   // Reports that the attempt was removed.
   void drop(Attempt& attempt) const;
   void reconnect_soon();

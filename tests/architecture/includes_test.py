@@ -10,6 +10,7 @@ FILES = {
     "CLI/CLI.hpp": {"src/cli/command_line.cpp"},
     "httplib.h": {"src/http/channel.cpp"},
     "nlohmann/json.hpp": {"include/combu/json.hpp"},
+    "boost/beast/websocket/stream.hpp": {"src/kubernetes/exec.cpp"},
     "yaml-cpp/yaml.h": {"src/kubernetes/kubeconfig.cpp"},
     "archive.h": {"src/engine/read_archive.cpp", "src/engine/tar.cpp", "src/inputs/pack.cpp", "src/outputs/unpack.cpp",
                   "src/simulated/agent.cpp"},

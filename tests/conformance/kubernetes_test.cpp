@@ -117,12 +117,12 @@ const Flavour k_pods{"pods", [] { return std::make_unique<KubernetesSubject>(); 
 INSTANTIATE_TEST_SUITE_P(Kubernetes, EngineSuite, testing::Values(k_pods), flavour_name);
 INSTANTIATE_TEST_SUITE_P(Kubernetes, PlacingSuite, testing::Values(k_pods), flavour_name);
 INSTANTIATE_TEST_SUITE_P(Kubernetes, HealthSuite, testing::Values(k_pods), flavour_name);
+INSTANTIATE_TEST_SUITE_P(Kubernetes, ExecSuite, testing::Values(k_pods), flavour_name);
 
 // The other suites concern the capabilities of a host, which a cluster lacks.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(HostSuite);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(FileSuite);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ContainerSuite);
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ExecSuite);
 
 class KubernetesOnly : public EngineSuite {};
 INSTANTIATE_TEST_SUITE_P(Kubernetes, KubernetesOnly, testing::Values(k_pods), flavour_name);

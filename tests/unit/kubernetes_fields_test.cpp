@@ -29,6 +29,12 @@ Strings field_faults_with(const std::function<void(Trial&)>& change) {
   return field_faults({trial_of("solver", change)});
 }
 
+void make_worker(Trial& trial) {
+  trial.worker = WorkerSettings{.on = true};
+  trial.process.entrypoint = Strings{};
+  trial.process.cmd = Strings{"solve"};
+}
+
 // A field, the path of the error, a part of the message, and a section that makes the field valid.
 struct Refused {
   const char* name;
@@ -93,9 +99,19 @@ const std::vector<Refused>& refused() {
       {"params_file", [](Trial& t) { t.params_file = true; }, "params_file", "COMBU_PARAM_"},
       {"metrics", [](Trial& t) { t.metrics = Metrics{.file = "/m.csv"}; }, "metrics.file", "standard output"},
       {"cache", [](Trial& t) { t.cache.on = true; }, "cache", "remove the field"},
-      {"worker", [](Trial& t) { t.worker = WorkerSettings{.on = true}; }, "worker", "remove the field"},
-      {"program", [](Trial& t) { t.container.provided = std::make_shared<const ProvidedProgram>(); },
-       "worker", "remove the field"}};
+      {"worker", [](Trial& t) { t.worker = WorkerSettings{.on = true}; }, "worker", "write `entrypoint`"},
+      {"worker_inputs",
+       [](Trial& t) {
+         make_worker(t);
+         t.inputs = {{.from = "/a", .to = "a", .in_scratch = true}, {.from = "/b", .to = "/b"}};
+       },
+       "inputs", "relative paths"},
+      {"worker_cache",
+       [](Trial& t) {
+         make_worker(t);
+         t.cache.on = true;
+       },
+       "cache", "remove the field"}};
   return k_refused;
 }
 
@@ -119,6 +135,18 @@ TEST_P(KubernetesRefused, AFieldWithACounterpartInTheSectionIsAccepted) {
 
 INSTANTIATE_TEST_SUITE_P(Fields, KubernetesRefused, testing::ValuesIn(refused()),
                          [](const auto& named) { return std::string(named.param.name); });
+
+TEST(KubernetesFields, TheAgentOfAWorkerHandlesFilesAndSignals) {
+  EXPECT_THAT(field_faults_with([](Trial& trial) {
+                make_worker(trial);
+                trial.inputs = {{.from = "/a", .to = "a", .in_scratch = true}};
+                trial.outputs = {{"out"}};
+                trial.params_file = true;
+                trial.metrics = Metrics{.file = "m.csv"};
+                trial.process.stop_signal = "SIGINT";
+              }),
+              IsEmpty());
+}
 
 TEST(KubernetesFields, FieldsOfDockerThatPodsHaveAreAccepted) {
   EXPECT_THAT(field_faults_with([](Trial& trial) {

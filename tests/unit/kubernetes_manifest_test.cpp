@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -210,6 +211,39 @@ TEST(KubernetesManifest, ASectionCannotReplaceCombusLabels) {
 }
 
 // ---- Programs
+
+TEST(KubernetesManifest, AProgramOfCombuIsMountedFromAConfigMap) {
+  const auto program = std::make_shared<const ProvidedProgram>(ProvidedProgram{.path = "/combu/agent/agent",
+                                                                               .content = "\x7f"
+                                                                                          "ELF",
+                                                                               .folder = "/combu/attempts"});
+  const auto run = run_of(trial_of("combu-worker-k3x9-1", [&](Trial& trial) {
+    trial.container.provided = program;
+    trial.container.volumes = {{.source = "data", .source_is_path = false, .target = "/data"}};
+  }));
+  const json map = program_manifest(run, *program, {"lab", "uid-1"});
+  EXPECT_EQ(map["binaryData"], json({{"agent", "f0VMRg=="}}));
+  EXPECT_EQ(map["immutable"], true);
+  EXPECT_EQ(map["metadata"]["ownerReferences"][0]["uid"], "uid-1");
+  const json spec = pod_of(run)["spec"];
+  EXPECT_EQ(spec["volumes"][1]["configMap"],
+            json({{"name", map["metadata"]["name"]}, {"defaultMode", 0555}}));
+  EXPECT_EQ(spec["volumes"][2]["emptyDir"], json::object());
+  const json& mounts = spec["containers"][0]["volumeMounts"];
+  ASSERT_THAT(mounts, SizeIs(3));
+  EXPECT_EQ(mounts[0]["mountPath"], "/data");
+  EXPECT_EQ(mounts[1], json({{"name", "combu-program"}, {"mountPath", "/combu/agent"}, {"readOnly", true}}));
+  EXPECT_EQ(mounts[2], json({{"name", "combu-attempts"}, {"mountPath", "/combu/attempts/w"}}));
+  EXPECT_TRUE(spec["nodeSelector"].contains("kubernetes.io/arch")) << "the program needs a processor";
+}
+
+TEST(KubernetesManifest, AnotherProgramHasAnotherConfigMap) {
+  const RunId run("k3x9");
+  EXPECT_EQ(program_name(run, {.path = "/a", .content = "1"}),
+            program_name(run, {.path = "/b", .content = "1"}));
+  EXPECT_NE(program_name(run, {.path = "/a", .content = "1"}),
+            program_name(run, {.path = "/a", .content = "2"}));
+}
 
 TEST(KubernetesManifest, AnEntrypointReplacesTheCommandOfTheImage) {
   const json entrypoint = container_with([](Trial& trial) { trial.process.entrypoint = {{"a"}}; });
