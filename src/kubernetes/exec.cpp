@@ -149,12 +149,12 @@ void async_teardown(beast::role_type /*role*/, CurlStream& stream, Handler&& han
 }
 
 // How a program has ended, by the message on the stream k_status.
-struct ProgramEnd {
+struct ExecEnd {
   std::optional<int> exit_code;
   std::string refusal;  // set if the program could not be started
 };
 
-ProgramEnd read_status(std::string_view text) {
+ExecEnd read_status(std::string_view text) {
   const nlohmann::json status = parse_json_or_discard(text);
   if (text_of(status, "status") == "Success") return {.exit_code = 0, .refusal = {}};
   if (text_of(status, "reason") == "NonZeroExitCode") {
@@ -280,7 +280,7 @@ class ExecStream final : public ByteStream {
     const char stream = message.front();
     message.remove_prefix(1);
     if (stream == k_status) {
-      const ProgramEnd end = read_status(message);
+      const ExecEnd end = read_status(message);
       std::optional<Error> fault;
       if (!end.refusal.empty()) fault.emplace(ErrorKind::refused, trial_, end.refusal);
       {
