@@ -26,12 +26,12 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr long k_connect_seconds_max = 10;
+constexpr long k_switching_protocols = 101;
 constexpr long k_unauthorized = 401;
 constexpr long k_forbidden_status = 403;
 constexpr std::chrono::milliseconds k_callback_pause{500};  // between two calls of ApiStream::on_pause
 
 bool is_success(long status) {
-  constexpr long k_switching_protocols = 101;
   return (status >= 200 && status < 300) || status == k_switching_protocols;
 }
 
@@ -597,6 +597,10 @@ void ApiClient::upgrade(const std::string& target, const std::function<UpgradeAn
   answer.status = upgraded.status;
   answer.body = std::move(upgraded.body);
   impl_->check(answer, {}, right_of({.target = target}));
+  if (answer.status != k_switching_protocols)
+    throw Error(ErrorKind::unavailable, impl_->access.cluster.server,
+                fmt::format("answered with status {}, but must change the protocol of the connection",
+                            answer.status));
 }
 
 const ServerClock& ApiClient::server_clock() const {
