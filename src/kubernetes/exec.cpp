@@ -45,6 +45,7 @@ using boost::system::error_code;
 
 constexpr std::chrono::seconds k_handshake_max{30};
 constexpr std::chrono::milliseconds k_close_max{500};  // to send the last bytes and the end of the stream
+constexpr std::size_t k_message_max = std::size_t{16} << 20U;
 constexpr std::size_t k_unread_max = std::size_t{1} << 20U;
 constexpr std::size_t k_unsent_max = std::size_t{1} << 20U;
 constexpr std::size_t k_errors_size = 500;  // bytes of the standard error that errors() returns
@@ -184,7 +185,7 @@ class ExecStream final : public ByteStream {
   UpgradeAnswer shake_hands(const std::stop_token& stop) {
     socket_.binary(true);
     socket_.auto_fragment(false);
-    socket_.read_message_max(0);  // no limit
+    socket_.read_message_max(k_message_max);
     socket_.set_option(websocket::stream_base::timeout{.handshake_timeout = k_handshake_max,
                                                        .idle_timeout = websocket::stream_base::none(),
                                                        .keep_alive_pings = false});
