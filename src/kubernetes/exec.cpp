@@ -108,7 +108,14 @@ class CurlStream {
       if (!error && buffer.size() > 0) {
         const CURLcode code = move(stream.easy_, buffer, count);
         if (code == CURLE_AGAIN) return stream.ready_.async_wait(direction, std::move(self));
-        if (code != CURLE_OK) result = asio::error::connection_reset;
+        if (code != CURLE_OK && direction == asio::posix::stream_descriptor::wait_write) {
+          // The bytes that have already arrived must still be read. A failed write of Boost.Beast would end
+          // the reading too, so the bytes are dropped, and the reading finds the end of the connection.
+          stream.shut();
+          count = buffer.size();
+        } else if (code != CURLE_OK) {
+          result = asio::error::connection_reset;
+        }
         if (code == CURLE_OK && count == 0) result = asio::error::eof;
       }
       // The handler must not be called before the function that begins the transfer has returned.
