@@ -258,7 +258,11 @@ class ExecStream final : public ByteStream {
 
   std::string errors() override {
     const std::scoped_lock lock(mutex_);
-    if (!errors_.empty()) return escape_controls(one_line(errors_));
+    std::string_view text = errors_;
+    text.remove_prefix(text.size() - std::min(text.size(), k_errors_size));
+    while (text.size() < errors_.size() && !text.empty() && is_inside_character(text.front()))
+      text.remove_prefix(1);
+    if (!text.empty()) return escape_controls(one_line(text));
     if (!exit_code_) return "";
     return fmt::format("the program has ended with exit code {}", *exit_code_);
   }
