@@ -316,7 +316,7 @@ class ExecStream final : public ByteStream {
     {
       const std::scoped_lock lock(mutex_);
       if (unsent_.empty() || is_over_) {
-        is_sending_ = false;
+        is_sending_ = is_closed_;  // after close(), the end of the stream is sent, but only once
         if (is_closed_ && !is_over_) asio::post(context_, [this] { say_goodbye(); });
         return;
       }
@@ -335,7 +335,7 @@ class ExecStream final : public ByteStream {
     if (is_over_) return;
     deadline_.expires_after(k_close_max);
     deadline_.async_wait([this](const error_code& error) {
-      if (!error) socket_.next_layer().shut();
+      if (!error) finish({});
     });
     if (!is_sending_) asio::post(context_, [this] { say_goodbye(); });
   }
