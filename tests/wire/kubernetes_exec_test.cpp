@@ -8,12 +8,14 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <fstream>
+#include <functional>
 #include <future>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -187,10 +189,9 @@ class RenewedToken {
       : next_(std::move(next)),
         exec_(
             [this](const Asked& asked) {
-              tokens_.push_back(request_header(asked, "Authorization"));
-              if (tokens_.back() == "Bearer new")
+              if (request_header(asked, "Authorization") == "Bearer new")
                 return accepts_and_sends(stream_message(1, "hi") + success())(asked);
-              write(next_);
+              std::ofstream(file_) << next_;
               return failure(401, "Unauthorized");
             },
             [this](kubernetes::Access& access) { access.account.token_file = file_; }) {}
@@ -199,23 +200,24 @@ class RenewedToken {
   RenewedToken& operator=(const RenewedToken&) = delete;
 
   PodExec& exec() { return exec_; }
-  [[nodiscard]] const std::vector<std::string>& tokens() const { return tokens_; }
+  // Returns the header Authorization of each request for the program.
+  std::vector<std::string> tokens() {
+    std::vector<std::string> tokens;
+    for (const Asked& asked : exec_.server().asked())
+      if (asked.number > 0) tokens.push_back(request_header(asked, "Authorization"));
+    return tokens;
+  }
 
  private:
-  static std::string create_file() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "combu-token-XXXXXX").string();
-    ::close(::mkstemp(pattern.data()));
-    return pattern;
-  }
-  void write(const std::string& token) const { std::ofstream(file_) << token; }
-
-  std::string next_;
-  std::string file_ = [] {
-    std::string file = create_file();
-    std::ofstream(file) << "old";
+  static std::string file_of(const std::string& token) {
+    std::string file = (std::filesystem::temp_directory_path() / "combu-token-XXXXXX").string();
+    ::close(::mkstemp(file.data()));
+    std::ofstream(file) << token;
     return file;
-  }();
-  std::vector<std::string> tokens_;
+  }
+
+  const std::string next_;
+  const std::string file_ = file_of("old");
   PodExec exec_;
 };
 
@@ -273,13 +275,12 @@ TEST(KubernetesExec, AStopEndsAHandshakeThatIsNotAnswered) {
 // ---- The streams
 
 TEST(KubernetesExec, TheInputArrivesMaskedOnItsStream) {
-  std::vector<ClientFrame> frames;
+  std::promise<std::vector<ClientFrame>> received;
   PodExec exec(accepts([&](int connection) {
-    std::size_t received = 0;
-    while (received < 300'001) {
+    std::vector<ClientFrame> frames;
+    for (std::size_t size = 0; size < 300'001; size += frames.back().payload.size() - 1)
       frames.push_back(take_frame(connection).value());
-      received += frames.back().payload.size() - 1;
-    }
+    received.set_value(std::move(frames));
     put(connection, success());
   }));
   const std::string bytes = pattern_of(300'000);
@@ -289,7 +290,7 @@ TEST(KubernetesExec, TheInputArrivesMaskedOnItsStream) {
   stream->write("!");
   EXPECT_FALSE(read_to_end(*stream).error);
   std::string input;
-  for (const ClientFrame& frame : frames) {
+  for (const ClientFrame& frame : received.get_future().get()) {
     EXPECT_EQ(frame.first, k_binary);
     EXPECT_TRUE(frame.is_masked);
     EXPECT_EQ(frame.payload.substr(0, 1), std::string(1, '\0'));
@@ -378,7 +379,7 @@ TEST(KubernetesExec, AStreamThatIsCutAnywhereHasNoNormalEnd) {
   std::string bytes;
   for (const auto& [message, text] : messages) bytes += message;
   const std::size_t head = accepting({}).size();
-  std::size_t size = 0;
+  std::atomic<std::size_t> size = 0;
   PodExec exec([&](const Asked& asked) { return cut((accepting(asked) + bytes).substr(0, size)); });
   for (; size < head; ++size)
     EXPECT_EQ(exec.fault().kind(), ErrorKind::unavailable) << "cut after " << size << " bytes";
@@ -456,13 +457,14 @@ TEST(KubernetesExec, UnusualMessagesAreAccepted) {
 }
 
 TEST(KubernetesExec, APingIsAnswered) {
-  std::optional<ClientFrame> answer;
+  std::promise<std::optional<ClientFrame>> received;
   PodExec exec(accepts([&](int connection) {
     put(connection, server_frame(k_ping, "hello"));
-    answer = take_frame(connection);
+    received.set_value(take_frame(connection));
     put(connection, success());
   }));
   EXPECT_FALSE(read_to_end(*exec.open()).error);
+  const std::optional<ClientFrame> answer = received.get_future().get();
   ASSERT_TRUE(answer);
   EXPECT_EQ(answer->first, k_pong);
   EXPECT_TRUE(answer->is_masked);
@@ -604,6 +606,7 @@ void expect_prompt_close(const std::string& bytes) {
     put(connection, bytes);
     finish.wait();
   }));
+  const std::shared_ptr<void> at_end(nullptr, [&](void*) { finished.set_value(); });
   std::unique_ptr<ByteStream> stream = exec.open();
   std::future<ReadBytes> reader = std::async(std::launch::async, [&] { return read_to_end(*stream); });
   std::future<std::optional<Error>> writer = std::async(std::launch::async, [&] {
@@ -621,7 +624,6 @@ void expect_prompt_close(const std::string& bytes) {
   EXPECT_EQ(error->kind(), ErrorKind::unavailable);
   stream.reset();
   EXPECT_LT(SteadyClock::now() - begin, k_promptly);
-  finished.set_value();
 }
 
 TEST(KubernetesExec, CloseEndsABlockedReadAndABlockedWrite) {
@@ -638,13 +640,13 @@ TEST(KubernetesExec, TheDestructorEndsAStreamThatNobodyHasRead) {
     put(connection, stream_message(1, std::string(2 * k_mebibyte, 'x')));
     finish.wait();
   }));
+  const std::shared_ptr<void> at_end(nullptr, [&](void*) { finished.set_value(); });
   std::unique_ptr<ByteStream> stream = exec.open();
   std::array<char, 1> buffer{};
   EXPECT_EQ(stream->read(buffer), 1U);
   const auto begin = SteadyClock::now();
   stream.reset();
   EXPECT_LT(SteadyClock::now() - begin, k_promptly);
-  finished.set_value();
 }
 
 }  // namespace
