@@ -319,7 +319,7 @@ class Drive {
     has_begun_ = true;
     if (std::holds_alternative<Interrupt>(event)) {
       ending_.interrupted = true;
-      executor_.give_up_fetches();
+      executor_.interrupt_starts();
     }
     if (const auto* answer = std::get_if<StartAnswered>(&event)) {
       if (const auto* running = std::get_if<Running>(&answer->result))
@@ -545,6 +545,7 @@ class Drive {
                     .undelivered = planner_.undelivered()};
     for (TrialIndex trial = 0; trial < run_.experiment.trials.size(); ++trial) {
       if (planner_.state(trial) == TrialState::running) outcome.running.push_back(trial);
+      if (planner_.is_pending(trial)) ++outcome.pending;
     }
     return outcome;
   }
