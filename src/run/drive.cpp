@@ -393,6 +393,7 @@ class Drive {
   // True if the engine may remove the ended attempt without the loss of its log. A log that is not stored
   // stays with its container, and `combu logs` reads it there.
   [[nodiscard]] bool is_log_safe(TrialIndex trial, int attempt) const {
+    if (failures_.awaits_tail(trial)) return false;
     if (!trial_of(trial).has_telemetry()) return true;
     return logs_.is_enabled() ? logs_.is_stored(trial, attempt) : !trial_of(trial).has_own_container();
   }
