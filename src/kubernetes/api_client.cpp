@@ -594,8 +594,9 @@ void ApiClient::upgrade(const std::string& target, const std::function<UpgradeAn
   const std::string right = right_of({.target = target});
   if (upgraded.status == k_switching_protocols) return (void)impl_->was_granted(right, true);
   if (is_success(upgraded.status))
-    throw Error(ErrorKind::corrupt, impl_->access.cluster.server,
-                fmt::format("answered a request for a WebSocket with status {}", upgraded.status));
+    throw Error(ErrorKind::unavailable, impl_->access.cluster.server,
+                fmt::format("answered with status {}, but must change the protocol of the connection",
+                            upgraded.status));
   Answer answer;
   answer.status = upgraded.status;
   answer.body = std::move(upgraded.body);

@@ -45,6 +45,7 @@ using boost::system::error_code;
 
 constexpr std::chrono::seconds k_handshake_max{30};
 constexpr std::chrono::milliseconds k_close_max{500};  // to send the last bytes and the end of the stream
+constexpr std::size_t k_message_max = std::size_t{16} << 20U;
 constexpr std::size_t k_unread_max = std::size_t{1} << 20U;
 constexpr std::size_t k_unsent_max = std::size_t{1} << 20U;
 constexpr std::size_t k_errors_size = 500;  // bytes of the standard error that errors() returns
@@ -107,7 +108,14 @@ class CurlStream {
       if (!error && buffer.size() > 0) {
         const CURLcode code = move(stream.easy_, buffer, count);
         if (code == CURLE_AGAIN) return stream.ready_.async_wait(direction, std::move(self));
-        if (code != CURLE_OK) result = asio::error::connection_reset;
+        if (code != CURLE_OK && direction == asio::posix::stream_descriptor::wait_write) {
+          // The bytes that have already arrived must still be read. A failed write of Boost.Beast would end
+          // the reading too, so the bytes are dropped, and the reading finds the end of the connection.
+          stream.shut();
+          count = buffer.size();
+        } else if (code != CURLE_OK) {
+          result = asio::error::connection_reset;
+        }
         if (code == CURLE_OK && count == 0) result = asio::error::eof;
       }
       // The handler must not be called before the function that begins the transfer has returned.
@@ -149,12 +157,12 @@ void async_teardown(beast::role_type /*role*/, CurlStream& stream, Handler&& han
 }
 
 // How a program has ended, by the message on the stream k_status.
-struct ProgramEnd {
+struct ExecEnd {
   std::optional<int> exit_code;
   std::string refusal;  // set if the program could not be started
 };
 
-ProgramEnd read_status(std::string_view text) {
+ExecEnd read_status(std::string_view text) {
   const nlohmann::json status = parse_json_or_discard(text);
   if (text_of(status, "status") == "Success") return {.exit_code = 0, .refusal = {}};
   if (text_of(status, "reason") == "NonZeroExitCode") {
@@ -184,7 +192,7 @@ class ExecStream final : public ByteStream {
   UpgradeAnswer shake_hands(const std::stop_token& stop) {
     socket_.binary(true);
     socket_.auto_fragment(false);
-    socket_.read_message_max(0);  // no limit
+    socket_.read_message_max(k_message_max);
     socket_.set_option(websocket::stream_base::timeout{.handshake_timeout = k_handshake_max,
                                                        .idle_timeout = websocket::stream_base::none(),
                                                        .keep_alive_pings = false});
@@ -250,7 +258,11 @@ class ExecStream final : public ByteStream {
 
   std::string errors() override {
     const std::scoped_lock lock(mutex_);
-    if (!errors_.empty()) return escape_controls(one_line(errors_));
+    std::string_view text = errors_;
+    text.remove_prefix(text.size() - std::min(text.size(), k_errors_size));
+    while (text.size() < errors_.size() && !text.empty() && is_inside_character(text.front()))
+      text.remove_prefix(1);
+    if (!text.empty()) return escape_controls(one_line(text));
     if (!exit_code_) return "";
     return fmt::format("the program has ended with exit code {}", *exit_code_);
   }
@@ -280,7 +292,7 @@ class ExecStream final : public ByteStream {
     const char stream = message.front();
     message.remove_prefix(1);
     if (stream == k_status) {
-      const ProgramEnd end = read_status(message);
+      const ExecEnd end = read_status(message);
       std::optional<Error> fault;
       if (!end.refusal.empty()) fault.emplace(ErrorKind::refused, trial_, end.refusal);
       {
@@ -304,7 +316,7 @@ class ExecStream final : public ByteStream {
     {
       const std::scoped_lock lock(mutex_);
       if (unsent_.empty() || is_over_) {
-        is_sending_ = false;
+        is_sending_ = is_closed_;  // after close(), the end of the stream is sent, but only once
         if (is_closed_ && !is_over_) asio::post(context_, [this] { say_goodbye(); });
         return;
       }
@@ -323,7 +335,7 @@ class ExecStream final : public ByteStream {
     if (is_over_) return;
     deadline_.expires_after(k_close_max);
     deadline_.async_wait([this](const error_code& error) {
-      if (!error) socket_.next_layer().shut();
+      if (!error) finish({});
     });
     if (!is_sending_) asio::post(context_, [this] { say_goodbye(); });
   }

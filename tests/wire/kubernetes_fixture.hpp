@@ -84,11 +84,12 @@ inline std::string watch_event(const std::string& type, const nlohmann::json& ob
 inline constexpr const char* k_anchor = R"({"metadata": {"name": "combu-run1", "uid": "anchor-uid"}})";
 
 // A scripted API server with a client. The server answers the creation of the run's anchor with `anchor`;
-// `rest` answers all other requests.
+// `rest` answers all other requests. `change`: changes the settings of the client.
 class ScriptedCluster {
  public:
   explicit ScriptedCluster(ScriptedDaemon::Handler rest, kubernetes::KubernetesEngine::Limits limits = {},
-                           const std::string& anchor = k_anchor)
+                           const std::string& anchor = k_anchor,
+                           const std::function<void(kubernetes::Access&)>& change = {})
       : server_(
             [rest = std::move(rest), anchor](const Asked& asked) {
               if (asked.target.starts_with("/api/v1/namespaces/ns/configmaps") && asked.method == "POST")
@@ -97,12 +98,13 @@ class ScriptedCluster {
             },
             ScriptedDaemon::Kind::tcp, ScriptedDaemon::Bodies::whole) {
     const std::string url = "http" + server_.address().substr(3);
-    engine_ = std::make_unique<kubernetes::KubernetesEngine>(
-        kubernetes::Access{.context = "lab",
-                           .name_space = "ns",
-                           .cluster = {.server = url, .address = *kubernetes::parse_server_address(url)},
-                           .account = {.source = "the test"}},
-        "kubernetes:" + url + "/ns", limits);
+    kubernetes::Access access{.context = "lab",
+                              .name_space = "ns",
+                              .cluster = {.server = url, .address = *kubernetes::parse_server_address(url)},
+                              .account = {.source = "the test"}};
+    if (change) change(access);
+    engine_ = std::make_unique<kubernetes::KubernetesEngine>(std::move(access), "kubernetes:" + url + "/ns",
+                                                             limits);
   }
 
   Engine& engine() { return *engine_; }
