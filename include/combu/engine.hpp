@@ -67,6 +67,7 @@ struct Facts {
   bool is_remote = false;  // the engine may run on another machine, where paths of this machine are not valid
   // True for the simulated engine: it runs no real containers, and its state is lost when this process ends.
   bool is_simulated = false;
+  bool reports_programs = true;  // prepare() reports the programs of images (Preparation::program)
   bool can_exec = false;  // the engine supports exec()
   // True if the engine itself chooses the host, CPUs and GPUs of each attempt, and start() returns Accepted.
   // `capacity` and gpus() are then empty.

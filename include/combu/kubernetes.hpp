@@ -49,7 +49,7 @@ struct ClusterPlace {
 
 // Returns the objects that the run creates in a cluster, as a YAML stream of JSON documents: the run's
 // anchor, its Service and NetworkPolicies, and the Pod of each trial's first attempt in the order of the
-// file. Pure function.
+// file. The ConfigMap with a program of combu's own is left out, because it is large. Pure function.
 [[nodiscard]] std::string kubernetes_manifests(const Run& run, const std::string& name_space);
 
 }  // namespace combu

@@ -151,6 +151,7 @@ struct Outcome {
   // reported.
   std::vector<Fact> unsuccessful;
   std::vector<TrialIndex> running;  // trials that were still running when drive() returned
+  std::size_t pending = 0;          // trials that the engine had accepted, and that did not run yet
   bool interrupted = false;         // true if DriveContext::stop requested a stop before the run ended
   bool left = false;                // true if Steering::leave() was called before the run ended
   std::string undelivered;          // Planner::undelivered()

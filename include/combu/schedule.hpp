@@ -572,6 +572,8 @@ class Planner {
   [[nodiscard]] std::size_t starts_in_flight() const;
   // True if the engine has not answered the trial's last start.
   [[nodiscard]] bool is_start_in_flight(TrialIndex trial) const;
+  // True if the engine has accepted the trial's attempt, which waits there for a place.
+  [[nodiscard]] bool is_pending(TrialIndex trial) const;
   // Returns why the trial did not start in the last step(). explain() decides with the same code as step().
   [[nodiscard]] Explanation explain(TrialIndex trial) const;
   // Returns the number of awaited trials (see is_waited_for()) that are not over.

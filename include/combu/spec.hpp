@@ -305,10 +305,10 @@ struct Trial {
   std::string env_fault = {};
   std::string path = {};  // location of this trial in the evaluated file, such as "trials[17]", for messages
   bool operator==(const Trial&) const = default;
-  // True if each attempt has a container of its own, which keeps the attempt's log and files. If false, only
-  // the run's owner stores them.
   // True if combu stores the logs, or the metrics, of the trial's attempts.
   [[nodiscard]] bool has_telemetry() const { return log_size_max.count > 0 || metrics; }
+  // True if each attempt has a container of its own, which keeps the attempt's log and files. If false, only
+  // the run's owner stores them.
   [[nodiscard]] bool has_own_container() const { return !worker->on; }
 };
 // Returns a text that is equal for trials whose attempts can share workers: the settings of the workers, and

@@ -32,7 +32,7 @@ constexpr long k_forbidden_status = 403;
 constexpr std::chrono::milliseconds k_callback_pause{500};  // between two calls of ApiStream::on_pause
 
 bool is_success(long status) {
-  return (status >= 200 && status < 300) || status == k_switching_protocols;
+  return status >= 200 && status < 300;
 }
 
 // A handle of libcurl, and the connection that it has opened. curl_easy_perform() would notice a requested
@@ -492,14 +492,12 @@ ApiConnection ApiClient::Impl::connect(const std::string& target, const Identity
   curl_easy_setopt(easy, CURLOPT_XFERINFODATA, &stop);
   curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, +is_cancelled);
   const CURLcode result = curl_easy_perform(easy);
-  Answer answer{.transfer = {.end = stop.stop_requested() ? End::stopped : End::complete, .result = result}};
-  if (result == CURLE_OK && answer.transfer.end == End::complete) {
-    curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, nullptr);
-    curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 1L);
-    return connection;
-  }
-  answer.why = one_line(why.front() == 0 ? curl_easy_strerror(result) : why.data());
-  check(answer, {}, {});
+  if (stop.stop_requested()) throw Error(ErrorKind::cancelled, access.cluster.server, "cancelled");
+  if (result != CURLE_OK)
+    explain({.transfer = {.result = result},
+             .why = one_line(why.front() == 0 ? curl_easy_strerror(result) : why.data())});
+  curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, nullptr);
+  curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 1L);
   return connection;
 }
 
@@ -593,14 +591,16 @@ void ApiClient::upgrade(const std::string& target, const std::function<UpgradeAn
     identity = impl_->credentials.current(stop);
     upgraded = ask(impl_->connect(target, *identity, stop));
   }
+  const std::string right = right_of({.target = target});
+  if (upgraded.status == k_switching_protocols) return (void)impl_->was_granted(right, true);
+  if (is_success(upgraded.status))
+    throw Error(ErrorKind::unavailable, impl_->access.cluster.server,
+                fmt::format("answered with status {}, but must change the protocol of the connection",
+                            upgraded.status));
   Answer answer;
   answer.status = upgraded.status;
   answer.body = std::move(upgraded.body);
-  impl_->check(answer, {}, right_of({.target = target}));
-  if (answer.status != k_switching_protocols)
-    throw Error(ErrorKind::unavailable, impl_->access.cluster.server,
-                fmt::format("answered with status {}, but must change the protocol of the connection",
-                            answer.status));
+  impl_->check(answer, {}, right);
 }
 
 const ServerClock& ApiClient::server_clock() const {

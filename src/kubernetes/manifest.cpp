@@ -135,7 +135,9 @@ json spec_of(const Run& run, const Trial& trial) {
   // The first process of the Pod then reaps zombies. The trial's program has another process id, so that
   // signals have their default action.
   if (trial.process.init) spec["shareProcessNamespace"] = true;
-  if (run.experiment.ttl.count() > 0) spec["activeDeadlineSeconds"] = whole_seconds(run.experiment.ttl);
+  // A worker ends by itself after its idle time, and may live as long as the run.
+  if (run.experiment.ttl.count() > 0 && !is_worker_container(trial))
+    spec["activeDeadlineSeconds"] = whole_seconds(run.experiment.ttl);
   add_platform(spec, trial.platform.empty() && trial.container.provided ? k_own_platform : trial.platform);
   return spec;
 }

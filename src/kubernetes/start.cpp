@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <set>
 #include <utility>
 
 #include "combu/json.hpp"
@@ -66,9 +67,9 @@ std::vector<Error> KubernetesEngine::prepare(const Run& run,
     const std::scoped_lock lock(mutex_);
     for (const std::string& note : std::exchange(notes_, {}))
       on_progress({.kind = Preparation::Kind::note, .name = note, .finished = true});
-    // check_fields() makes sure that the image's own entrypoint is not needed.
+    std::set<std::pair<std::string, std::string>> images;
     for (const Trial& trial : run.experiment.trials)
-      if (trial.worker->on)
+      if (trial.worker->on && images.emplace(trial.image, trial.platform).second)
         on_progress({.kind = Preparation::Kind::found,
                      .name = trial.image,
                      .finished = true,
@@ -99,7 +100,7 @@ StartResult KubernetesEngine::start(const Run& run, const Trial& trial, int atte
     try {
       objects_.create(k_config_maps, program_manifest(run, *program, home), stop);
     } catch (const ApiError& error) {
-      if (error.kind() != ErrorKind::conflict) throw;
+      if (!is_existing(error)) throw;
     }
   }
   // Names of ended Pods stay in DNS, so that the name of the trial would have two addresses.

@@ -66,8 +66,9 @@ std::string summary(const Run& run, const Outcome& outcome, Until until) {
         "interrupted{}: {} of {} trials were started{}",
         outcome.last.interrupter.empty() ? "" : fmt::format(" by `{}`", outcome.last.interrupter),
         outcome.last.started, outcome.last.trials,
-        pending > 0 ? fmt::format("; the engine has accepted {} more, and starts them by itself", pending)
-                    : "");
+        outcome.pending > 0
+            ? fmt::format("; the engine has accepted {} more, and starts them by itself", outcome.pending)
+            : "");
   if (until == Until::ended)
     return fmt::format("run {} has ended: {} in {}", run.id.text(), counts_text(outcome.last), time);
   if (pending > 0)

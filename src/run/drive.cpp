@@ -319,7 +319,7 @@ class Drive {
     has_begun_ = true;
     if (std::holds_alternative<Interrupt>(event)) {
       ending_.interrupted = true;
-      executor_.give_up_fetches();
+      executor_.interrupt_starts();
     }
     if (const auto* answer = std::get_if<StartAnswered>(&event)) {
       if (const auto* running = std::get_if<Running>(&answer->result))
@@ -393,6 +393,7 @@ class Drive {
   // True if the engine may remove the ended attempt without the loss of its log. A log that is not stored
   // stays with its container, and `combu logs` reads it there.
   [[nodiscard]] bool is_log_safe(TrialIndex trial, int attempt) const {
+    if (failures_.awaits_tail(trial)) return false;
     if (!trial_of(trial).has_telemetry()) return true;
     return logs_.is_enabled() ? logs_.is_stored(trial, attempt) : !trial_of(trial).has_own_container();
   }
@@ -545,6 +546,7 @@ class Drive {
                     .undelivered = planner_.undelivered()};
     for (TrialIndex trial = 0; trial < run_.experiment.trials.size(); ++trial) {
       if (planner_.state(trial) == TrialState::running) outcome.running.push_back(trial);
+      if (planner_.is_pending(trial)) ++outcome.pending;
     }
     return outcome;
   }

@@ -111,8 +111,8 @@ class Executor::Start {
       : executor_(executor),
         trial_(trial),
         on_quit_(quit, [this] { source_.request_stop(); }),
-        on_stop_(source_.get_token(), [this] { fetch_.request_stop(); }),
-        on_interrupt_(executor.fetches_.get_token(), [this] { fetch_.request_stop(); }) {
+        on_stop_(source_.get_token(), [this] { interruptible_.request_stop(); }),
+        on_interrupt_(executor.interruption_.get_token(), [this] { interruptible_.request_stop(); }) {
     const std::scoped_lock lock(executor_.starts_mutex_);
     executor_.starts_.insert_or_assign(trial, source_);
   }
@@ -123,16 +123,16 @@ class Executor::Start {
   Start(const Start&) = delete;
   Start& operator=(const Start&) = delete;
   [[nodiscard]] std::stop_token token() const { return source_.get_token(); }
-  // Returns a token that cancels the fetching of inputs, and the start, which packs and sends the inputs.
-  // Fetching and sending may take hours, so an interrupted run does not wait for them. The attempt stays
-  // `starting` in the record. A process that resumes the run adopts the attempt's container, if there is one.
-  [[nodiscard]] std::stop_token fetch_token() const { return fetch_.get_token(); }
+  // Returns a token that is also stopped if the run is interrupted, for steps that may take hours: fetching
+  // and sending inputs, and waiting for a worker for which the engine has no room yet. The attempt stays
+  // `starting` in the record. A process that resumes the run adopts the attempt, if it was started.
+  [[nodiscard]] std::stop_token interruptible_token() const { return interruptible_.get_token(); }
 
  private:
   Executor& executor_;
   TrialIndex trial_;
   std::stop_source source_;
-  std::stop_source fetch_;
+  std::stop_source interruptible_;
   std::stop_callback<std::function<void()>> on_quit_;
   std::stop_callback<std::function<void()>> on_stop_;
   std::stop_callback<std::function<void()>> on_interrupt_;
@@ -149,18 +149,19 @@ void Executor::carry_out(const StartCommand& command, const std::stop_token& qui
     if (command.slots != trial.slots || !trial.inputs.empty()) {
       changed.emplace(trial).slots = command.slots;
       find_inputs(*changed, run_.host_paths, [&](const std::string& from, const std::string& path) {
-        return fetch(from, path, under_way.fetch_token());
+        return fetch(from, path, under_way.interruptible_token());
       });
     }
-    const std::stop_token until = trial.inputs.empty() ? under_way.token() : under_way.fetch_token();
+    const bool may_take_hours = !trial.inputs.empty() || !trial.has_own_container();
+    const std::stop_token until = may_take_hours ? under_way.interruptible_token() : under_way.token();
     StartResult result = engine_.start(run_, changed ? *changed : trial, command.attempt, until);
     inbox_.post(Event{StartAnswered{.trial = command.trial, .result = std::move(result)}});
   };
   call(start, [&](const Error& error) {
     const StartFailed event{.trial = command.trial, .error = error};
-    const bool is_fetch_given_up =
-        error.kind() == ErrorKind::cancelled && under_way.fetch_token().stop_requested();
-    if ((under_way.token().stop_requested() || is_fetch_given_up) && !quit.stop_requested()) {
+    const bool is_interrupted =
+        error.kind() == ErrorKind::cancelled && under_way.interruptible_token().stop_requested();
+    if ((under_way.token().stop_requested() || is_interrupted) && !quit.stop_requested()) {
       inbox_.post(Event{event});
     } else {
       fail(error, event);

@@ -42,8 +42,8 @@ class Executor {
     start_orders_.push_all({commands.begin(), commands.end()});
   }
   void give_up_start(TrialIndex trial);
-  // Cancels the fetching and sending of inputs; attempts that wait for their inputs are not started.
-  void give_up_fetches() { fetches_.request_stop(); }
+  // Cancels the starts that may take hours: those that fetch or send inputs, or wait for a worker.
+  void interrupt_starts() { interruption_.request_stop(); }
   void stop(const StopCommand& command) { stop_orders_.push(command); }
   void collect_outputs(const CollectCommand& command) { output_orders_.push(command); }
   void collect_part(const PartialCollection::Take& part) { part_orders_.push(part); }
@@ -99,7 +99,7 @@ class Executor {
   std::size_t start_threads_ = 0;
   std::mutex starts_mutex_;
   std::unordered_map<TrialIndex, std::stop_source> starts_;  // starts under way
-  std::stop_source fetches_;                                 // cancels the fetching of inputs
+  std::stop_source interruption_;                            // cancels the starts that may take hours
   std::atomic<bool> is_log_storage_failing_ = false;  // true if the last LogStorageChanged reported a fault
   WorkQueue<Order> start_orders_;
   WorkQueue<Order> stop_orders_;

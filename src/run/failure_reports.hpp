@@ -28,6 +28,12 @@ class FailureReports {
     if (command.tail) open_.insert_or_assign(command.trial, Open());
   }
 
+  // True if the last lines of the trial's log have been asked for, and have not arrived.
+  [[nodiscard]] bool awaits_tail(TrialIndex trial) const {
+    const auto at = open_.find(trial);
+    return at != open_.end() && !at->second.tail;
+  }
+
   // Call this when an attempt has failed. Returns the report if no log lines are expected, or if the expected
   // lines have arrived.
   [[nodiscard]] std::optional<Report> add(const Fact& fact) {

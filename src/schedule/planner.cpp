@@ -525,6 +525,9 @@ std::size_t Planner::starts_in_flight() const {
 bool Planner::is_start_in_flight(TrialIndex trial) const {
   return impl_->attempts[trial].is_start_in_flight;
 }
+bool Planner::is_pending(TrialIndex trial) const {
+  return impl_->is_pending(trial);
+}
 Explanation Planner::explain(TrialIndex trial) const {
   return impl_->life.explain(trial, impl_->settings);
 }

@@ -23,10 +23,12 @@ void Lifecycle::stop(TrialIndex trial, Cause cause) {
   // A process that resumes the run learns from this fact why the attempt ends.
   trials.report(
       {.trial = trial, .state = trials.state(trial), .cause = cause, .ran = dependencies.was_started(trial)});
-  // If the start is in flight, the stop is sent after the engine's answer. After a start_deadline, combu
-  // gives up a start that stays unanswered.
+  // If the start is in flight, the stop is sent after the engine's answer. combu gives up a start that stays
+  // unanswered after a start_deadline, or whose attempt shares a container that may not run yet.
+  const bool may_stay_unanswered =
+      cause == Cause::start_deadline || !trials.trial(trial).has_own_container();
   if (!attempt.is_start_in_flight) send_stop(trial);
-  if (attempt.is_start_in_flight && cause == Cause::start_deadline)
+  if (attempt.is_start_in_flight && may_stay_unanswered)
     set_timer(Timer::Kind::give_up, trial, answer_after);
 }
 

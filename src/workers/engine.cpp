@@ -127,6 +127,13 @@ std::vector<Error> WorkersEngine::check(const Run& run, std::stop_token stop) {
   if (!facts.can_exec)
     errors.emplace_back(ErrorKind::refused, first->name + ": worker",
                         "this engine cannot run programs in running containers; remove `worker`");
+  const auto nameless = std::ranges::find_if(run.experiment.trials, [](const Trial& trial) {
+    return !trial.has_own_container() && !trial.process.entrypoint;
+  });
+  if (!facts.reports_programs && nameless != run.experiment.trials.end())
+    errors.emplace_back(ErrorKind::refused, nameless->name + ": worker",
+                        "this engine does not report the entrypoint of the image; write `entrypoint`: the program "
+                        "and its first arguments, or `[]` if `cmd` begins with the program");
   for (const StartLimit& limit : limits_of(run.experiment, facts.capacity)) {
     const Trial& trial = run.experiment.trials[limit.trials.front()];
     if (limit.attempts_max > 0) continue;
@@ -182,11 +189,14 @@ void WorkersEngine::ensure_programs(const Run& run, const Trial& trial, const st
 
 StartResult WorkersEngine::start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) {
   if (trial.has_own_container()) {
-    StartResult result = engine_.start(run, trial, attempt, stop);
-    for (const TakenByOther* taken = nullptr;
-         (taken = std::get_if<TakenByOther>(&result)) != nullptr && fleet_.free_slots(taken->holder, stop);)
-      result = engine_.start(run, trial, attempt, stop);
-    return result;
+    while (true) {
+      StartResult result = engine_.start(run, trial, attempt, stop);
+      const auto* const taken = std::get_if<TakenByOther>(&result);
+      const bool has_ended_worker =
+          taken != nullptr ? fleet_.free_slots(taken->holder, stop)
+                           : std::holds_alternative<NoRoom>(result) && fleet_.free_room(stop);
+      if (!has_ended_worker) return result;
+    }
   }
   throw_if_cancelled({.run = run.id, .trial = trial.name, .attempt = attempt}, stop);
   if (!fleet_.is_adopted(run.id)) {
@@ -266,6 +276,11 @@ std::vector<Observation> WorkersEngine::list(const Selector& selector, ListDetai
   for (const Observation& container : listing.workers) fleet_.see(container);
   std::vector<Observation> seen = std::move(listing.others);
   std::ranges::move(selected_attempts(selector), std::back_inserter(seen));
+  // Another process cannot know which attempts wait for a worker that does not run yet, so it shows the
+  // worker.
+  std::ranges::copy_if(listing.workers, std::back_inserter(seen), [&](const Observation& worker) {
+    return worker.phase == Phase::pending && !fleet_.is_adopted(worker.key.run);
+  });
   return seen;
 }
 

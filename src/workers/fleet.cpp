@@ -32,7 +32,8 @@ Fleet::~Fleet() {
     const std::scoped_lock lock(all_.mutex);
     for (const auto& [key, worker] : all_.workers) {
       if (worker->client) clients.push_back(std::exchange(worker->client, nullptr));
-      if (worker->is_own && worker->attempts.empty() && worker->state != Worker::State::creating)
+      const bool is_being_created = worker->state == Worker::State::creating && !worker->is_pending;
+      if (worker->is_own && worker->attempts.empty() && !is_being_created)
         idle.push_back(worker);
     }
   }
@@ -102,7 +103,7 @@ void Fleet::begin_keeping() {
   std::call_once(begun_keeping_, [this] { keeper_.emplace(all_); });
 }
 
-// Returns the worker with the most free places.
+// Returns the worker with the most free places, if possible one that runs.
 WorkerPtr Fleet::find_free_worker(const Run& run, const Trial& trial, const Note& note) {
   WorkerPtr best;
   for (const auto& [key, worker] : all_.workers) {
@@ -112,7 +113,8 @@ WorkerPtr Fleet::find_free_worker(const Run& run, const Trial& trial, const Note
     if (!worker->is_created_here && (trial.cache.on || has_container_inputs(trial)))
       worker->is_retiring = true;
     if (!worker->has_room()) continue;
-    if (!best || worker->alive() < best->alive()) best = worker;
+    if (!best || std::pair(worker->is_pending, worker->alive()) < std::pair(best->is_pending, best->alive()))
+      best = worker;
   }
   return best;
 }
@@ -167,18 +169,18 @@ Fleet::Place Fleet::reserve(const Run& run, const Trial& trial, int attempt, con
   WorkerPtr free;
   const auto is_free = [&] { return (free = find_free_worker(run, trial, note)) != nullptr; };
   while (true) {
-    WorkerPtr created;
+    std::optional<AssignedAttempt> first;
     {
       const std::scoped_lock lock(all_.mutex);
       if (is_free()) {
         ++free->begun;
         return AssignedAttempt{free, free->add_attempt(key, trial.slots)};
       }
-      created = add_worker(run, trial, note);
+      const WorkerPtr created = add_worker(run, trial, note);
       ++created->begun;
-      created->add_attempt(key, trial.slots);
+      first = AssignedAttempt{created, created->add_attempt(key, trial.slots)};
     }
-    Place place = create_for(created, run, trial, key, stop);
+    Place place = create_for(*first, run, trial, stop);
     const auto* const no_room = std::get_if<NoRoom>(&place);
     if (no_room == nullptr) return place;
     std::unique_lock lock(all_.mutex);
@@ -190,16 +192,18 @@ Fleet::Place Fleet::reserve(const Run& run, const Trial& trial, int attempt, con
   }
 }
 
-// Creates the container of `created`, in which the attempt has reserved a place, and connects to its agent.
-Fleet::Place Fleet::create_for(const WorkerPtr& created, const Run& run, const Trial& trial, const Key& key,
+// Creates the container of a worker for its first attempt, and connects to its agent. If the container has to
+// wait, and the attempt gets a place in another worker meanwhile, returns at once.
+Fleet::Place Fleet::create_for(const AssignedAttempt& first, const Run& run, const Trial& trial,
                                const std::stop_token& stop) {
+  const WorkerPtr& created = first.worker;
   const auto give_up = [&] {
     const std::scoped_lock lock(all_.mutex);
     displace_attempts(*created);
     all_.workers.erase(created->key());
   };
   try {
-    const StartResult result = create(created, run, trial, stop);
+    const StartResult result = create(first, run, trial, stop);
     if (const auto* taken = std::get_if<TakenByOther>(&result)) {
       give_up();
       return *taken;
@@ -208,6 +212,7 @@ Fleet::Place Fleet::create_for(const WorkerPtr& created, const Run& run, const T
       give_up();
       return *no_room;
     }
+    if (std::holds_alternative<Accepted>(result)) return first;
     try {
       created->connect(stop);
     } catch (const Error&) {
@@ -225,10 +230,10 @@ Fleet::Place Fleet::create_for(const WorkerPtr& created, const Run& run, const T
     throw;
   }
   const std::scoped_lock lock(all_.mutex);
-  const auto added = created->attempts.find(id_of(key));
-  if (added == created->attempts.end())
+  if (!created->attempts.contains(id_of(first.attempt->key)) &&
+      first.attempt->state != Attempt::State::displaced)
     throw Error(ErrorKind::unavailable, trial.name, "its worker was removed before the attempt began");
-  return AssignedAttempt{created, added->second};
+  return first;
 }
 
 // Makes the starts that have reserved a place in the worker look for another one.
@@ -240,64 +245,87 @@ void Fleet::displace_attempts(Worker& worker) {
   }
 }
 
-StartResult Fleet::create(const WorkerPtr& worker, const Run& run, const Trial& trial,
+// Returns Accepted if the container does not run yet, and the attempt has been displaced.
+StartResult Fleet::create(const AssignedAttempt& first, const Run& run, const Trial& trial,
                           const std::stop_token& stop) {
+  const WorkerPtr& worker = first.worker;
   const Trial container = container_of(trial, worker->key().trial, images_.agent_for(trial));
+  {
+    const std::scoped_lock lock(all_.mutex);
+    worker->container.slots = container.slots;
+    worker->has_gpus = !container.gpus->empty();
+  }
   StartResult result = all_.engine.start(run, container, 1, stop);
-  while (const auto* taken = std::get_if<TakenByOther>(&result)) {
-    if (!free_slots(taken->holder, stop)) break;
+  while (true) {
+    const auto* const taken = std::get_if<TakenByOther>(&result);
+    const bool has_ended_one = taken != nullptr ? free_slots(taken->holder, stop)
+                                                : std::holds_alternative<NoRoom>(result) && free_room(stop);
+    if (!has_ended_one) break;
     result = all_.engine.start(run, container, 1, stop);
   }
-  if (std::holds_alternative<Accepted>(result)) result = await_container(worker, stop);
+  if (std::holds_alternative<Accepted>(result)) {
+    auto seen = await_container(worker, *first.attempt, stop);
+    if (!seen) return Accepted{};
+    result = Running{*std::move(seen)};
+  }
   if (const auto* running = std::get_if<Running>(&result)) {
     const std::scoped_lock lock(all_.mutex);
     worker->container.id = running->observation.id;
-    worker->container.slots = container.slots;
     worker->container.digest = running->observation.digest;
     worker->container.inputs = running->observation.inputs;
   }
   return result;
 }
 
-// Waits until the container runs, which the engine has accepted. Throws Error(unavailable) if the container
-// ends before, Error(refused) if it cannot be started, and Error(cancelled).
-Running Fleet::await_container(const WorkerPtr& worker, const std::stop_token& stop) {
+// Waits until the container runs, which the engine has accepted, and returns the engine's report. Returns
+// nullopt if `attempt`, which waits for the container, has been displaced: then the keeper connects. Throws
+// Error(unavailable) if the container ends before, Error(refused) if it cannot be started, and
+// Error(cancelled).
+std::optional<Observation> Fleet::await_container(const WorkerPtr& worker, const Attempt& attempt,
+                                                  const std::stop_token& stop) {
   const Key key = worker->key();
-  while (true) {
-    std::optional<Observation> seen;
-    {
-      std::unique_lock lock(all_.mutex);
-      const auto has_begun = [&] { return worker->reported && worker->reported->phase != Phase::pending; };
-      const bool is_in_time = all_.changed.wait_for(lock, stop, k_look_pause, has_begun);
-      if (stop.stop_requested()) throw Error(ErrorKind::cancelled, key.trial, "cancelled");
-      if (is_in_time) seen = worker->reported;
-    }
-    if (!seen) {  // a change may have been lost
-      const auto listed =
-          all_.engine.list({.run = key.run, .trials = {key.trial}}, ListDetail::consistent, stop);
-      if (listed.empty()) throw Error(ErrorKind::unavailable, key.trial, "the worker was removed");
-      see(listed.front());
-      continue;
-    }
-    if (seen->phase == Phase::running) return {*std::move(seen)};
-    if (!seen->placement.start_error.empty())
-      throw Error(ErrorKind::refused, key.trial, seen->placement.start_error);
-    throw Error(ErrorKind::unavailable, key.trial,
-                fmt::format("the worker has ended: {}", seen->lost.empty() ? seen->status : seen->lost));
+  std::unique_lock lock(all_.mutex);
+  worker->is_pending = !worker->reported || worker->reported->phase == Phase::pending;
+  worker->is_awaited = true;
+  const auto has_begun = [&] { return worker->reported && worker->reported->phase != Phase::pending; };
+  const auto is_settled = [&] {
+    return has_begun() || worker->state == Worker::State::over ||
+           attempt.state == Attempt::State::displaced;
+  };
+  while (!is_settled()) {
+    const bool is_in_time = all_.changed.wait_for(lock, stop, k_look_pause, is_settled);
+    if (stop.stop_requested()) throw Error(ErrorKind::cancelled, key.trial, "cancelled");
+    if (is_in_time) break;
+    lock.unlock();  // a change may have been lost
+    const auto listed =
+        all_.engine.list({.run = key.run, .trials = {key.trial}}, ListDetail::consistent, stop);
+    if (listed.empty()) throw Error(ErrorKind::unavailable, key.trial, "the worker was removed");
+    see(listed.front());
+    lock.lock();
   }
+  worker->is_awaited = false;
+  if (worker->state == Worker::State::over)
+    throw Error(ErrorKind::unavailable, key.trial, "the worker was removed");
+  if (!has_begun()) return std::nullopt;
+  Observation seen = *std::exchange(worker->reported, std::nullopt);
+  if (seen.phase == Phase::running) return seen;
+  if (!seen.placement.start_error.empty())
+    throw Error(ErrorKind::refused, key.trial, seen.placement.start_error);
+  throw Error(ErrorKind::unavailable, key.trial,
+              fmt::format("the worker has ended: {}", seen.lost.empty() ? seen.status : seen.lost));
 }
 
 bool Fleet::free_slots(const Observation& holder, const std::stop_token& stop) {
-  return end_idle(stop) || await_end_of(holder, stop);
+  return end_idle(Idle::with_claim, stop) || await_end_of(holder, stop);
 }
 
-bool Fleet::end_idle(const std::stop_token& stop) {
+bool Fleet::end_idle(Idle which, const std::stop_token& stop) {
   WorkerPtr idle;
   {
     const std::scoped_lock lock(all_.mutex);
     for (const auto& [key, worker] : all_.workers)
       if (worker->is_own && worker->state == Worker::State::connected && worker->attempts.empty() &&
-          !worker->container.slots.empty())
+          (which == Idle::any || worker->has_claim()))
         idle = worker;
     if (idle) idle->become(Worker::State::over);
   }
@@ -493,6 +521,11 @@ void Fleet::see(const Observation& container) {
     if (found == all_.workers.end() || found->second->state == Worker::State::over) return;
     Worker& worker = *found->second;
     if (worker.state == Worker::State::creating && worker.is_created_here) worker.reported = container;
+    if (container.phase != Phase::pending) worker.is_pending = false;
+    if (container.phase == Phase::running && worker.is_left()) {
+      worker.container.id = container.id;
+      worker.reconnect_soon();
+    }
     if (container.phase == Phase::ended || container.phase == Phase::gone)
       worker.reconnect_soon();  // finds that the container has ended
     if (container.phase == Phase::pending) worker.publish_pending(container.placement.pending_reason);

@@ -68,6 +68,9 @@ class Fleet {
   // Ends a worker without attempts, or waits a moment for the end of the worker `holder`. Returns false if no
   // worker has ended.
   [[nodiscard]] bool free_slots(const Observation& holder, const std::stop_token& stop);
+  // Ends a worker without attempts, because the engine has no room for more containers. Returns false if no worker
+  // has ended.
+  [[nodiscard]] bool free_room(const std::stop_token& stop) { return end_idle(Idle::any, stop); }
   // Forgets a worker whose container was removed, with its attempts.
   void forget_worker(const Key& worker);
   // Returns the workers of these runs that have no attempts.
@@ -92,12 +95,14 @@ class Fleet {
   WorkerPtr find_free_worker(const Run& run, const Trial& trial, const Note& note);
   WorkerPtr add_worker(const Run& run, const Trial& trial, const Note& note);
   void displace_attempts(Worker& worker);
-  Place create_for(const WorkerPtr& created, const Run& run, const Trial& trial, const Key& key,
+  Place create_for(const AssignedAttempt& first, const Run& run, const Trial& trial,
                    const std::stop_token& stop);
-  StartResult create(const WorkerPtr& worker, const Run& run, const Trial& trial,
+  StartResult create(const AssignedAttempt& first, const Run& run, const Trial& trial,
                      const std::stop_token& stop);
-  Running await_container(const WorkerPtr& worker, const std::stop_token& stop);
-  bool end_idle(const std::stop_token& stop);
+  std::optional<Observation> await_container(const WorkerPtr& worker, const Attempt& attempt,
+                                             const std::stop_token& stop);
+  enum class Idle { with_claim, any };
+  bool end_idle(Idle which, const std::stop_token& stop);
   bool await_end_of(const Observation& holder, const std::stop_token& stop);
 
   Images& images_;

@@ -48,7 +48,7 @@ bool Worker::has_to_end(Steady::time_point now) {
       (limits.age_max > Seconds(0) && now - created_at >= limits.age_max))
     is_retiring = true;
   if (!attempts.empty()) return false;
-  const bool gives_up_claim = !container.slots.empty() && now - idle_since >= k_claim_idle;
+  const bool gives_up_claim = has_claim() && now - idle_since >= k_claim_idle;
   return is_retiring || gives_up_claim || now - idle_since >= limits.idle;
 }
 
@@ -76,6 +76,27 @@ void Worker::forget_later(const std::string& attempt) {
   (void)forget(attempt);
   unsent.push_back(attempt);
   registry.changed.notify_all();
+}
+
+void Worker::offer_places() {
+  if (!has_room()) return;
+  std::size_t places = note.concurrency - alive();
+  for (const auto& [other_key, other] : registry.workers)
+    if (other->is_pending && other_key.run == key().run && other->note.shape == note.shape)
+      places -= other->displace(places);
+}
+
+std::size_t Worker::displace(std::size_t count_max) {
+  const std::size_t before = attempts.size();
+  std::erase_if(attempts, [&, count = std::size_t{0}](const auto& one) mutable {
+    if (one.second->state != Attempt::State::reserved || count == count_max) return false;
+    ++count;
+    one.second->state = Attempt::State::displaced;
+    one.second->changed.notify_all();
+    return true;
+  });
+  if (attempts.size() < before) registry.changed.notify_all();
+  return before - attempts.size();
 }
 
 void Worker::publish_pending(const std::string& reason) const {
@@ -172,6 +193,7 @@ void Worker::connect(const std::stop_token& stop) {
     if (is_listed && state == State::creating) {
       client = std::move(opened);
       become(State::connected);
+      offer_places();
       for (const auto& [name, attempt] : attempts) attempt->changed.notify_all();
       return;
     }
@@ -220,7 +242,7 @@ bool Worker::try_reconnect(const std::stop_token& stop) {
     {
       const std::scoped_lock lock(registry.mutex);
       may_remove = is_own && reconnection && Steady::now() >= reconnection->give_up_at;
-      if (state != State::broken) return true;  // connected, or another thread connects
+      if (state != State::broken && !is_left()) return true;  // connected, or another thread connects
     }
     connect(stop);
     return true;
@@ -336,6 +358,7 @@ void Worker::on_ended(agent::Ended&& ended) {
   attempt->state = Attempt::State::ended;
   attempt->changed.notify_all();
   registry.publish(observation_of(*attempt));
+  offer_places();
 }
 
 void Worker::on_listed() {

@@ -479,7 +479,8 @@ TEST(Outcome, AnInterruptLeavesPendingTrials) {
   Paper paper;
   Outcome outcome;
   outcome.interrupted = true;
-  outcome.last = snapshot_of(0, 2, 1);
+  outcome.last = snapshot_of(0, 3, 0);  // the start of one trial was cancelled
+  outcome.pending = 2;
   print_outcome(*make_plain_progress(around(paper)), run_of({"a", "b", "c"}), outcome,
                 {.until = Until::ended, .engine = "kubernetes"});
   EXPECT_THAT(paper.text(),
