@@ -68,7 +68,7 @@ struct Facts {
   // True for the simulated engine: it runs no real containers, and its state is lost when this process ends.
   bool is_simulated = false;
   bool reports_programs = true;  // prepare() reports the programs of images (Preparation::program)
-  bool can_exec = false;  // the engine supports exec()
+  bool can_exec = false;         // the engine supports exec()
   // True if the engine itself chooses the host, CPUs and GPUs of each attempt, and start() returns Accepted.
   // `capacity` and gpus() are then empty.
   bool places_attempts = false;

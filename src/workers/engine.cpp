@@ -131,9 +131,10 @@ std::vector<Error> WorkersEngine::check(const Run& run, std::stop_token stop) {
     return !trial.has_own_container() && !trial.process.entrypoint;
   });
   if (!facts.reports_programs && nameless != run.experiment.trials.end())
-    errors.emplace_back(ErrorKind::refused, nameless->name + ": worker",
-                        "this engine does not report the entrypoint of the image; write `entrypoint`: the program "
-                        "and its first arguments, or `[]` if `cmd` begins with the program");
+    errors.emplace_back(
+        ErrorKind::refused, nameless->name + ": worker",
+        "this engine does not report the entrypoint of the image; write `entrypoint`: the program "
+        "and its first arguments, or `[]` if `cmd` begins with the program");
   for (const StartLimit& limit : limits_of(run.experiment, facts.capacity)) {
     const Trial& trial = run.experiment.trials[limit.trials.front()];
     if (limit.attempts_max > 0) continue;
@@ -192,9 +193,9 @@ StartResult WorkersEngine::start(const Run& run, const Trial& trial, int attempt
     while (true) {
       StartResult result = engine_.start(run, trial, attempt, stop);
       const auto* const taken = std::get_if<TakenByOther>(&result);
-      const bool has_ended_worker =
-          taken != nullptr ? fleet_.free_slots(taken->holder, stop)
-                           : std::holds_alternative<NoRoom>(result) && fleet_.free_room(stop);
+      const bool has_ended_worker = taken != nullptr
+                                        ? fleet_.free_slots(taken->holder, stop)
+                                        : std::holds_alternative<NoRoom>(result) && fleet_.free_room(stop);
       if (!has_ended_worker) return result;
     }
   }

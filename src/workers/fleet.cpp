@@ -33,8 +33,7 @@ Fleet::~Fleet() {
     for (const auto& [key, worker] : all_.workers) {
       if (worker->client) clients.push_back(std::exchange(worker->client, nullptr));
       const bool is_being_created = worker->state == Worker::State::creating && !worker->is_pending;
-      if (worker->is_own && worker->attempts.empty() && !is_being_created)
-        idle.push_back(worker);
+      if (worker->is_own && worker->attempts.empty() && !is_being_created) idle.push_back(worker);
     }
   }
   clients.clear();  // joins their threads
@@ -286,11 +285,9 @@ std::optional<Observation> Fleet::await_container(const WorkerPtr& worker, const
   const Key key = worker->key();
   std::unique_lock lock(all_.mutex);
   worker->is_pending = !worker->reported || worker->reported->phase == Phase::pending;
-  worker->is_awaited = true;
   const auto has_begun = [&] { return worker->reported && worker->reported->phase != Phase::pending; };
   const auto is_settled = [&] {
-    return has_begun() || worker->state == Worker::State::over ||
-           attempt.state == Attempt::State::displaced;
+    return has_begun() || worker->state == Worker::State::over || attempt.state == Attempt::State::displaced;
   };
   while (!is_settled()) {
     const bool is_in_time = all_.changed.wait_for(lock, stop, k_look_pause, is_settled);
@@ -303,10 +300,10 @@ std::optional<Observation> Fleet::await_container(const WorkerPtr& worker, const
     see(listed.front());
     lock.lock();
   }
-  worker->is_awaited = false;
   if (worker->state == Worker::State::over)
     throw Error(ErrorKind::unavailable, key.trial, "the worker was removed");
-  if (!has_begun()) return std::nullopt;
+  worker->is_left = !has_begun();
+  if (worker->is_left) return std::nullopt;
   Observation seen = *std::exchange(worker->reported, std::nullopt);
   if (seen.phase == Phase::running) return seen;
   if (!seen.placement.start_error.empty())
@@ -522,7 +519,7 @@ void Fleet::see(const Observation& container) {
     Worker& worker = *found->second;
     if (worker.state == Worker::State::creating && worker.is_created_here) worker.reported = container;
     if (container.phase != Phase::pending) worker.is_pending = false;
-    if (container.phase == Phase::running && worker.is_left()) {
+    if (container.phase == Phase::running && worker.is_left) {
       worker.container.id = container.id;
       worker.reconnect_soon();
     }

@@ -68,8 +68,8 @@ class Fleet {
   // Ends a worker without attempts, or waits a moment for the end of the worker `holder`. Returns false if no
   // worker has ended.
   [[nodiscard]] bool free_slots(const Observation& holder, const std::stop_token& stop);
-  // Ends a worker without attempts, because the engine has no room for more containers. Returns false if no worker
-  // has ended.
+  // Ends a worker without attempts, because the engine has no room for more containers. Returns false if no
+  // worker has ended.
   [[nodiscard]] bool free_room(const std::stop_token& stop) { return end_idle(Idle::any, stop); }
   // Forgets a worker whose container was removed, with its attempts.
   void forget_worker(const Key& worker);

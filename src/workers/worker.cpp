@@ -169,6 +169,7 @@ void Worker::connect(const std::stop_token& stop) {
     old = std::exchange(client, nullptr);
     become(State::creating);
     broken_why.clear();
+    is_left = false;
     is_listed = false;
     for (const auto& [name, attempt] : attempts) attempt->is_listed = false;
   }
@@ -242,7 +243,7 @@ bool Worker::try_reconnect(const std::stop_token& stop) {
     {
       const std::scoped_lock lock(registry.mutex);
       may_remove = is_own && reconnection && Steady::now() >= reconnection->give_up_at;
-      if (state != State::broken && !is_left()) return true;  // connected, or another thread connects
+      if (state != State::broken && !is_left) return true;  // connected, or another thread connects
     }
     connect(stop);
     return true;

@@ -48,8 +48,9 @@ struct Worker : std::enable_shared_from_this<Worker> {
   // If this process has created it, `digest` and `inputs` are known.
   Observation container;
   bool is_pending = false;  // the engine has accepted the container, which does not run yet
-  bool is_awaited = false;  // a start waits until the container runs, and then connects
-  // The last change of the container that the engine has reported while `is_awaited`.
+  bool is_left =
+      false;  // no start waits for the pending container any more: the keeper connects when it runs
+  // The last change of the container that the engine has reported while this process creates the container.
   std::optional<Observation> reported;
   Note note;
   combu::WorkerSettings limits;   // trials_max, age_max and idle
@@ -103,20 +104,17 @@ struct Worker : std::enable_shared_from_this<Worker> {
   // Sends Forget for the attempts in `unsent`, and a ping. Does not block. If the connection breaks, the
   // agent names the attempts after the next connection, and their ids get into `unsent` again.
   void send_messages(bool with_ping);
-  // Moves attempts from workers of the same shape that do not run yet to the free places of this worker. Their
-  // starts look for a place again.
+  // Moves attempts from workers of the same shape that do not run yet to the free places of this worker.
+  // Their starts look for a place again.
   void offer_places();
-  // Makes at most `count_max` attempts without a started program look for another place. Returns their number.
+  // Makes at most `count_max` attempts without a started program look for another place. Returns their
+  // number.
   std::size_t displace(std::size_t count_max);
   // Reports why the attempts wait that have a place in this worker, whose container does not run yet.
   void publish_pending(const std::string& reason) const;
   // Reports that the attempt was removed.
   void drop(Attempt& attempt) const;
   void reconnect_soon();
-  // True if no start waits any more for the container that this process has created.
-  [[nodiscard]] bool is_left() const {
-    return state == State::creating && is_created_here && !is_awaited && !is_pending && reported;
-  }
   [[nodiscard]] Observation observation_of(const Attempt& attempt) const;
 
   // ---- The caller does not hold the mutex of the registry
