@@ -124,8 +124,8 @@ class Executor::Start {
   Start& operator=(const Start&) = delete;
   [[nodiscard]] std::stop_token token() const { return source_.get_token(); }
   // Returns a token that is also stopped if the run is interrupted, for steps that may take hours: fetching
-  // and sending inputs, and waiting for a worker for which the engine has no room yet. The attempt stays
-  // `starting` in the record. A process that resumes the run adopts the attempt, if it was started.
+  // and sending inputs, and waiting for a shared container for which the engine has no room yet. The attempt
+  // stays `starting` in the record. A process that resumes the run adopts the attempt, if it was started.
   [[nodiscard]] std::stop_token interruptible_token() const { return interruptible_.get_token(); }
 
  private:

@@ -42,7 +42,7 @@ class Executor {
     start_orders_.push_all({commands.begin(), commands.end()});
   }
   void give_up_start(TrialIndex trial);
-  // Cancels the starts that may take hours: those that fetch or send inputs, or wait for a worker.
+  // Cancels the starts that may take hours: those that fetch or send inputs, or wait for a shared container.
   void interrupt_starts() { interruption_.request_stop(); }
   void stop(const StopCommand& command) { stop_orders_.push(command); }
   void collect_outputs(const CollectCommand& command) { output_orders_.push(command); }

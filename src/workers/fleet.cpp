@@ -32,7 +32,7 @@ Fleet::~Fleet() {
     const std::scoped_lock lock(all_.mutex);
     for (const auto& [key, worker] : all_.workers) {
       if (worker->client) clients.push_back(std::exchange(worker->client, nullptr));
-      const bool is_being_created = worker->state == Worker::State::creating && !worker->is_pending;
+      const bool is_being_created = worker->state == Worker::State::creating && !worker->creation.is_pending;
       if (worker->is_own && worker->attempts.empty() && !is_being_created) idle.push_back(worker);
     }
   }
@@ -112,7 +112,8 @@ WorkerPtr Fleet::find_free_worker(const Run& run, const Trial& trial, const Note
     if (!worker->is_created_here && (trial.cache.on || has_container_inputs(trial)))
       worker->is_retiring = true;
     if (!worker->has_room()) continue;
-    if (!best || std::pair(worker->is_pending, worker->alive()) < std::pair(best->is_pending, best->alive()))
+    if (!best || std::pair(worker->creation.is_pending, worker->alive()) <
+                     std::pair(best->creation.is_pending, best->alive()))
       best = worker;
   }
   return best;
@@ -284,8 +285,10 @@ std::optional<Observation> Fleet::await_container(const WorkerPtr& worker, const
                                                   const std::stop_token& stop) {
   const Key key = worker->key();
   std::unique_lock lock(all_.mutex);
-  worker->is_pending = !worker->reported || worker->reported->phase == Phase::pending;
-  const auto has_begun = [&] { return worker->reported && worker->reported->phase != Phase::pending; };
+  worker->creation.is_pending = !worker->creation.last || worker->creation.last->phase == Phase::pending;
+  const auto has_begun = [&] {
+    return worker->creation.last && worker->creation.last->phase != Phase::pending;
+  };
   const auto is_settled = [&] {
     return has_begun() || worker->state == Worker::State::over || attempt.state == Attempt::State::displaced;
   };
@@ -302,9 +305,9 @@ std::optional<Observation> Fleet::await_container(const WorkerPtr& worker, const
   }
   if (worker->state == Worker::State::over)
     throw Error(ErrorKind::unavailable, key.trial, "the worker was removed");
-  worker->is_left = !has_begun();
-  if (worker->is_left) return std::nullopt;
-  Observation seen = *std::exchange(worker->reported, std::nullopt);
+  worker->creation.is_left = !has_begun();
+  if (worker->creation.is_left) return std::nullopt;
+  Observation seen = *std::exchange(worker->creation.last, std::nullopt);
   if (seen.phase == Phase::running) return seen;
   if (!seen.placement.start_error.empty())
     throw Error(ErrorKind::refused, key.trial, seen.placement.start_error);
@@ -517,9 +520,9 @@ void Fleet::see(const Observation& container) {
     const auto found = all_.workers.find(container.key);
     if (found == all_.workers.end() || found->second->state == Worker::State::over) return;
     Worker& worker = *found->second;
-    if (worker.state == Worker::State::creating && worker.is_created_here) worker.reported = container;
-    if (container.phase != Phase::pending) worker.is_pending = false;
-    if (container.phase == Phase::running && worker.is_left) {
+    if (worker.state == Worker::State::creating && worker.is_created_here) worker.creation.last = container;
+    if (container.phase != Phase::pending) worker.creation.is_pending = false;
+    if (container.phase == Phase::running && worker.creation.is_left) {
       worker.container.id = container.id;
       worker.reconnect_soon();
     }

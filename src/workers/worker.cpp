@@ -82,7 +82,7 @@ void Worker::offer_places() {
   if (!has_room()) return;
   std::size_t places = note.concurrency - alive();
   for (const auto& [other_key, other] : registry.workers)
-    if (other->is_pending && other_key.run == key().run && other->note.shape == note.shape)
+    if (other->creation.is_pending && other_key.run == key().run && other->note.shape == note.shape)
       places -= other->displace(places);
 }
 
@@ -169,7 +169,7 @@ void Worker::connect(const std::stop_token& stop) {
     old = std::exchange(client, nullptr);
     become(State::creating);
     broken_why.clear();
-    is_left = false;
+    creation.is_left = false;
     is_listed = false;
     for (const auto& [name, attempt] : attempts) attempt->is_listed = false;
   }
@@ -243,7 +243,7 @@ bool Worker::try_reconnect(const std::stop_token& stop) {
     {
       const std::scoped_lock lock(registry.mutex);
       may_remove = is_own && reconnection && Steady::now() >= reconnection->give_up_at;
-      if (state != State::broken && !is_left) return true;  // connected, or another thread connects
+      if (state != State::broken && !creation.is_left) return true;  // connected, or another thread connects
     }
     connect(stop);
     return true;

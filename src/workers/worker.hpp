@@ -32,6 +32,12 @@ struct Worker : std::enable_shared_from_this<Worker> {
     broken,  // the connection has ended; it will be opened again
     over,    // the container has ended, or is being removed
   };
+  // The creation of the container by this process.
+  struct Creation {
+    bool is_pending = false;  // the engine has accepted the container, which does not run yet
+    bool is_left = false;     // no start waits for the pending container any more: the keeper connects
+    std::optional<Observation> last;  // the last change that the engine has reported
+  };
   // The tries to connect again. `at`: the moment of the next try; k_under_way during a try.
   struct Reconnection {
     static constexpr Steady::time_point k_under_way = Steady::time_point::max();
@@ -47,11 +53,7 @@ struct Worker : std::enable_shared_from_this<Worker> {
   // The container as the engine has reported it when this process created or found it; the key never changes.
   // If this process has created it, `digest` and `inputs` are known.
   Observation container;
-  bool is_pending = false;  // the engine has accepted the container, which does not run yet
-  bool is_left =
-      false;  // no start waits for the pending container any more: the keeper connects when it runs
-  // The last change of the container that the engine has reported while this process creates the container.
-  std::optional<Observation> reported;
+  Creation creation;
   Note note;
   combu::WorkerSettings limits;   // trials_max, age_max and idle
   bool has_gpus = false;          // chosen by the engine, and not in `container.slots`

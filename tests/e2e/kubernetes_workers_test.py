@@ -141,6 +141,19 @@ def test_fewer_workers_than_wanted_fit_into_the_quota(combu, user):
     assert (states(combu), attempts(combu)) == ({"succeeded"}, {1})
 
 
+def test_attempts_take_free_places_while_other_workers_wait_for_a_node(combu, user):
+    """The node has two CPUs, so that one worker runs, and the Pods of the others wait."""
+    combu.write(many(30, "sleep 0.05", cpus=1.5, worker={"count": 4}))
+    process = combu.start("run", "--wait")
+    ran = set()
+    while process.poll() is None:
+        ran |= set(ready_workers(user))
+    assert process.returncode == 0, process.stderr.read()
+    assert (states(combu), attempts(combu)) == ({"succeeded"}, {1})
+    assert len(ran) < 10, "each Pod ran few attempts"
+    wait_until(lambda: user.pods() == {}, "the deletion of the workers that never ran")
+
+
 def test_the_right_to_exec_is_named_before_the_first_start(combu, user):
     everything_else = [
         {"apiGroups": ["", "networking.k8s.io", "metrics.k8s.io"], "resources": ["pods", "pods/log", "configmaps", "services", "events", "networkpolicies", "persistentvolumeclaims"], "verbs": ["*"]}
