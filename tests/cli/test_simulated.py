@@ -116,11 +116,11 @@ def run_short_trials(combu, write, engine, **fields):
 def test_hints_after_many_short_trials(combu, write, record):
     assert re.search(f"^hint: {HINT}", run_short_trials(combu, write, SLOW), re.M)
     assert re.search(f"^hint: by run r1, {HINT}", combu("plan").stderr, re.M)
-    # The same run on a real engine: only `plan` for a cluster prints no hint.
+    # The same run on a real engine.
     record("UPDATE runs SET is_simulated = 0, address = 'unix:///x'")
     planned, on_cluster = combu("plan"), combu("--engine", "kubernetes", "plan")
     assert re.search(f"^hint: by run r1, {HINT}", planned.stderr, re.M)
-    assert (on_cluster.returncode, on_cluster.stdout, on_cluster.stderr) == (0, planned.stdout, "")
+    assert (on_cluster.returncode, on_cluster.stdout, on_cluster.stderr) == (0, planned.stdout, planned.stderr)
 
 
 @pytest.mark.parametrize("engine, fields", [(f"{SLOW}&places=1", {}), (SLOW, {"worker": True})])
