@@ -378,8 +378,9 @@ struct PlannerOptions {
   std::size_t starts_in_flight_max = 8;
   std::size_t pending_max = 0;  // Facts::pending_max
   Until until = Until::started;
-  // Seconds from the moment when an attempt's start_deadline has passed until combu gives up an unanswered
-  // start. Even a slow engine answers within this time.
+  // Seconds from the moment when an attempt's start_deadline has passed, or when an attempt that shares a
+  // container is to be stopped, until combu gives up an unanswered start. Even a slow engine answers within
+  // this time.
   Seconds answer_after{15};
   std::optional<Slots> capacity;   // slots that all runs on the engine share; nullopt: not limited
   std::vector<Gpu> gpus;           // known properties of the GPUs in `capacity`

@@ -277,11 +277,6 @@ std::vector<Observation> WorkersEngine::list(const Selector& selector, ListDetai
   for (const Observation& container : listing.workers) fleet_.see(container);
   std::vector<Observation> seen = std::move(listing.others);
   std::ranges::move(selected_attempts(selector), std::back_inserter(seen));
-  // Another process cannot know which attempts wait for a worker that does not run yet, so it shows the
-  // worker.
-  std::ranges::copy_if(listing.workers, std::back_inserter(seen), [&](const Observation& worker) {
-    return worker.phase == Phase::pending && !fleet_.is_adopted(worker.key.run);
-  });
   return seen;
 }
 

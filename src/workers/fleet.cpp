@@ -32,7 +32,8 @@ Fleet::~Fleet() {
     const std::scoped_lock lock(all_.mutex);
     for (const auto& [key, worker] : all_.workers) {
       if (worker->client) clients.push_back(std::exchange(worker->client, nullptr));
-      const bool is_being_created = worker->state == Worker::State::creating && !worker->creation.is_pending;
+      const bool is_being_created = worker->state == Worker::State::creating &&
+                                    !worker->creation.is_pending && !worker->creation.is_left;
       if (worker->is_own && worker->attempts.empty() && !is_being_created) idle.push_back(worker);
     }
   }
@@ -108,13 +109,15 @@ WorkerPtr Fleet::find_free_worker(const Run& run, const Trial& trial, const Note
   for (const auto& [key, worker] : all_.workers) {
     if (key.run != run.id || worker->note.shape != note.shape) continue;
     worker->limits = *trial.worker;  // another process may have created the worker
+    worker->has_gpus = !trial.gpus->empty();
     // This process does not know of which image and inputs the container was made.
     if (!worker->is_created_here && (trial.cache.on || has_container_inputs(trial)))
       worker->is_retiring = true;
     if (!worker->has_room()) continue;
-    if (!best || std::pair(worker->creation.is_pending, worker->alive()) <
-                     std::pair(best->creation.is_pending, best->alive()))
-      best = worker;
+    const auto rank = [](Worker& one) {
+      return std::pair(one.state != Worker::State::connected, one.alive());
+    };
+    if (!best || rank(*worker) < rank(*best)) best = worker;
   }
   return best;
 }
@@ -258,8 +261,10 @@ StartResult Fleet::create(const AssignedAttempt& first, const Run& run, const Tr
   StartResult result = all_.engine.start(run, container, 1, stop);
   while (true) {
     const auto* const taken = std::get_if<TakenByOther>(&result);
-    const bool has_ended_one = taken != nullptr ? free_slots(taken->holder, stop)
-                                                : std::holds_alternative<NoRoom>(result) && free_room(stop);
+    const bool has_ended_one = taken != nullptr
+                                   ? free_slots(taken->holder, stop)
+                                   : std::holds_alternative<NoRoom>(result) &&
+                                         !has_free_place(run, trial, worker->note) && free_room(stop);
     if (!has_ended_one) break;
     result = all_.engine.start(run, container, 1, stop);
   }
@@ -286,6 +291,9 @@ std::optional<Observation> Fleet::await_container(const WorkerPtr& worker, const
   const Key key = worker->key();
   std::unique_lock lock(all_.mutex);
   worker->creation.is_pending = !worker->creation.last || worker->creation.last->phase == Phase::pending;
+  // Places may have become free before this worker counted as pending.
+  for (const auto& [other_key, other] : all_.workers)
+    if (other_key.run == key.run && other->note.shape == worker->note.shape) other->offer_places();
   const auto has_begun = [&] {
     return worker->creation.last && worker->creation.last->phase != Phase::pending;
   };
@@ -297,13 +305,10 @@ std::optional<Observation> Fleet::await_container(const WorkerPtr& worker, const
     if (stop.stop_requested()) throw Error(ErrorKind::cancelled, key.trial, "cancelled");
     if (is_in_time) break;
     lock.unlock();  // a change may have been lost
-    const auto listed =
-        all_.engine.list({.run = key.run, .trials = {key.trial}}, ListDetail::consistent, stop);
-    if (listed.empty()) throw Error(ErrorKind::unavailable, key.trial, "the worker was removed");
-    see(listed.front());
+    look_at(key, stop);
     lock.lock();
   }
-  if (worker->state == Worker::State::over)
+  if (!has_begun() && worker->state == Worker::State::over)
     throw Error(ErrorKind::unavailable, key.trial, "the worker was removed");
   worker->creation.is_left = !has_begun();
   if (worker->creation.is_left) return std::nullopt;
@@ -313,6 +318,26 @@ std::optional<Observation> Fleet::await_container(const WorkerPtr& worker, const
     throw Error(ErrorKind::refused, key.trial, seen.placement.start_error);
   throw Error(ErrorKind::unavailable, key.trial,
               fmt::format("the worker has ended: {}", seen.lost.empty() ? seen.status : seen.lost));
+}
+
+// Handles the present state of the worker's container. If the engine cannot be reached, does nothing.
+void Fleet::look_at(const Key& key, const std::stop_token& stop) {
+  std::vector<Observation> listed;
+  try {
+    listed = all_.engine.list({.run = key.run, .trials = {key.trial}}, ListDetail::consistent, stop);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::unavailable || error.kind() == ErrorKind::timeout) return;
+    throw;
+  }
+  if (listed.empty()) throw Error(ErrorKind::unavailable, key.trial, "the worker was removed");
+  see(listed.front());
+}
+
+// True if a worker of the shape that runs has a free place.
+bool Fleet::has_free_place(const Run& run, const Trial& trial, const Note& note) {
+  const std::scoped_lock lock(all_.mutex);
+  const WorkerPtr free = find_free_worker(run, trial, note);
+  return free && free->state == Worker::State::connected;
 }
 
 bool Fleet::free_slots(const Observation& holder, const std::stop_token& stop) {
@@ -520,10 +545,14 @@ void Fleet::see(const Observation& container) {
     const auto found = all_.workers.find(container.key);
     if (found == all_.workers.end() || found->second->state == Worker::State::over) return;
     Worker& worker = *found->second;
+    const bool has_begun = worker.creation.last && worker.creation.last->phase != Phase::pending;
+    if (has_begun && container.phase == Phase::pending) return;  // an older listing
     if (worker.state == Worker::State::creating && worker.is_created_here) worker.creation.last = container;
     if (container.phase != Phase::pending) worker.creation.is_pending = false;
     if (container.phase == Phase::running && worker.creation.is_left) {
       worker.container.id = container.id;
+      worker.container.digest = container.digest;
+      worker.container.inputs = container.inputs;
       worker.reconnect_soon();
     }
     if (container.phase == Phase::ended || container.phase == Phase::gone)

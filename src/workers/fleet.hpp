@@ -101,6 +101,8 @@ class Fleet {
                      const std::stop_token& stop);
   std::optional<Observation> await_container(const WorkerPtr& worker, const Attempt& attempt,
                                              const std::stop_token& stop);
+  void look_at(const Key& key, const std::stop_token& stop);
+  bool has_free_place(const Run& run, const Trial& trial, const Note& note);
   enum class Idle { with_claim, any };
   bool end_idle(Idle which, const std::stop_token& stop);
   bool await_end_of(const Observation& holder, const std::stop_token& stop);

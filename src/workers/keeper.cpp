@@ -72,6 +72,7 @@ Keeper::Tasks Keeper::ends(Lock& lock, const std::stop_token& quit) {
       worker->check_at = now + k_check_every;
       tasks.emplace_back([worker] { worker->close_if_silent(); });
     }
+    if (worker->state == Worker::State::connected) worker->offer_places();
   }
   if (tasks.empty() && registry_.workers.empty()) {
     registry_.changed.wait(lock, quit, [&] { return !registry_.workers.empty(); });

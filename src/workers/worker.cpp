@@ -21,6 +21,8 @@ constexpr Seconds k_silence_max{15};
 constexpr std::chrono::seconds k_stream_end_max{10};
 // A worker that holds slots ends after this time without attempts, because other attempts may need the slots.
 constexpr std::chrono::milliseconds k_claim_idle{500};
+// A container that still waits for a place ends after this time without attempts.
+constexpr std::chrono::seconds k_left_idle{5};
 
 std::string results_path() {
   return fmt::format("{}/results", k_folder);
@@ -43,6 +45,8 @@ bool Worker::has_room() {
 bool Worker::has_to_end(Steady::time_point now) {
   if (!is_own) return false;
   if (state == State::over) return attempts.empty() && now >= remove_at;
+  if (creation.is_left && state == State::creating)
+    return attempts.empty() && now - idle_since >= k_left_idle;
   if (state != State::connected) return false;
   if ((limits.trials_max > 0 && begun >= limits.trials_max) ||
       (limits.age_max > Seconds(0) && now - created_at >= limits.age_max))
@@ -95,8 +99,12 @@ std::size_t Worker::displace(std::size_t count_max) {
     one.second->changed.notify_all();
     return true;
   });
-  if (attempts.size() < before) registry.changed.notify_all();
-  return before - attempts.size();
+  const std::size_t displaced = before - attempts.size();
+  if (displaced == 0) return 0;
+  begun -= std::min(begun, displaced);
+  idle_since = Steady::now();
+  registry.changed.notify_all();
+  return displaced;
 }
 
 void Worker::publish_pending(const std::string& reason) const {
