@@ -13,7 +13,7 @@
 namespace combu::workers {
 namespace {
 
-constexpr std::chrono::seconds k_answer_max{2};
+constexpr std::chrono::seconds k_start_answer_max{2};
 constexpr std::size_t k_start_max = agent::k_payload_max - 1024;
 constexpr Seconds k_default_grace{10};  // the default of a Docker Engine
 // While other attempts of the worker use up all processes or all space, or their files are not removed yet,
@@ -165,7 +165,7 @@ bool AssignedAttempt::run(const agent::Start& message, const Trial& trial, std::
     if (!attempt->changed.wait(lock, stop, has_changed)) {
       // An agent answers a start at once.
       const auto is_answered = [&] { return attempt->state != State::sent; };
-      if (attempt->state == State::sent && attempt->changed.wait_for(lock, k_answer_max, is_answered))
+      if (attempt->state == State::sent && attempt->changed.wait_for(lock, k_start_answer_max, is_answered))
         continue;
       // If the start is sent, the attempt may run, and the caller stops it.
       if (attempt->state == State::reserved) give_up_locked();
