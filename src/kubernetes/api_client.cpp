@@ -341,7 +341,18 @@ struct ApiClient::Impl {
         credentials(access, clock),
         on_date([this, &clock](Instant date) { server_clock.heard(date, clock.now()); }) {}
 
-  // Sends a request, after 401 once more with renewed credentials, and returns a successful answer.
+  // Calls `ask` with the credentials, and after 401 once more with renewed ones. Returns the last answer.
+  template <class Ask>
+  auto ask_as_user(const Ask& ask, const std::stop_token& stop) {
+    std::shared_ptr<const Identity> identity = credentials.current(stop);
+    auto answer = ask(*identity);
+    if (answer.status == k_unauthorized && credentials.discard(identity)) {
+      identity = credentials.current(stop);
+      answer = ask(*identity);
+    }
+    return answer;
+  }
+  // Sends a request, see ask_as_user(), and returns a successful answer.
   // `stream`: receives a stream; nullptr: the answer keeps the body.
   Answer ask(const ApiRequest& request, const ApiStream* stream, const std::stop_token& stop);
   [[nodiscard]] Answer ask_once(const ApiRequest& request, const ApiStream* stream, const Identity& identity,
@@ -460,12 +471,8 @@ Answer ApiClient::Impl::ask_once(const ApiRequest& request, const ApiStream* str
 }
 
 Answer ApiClient::Impl::ask(const ApiRequest& request, const ApiStream* stream, const std::stop_token& stop) {
-  std::shared_ptr<const Identity> identity = credentials.current(stop);
-  Answer answer = ask_once(request, stream, *identity, stop);
-  if (answer.status == k_unauthorized && credentials.discard(identity)) {
-    identity = credentials.current(stop);
-    answer = ask_once(request, stream, *identity, stop);
-  }
+  Answer answer =
+      ask_as_user([&](const Identity& identity) { return ask_once(request, stream, identity, stop); }, stop);
   check(answer, silence_max(stream), right_of(request));
   return answer;
 }
@@ -585,12 +592,8 @@ void ApiClient::read(const std::string& target, const ApiStream& stream, const s
 
 void ApiClient::upgrade(const std::string& target, const std::function<UpgradeAnswer(ApiConnection)>& ask,
                         const std::stop_token& stop) {
-  std::shared_ptr<const Identity> identity = impl_->credentials.current(stop);
-  UpgradeAnswer upgraded = ask(impl_->connect(target, *identity, stop));
-  if (upgraded.status == k_unauthorized && impl_->credentials.discard(identity)) {
-    identity = impl_->credentials.current(stop);
-    upgraded = ask(impl_->connect(target, *identity, stop));
-  }
+  UpgradeAnswer upgraded = impl_->ask_as_user(
+      [&](const Identity& identity) { return ask(impl_->connect(target, identity, stop)); }, stop);
   const std::string right = right_of({.target = target});
   if (upgraded.status == k_switching_protocols) return (void)impl_->was_granted(right, true);
   if (is_success(upgraded.status))

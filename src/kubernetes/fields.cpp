@@ -184,8 +184,7 @@ class TrialCheck {
     if (has_files)
       add("inputs",
           "combu cannot copy files into Pods yet; mount a volume that has the files (`volumes`), give the "
-          "trial "
-          "a `worker` and relative paths, or run the experiment on a Docker Engine");
+          "trial a `worker` and relative paths, or run the experiment on a Docker Engine");
     if (is_worker) return;
     if (!trial_.outputs.empty())
       add("outputs",

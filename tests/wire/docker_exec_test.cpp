@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "wire/byte_stream.hpp"
 #include "wire/docker_fixture.hpp"
 
 namespace combu::wire {
@@ -225,15 +226,7 @@ TEST(Exec, FiftyMebibytesPassInBothDirectionsAtOnce) {
   const std::unique_ptr<ByteStream> stream = exec.open();
   std::string bytes(std::size_t{50} << 20U, '\0');
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * i >> 7U);
-  std::jthread writer([&] { stream->write(bytes); });
-  std::string back(bytes.size(), '\0');
-  std::size_t filled = 0;
-  while (filled < back.size()) {
-    const std::size_t count = stream->read(std::span(back).subspan(filled));
-    ASSERT_GT(count, 0U);
-    filled += count;
-  }
-  EXPECT_TRUE(back == bytes);
+  expect_echo(*stream, bytes);
   stream->close();
 }
 

@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "wire/byte_stream.hpp"
 #include "wire/kubernetes_fixture.hpp"
 #include "wire/web_socket.hpp"
 
@@ -525,16 +526,7 @@ TEST(KubernetesExec, ManyBytesPassInBothDirectionsAtOnce) {
     }
   }));
   const std::unique_ptr<ByteStream> stream = exec.open();
-  const std::string bytes = pattern_of(8 * k_mebibyte);
-  std::jthread writer([&] { stream->write(bytes); });
-  std::string back(bytes.size(), '\0');
-  std::size_t filled = 0;
-  while (filled < back.size()) {
-    const std::size_t count = stream->read(std::span(back).subspan(filled));
-    ASSERT_GT(count, 0U);
-    filled += count;
-  }
-  EXPECT_TRUE(back == bytes);
+  expect_echo(*stream, pattern_of(8 * k_mebibyte));
 }
 
 // A program that does not read its input may end before combu has written all of it.
