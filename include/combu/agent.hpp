@@ -33,6 +33,9 @@ inline constexpr std::size_t k_value_max = k_payload_max - 1024;
 // Maximum size in bytes of a log that Ended carries.
 inline constexpr std::size_t k_inline_log_max = std::size_t{16} << 10U;
 
+// The id of the program of a container whose first process is the agent (`agent supervise`).
+inline constexpr std::string_view k_supervised_id = "program";
+
 // ---- Frames
 
 enum class FrameType : std::uint8_t {
@@ -49,6 +52,7 @@ enum class FrameType : std::uint8_t {
   call = 10,
   ping = 11,
   more = 12,
+  collect_rest = 13,
   // From the agent to the client.
   welcome = 64,
   started = 65,
@@ -73,6 +77,10 @@ struct Frame {
   FrameType type = FrameType::hello;
   std::string_view payload;
 };
+
+// Returns the CRC-32C of some bytes that are followed by `bytes`. `crc`: the CRC-32C of the former; 0 if
+// there are none.
+[[nodiscard]] std::uint32_t crc_after(std::uint32_t crc, std::string_view bytes);
 
 // Appends a frame to `out`.
 void append_frame(std::string& out, FrameType type, std::string_view payload);
@@ -206,6 +214,21 @@ struct Collect {
   template <class Fields>
   void visit(Fields& fields) {
     fields(request, id, path);
+  }
+};
+
+// Like Collect, for an archive whose first `skip` bytes an earlier connection has brought. `crc`: their
+// crc_after(). If the archive has changed since, the answer is Done with the status `changed`.
+struct CollectRest {
+  static constexpr FrameType k_type = FrameType::collect_rest;
+  std::uint32_t request = 0;
+  std::string id;
+  std::string path;
+  std::uint64_t skip = 0;
+  std::uint32_t crc = 0;
+  template <class Fields>
+  void visit(Fields& fields) {
+    fields(request, id, path, skip, crc);
   }
 };
 
@@ -372,6 +395,7 @@ struct Done {
     cancelled = 4,
     failed = 5,      // a failure of the agent's system, such as a lack of processes; a repeat may succeed
     incomplete = 6,  // ReadLog: the agent could not store a part of the log
+    changed = 7,     // CollectRest: the archive does not begin with the skipped bytes
   };
   std::uint32_t request = 0;
   std::uint8_t status = ok;

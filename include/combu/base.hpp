@@ -34,6 +34,7 @@ enum class ErrorKind {
   timeout,      // the operation took longer than its limit
   cancelled,    // the caller stopped the operation by its stop token
   corrupt,      // the answer or the data is malformed
+  lost,         // the named object was lost because its host has failed
 };
 [[nodiscard]] std::string_view to_string(ErrorKind kind);
 

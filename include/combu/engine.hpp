@@ -69,6 +69,8 @@ struct Facts {
   bool is_simulated = false;
   bool reports_programs = true;  // prepare() reports the programs of images (Preparation::program)
   bool can_exec = false;         // the engine supports exec()
+  // True if start() stages inputs, and copy_out() reads the files of ended attempts.
+  bool copies_files = true;
   // True if the engine itself chooses the host, CPUs and GPUs of each attempt, and start() returns Accepted.
   // `capacity` and gpus() are then empty.
   bool places_attempts = false;
@@ -142,6 +144,11 @@ struct Observation {
   bool timed_out = false;  // true if the attempt has ended because the engine enforced Trial::timeout
   // If the attempt was lost because what it ran in has failed: the failure, as text for users. Else empty.
   std::string lost;
+  // True if the first process of the container is a program of combu's own, which runs the trial's program
+  // (ContainerSettings::written_folders). `supervisor_report`: the text that this process has left at its
+  // end.
+  bool is_supervised = false;
+  std::string supervisor_report;
   // True if the attempt has ended, and the engine keeps its result until acknowledge().
   bool is_unacknowledged = false;
   // When the attempt began and ended, by the engine's clock. With ListDetail::full, ran_at is set if the
@@ -391,7 +398,7 @@ class Engine {
   // name. If `path` is a symbolic link, the archive contains the target of the link. Returns false if the
   // attempt has no such path. Throws Error(not_found) if there is no such attempt, and Error(invalid) if the
   // attempt itself made the path unreadable, for example by a loop of links. Throws Error(unavailable) if the
-  // archive was cut off.
+  // archive was cut off, and Error(lost) if the attempt's files were lost because its host failed.
   [[nodiscard]] virtual bool copy_out(const Key& key, const std::string& path,
                                       const std::function<void(std::string_view)>& on_bytes,
                                       std::stop_token stop) = 0;

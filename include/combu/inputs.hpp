@@ -54,9 +54,11 @@ struct InputOwner {
 // Packs the inputs into one tar archive and passes the archive to `sink` in pieces; the archive is never in
 // memory as a whole. The archive must be unpacked at the container's root. Unpacking creates each Input::from
 // at the path Input::to, with its permissions and times. The archive does not contain the folders above
-// Input::to. Returns the content_digest() of each input; nullopt if `sink` has returned false.
+// Input::to. `files`: further files of the archive, from absolute paths to contents; everybody may read them.
+// Returns the content_digest() of each input; nullopt if `sink` has returned false.
 std::optional<std::vector<std::string>> pack_inputs(const std::vector<Input>& inputs, const InputOwner& owner,
-                                                    const std::function<bool(std::string_view)>& sink);
+                                                    const std::function<bool(std::string_view)>& sink,
+                                                    const std::map<std::string, std::string>& files = {});
 
 // Returns a map from the path of each file of an input, as in the container, to the file's content. If a file
 // is larger than `most` bytes, reads only its first `most` bytes. Omits symbolic links. Also throws

@@ -102,6 +102,7 @@ struct Collected {
   std::string fault = {};  // why outputs are missing; empty if the trial has none, or all are collected
   // True if the attempt did not write its outputs; false if a later try to collect the outputs may succeed.
   bool by_attempt = false;
+  bool is_lost = false;  // the attempt was lost with its host before its outputs were collected
 };
 // The result of a cache lookup: the cache key of the trial and, in case of a hit, the equal trial.
 struct CacheResult {

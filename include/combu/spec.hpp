@@ -268,6 +268,9 @@ struct ContainerSettings {
   std::string docker;                 // the `docker` section as JSON text of an object, or empty
   std::string kubernetes;             // the `kubernetes` section as JSON text of an object, or empty
   std::shared_ptr<const ProvidedProgram> provided = nullptr;  // nullptr: none
+  // If `provided` is the first process and runs the program of the trial: the folders into which it writes
+  // files before. Else empty.
+  std::vector<std::string> written_folders = {};
   bool operator==(const ContainerSettings&) const = default;
 };
 
@@ -307,6 +310,10 @@ struct Trial {
   bool operator==(const Trial&) const = default;
   // True if combu stores the logs, or the metrics, of the trial's attempts.
   [[nodiscard]] bool has_telemetry() const { return log_size_max.count > 0 || metrics; }
+  // True if files go into the container or come out of it.
+  [[nodiscard]] bool moves_files() const {
+    return !inputs.empty() || !outputs.empty() || params_file || !metrics->file.empty();
+  }
   // True if each attempt has a container of its own, which keeps the attempt's log and files. If false, only
   // the run's owner stores them.
   [[nodiscard]] bool has_own_container() const { return !worker->on; }
@@ -331,11 +338,13 @@ struct Experiment {
   Collect collect;               // where combu stores outputs, and from which attempts
   // One trial of each shape (see canary_shape()) must succeed before other trials of the shape start.
   bool canary = false;
-  // The next three members concern only Kubernetes.
+  // The next four members concern only Kubernetes.
   bool keeps_ended =
-      false;       // `keep` is "ended": ended attempts stay on the engine after combu has stored them
-  Seconds ttl{0};  // maximum time that an attempt may run if no process stops it; 0: no limit
-  bool isolates_networks = false;   // trials accept connections only from trials on the same networks
+      false;  // `keep` is "ended": ended attempts stay on the engine after combu has stored them
+  // how long a container stays after the end of its attempt, if combu has not collected the files yet
+  Seconds hold{3600};
+  Seconds ttl{0};                  // maximum time that an attempt may run if no process stops it; 0: no limit
+  bool isolates_networks = false;  // trials accept connections only from trials on the same networks
   std::string defaults_kubernetes;  // the `kubernetes` section of `defaults` as JSON text, or empty
   std::string defaults_docker;      // the `docker` section of `defaults` as JSON text, or empty; each trial's
                                     // section includes it

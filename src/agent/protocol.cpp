@@ -19,11 +19,8 @@ constexpr std::array<std::uint32_t, 256> k_crc_table = make_crc_table();
 
 // Returns the CRC-32C of the type and the payload of a frame.
 std::uint32_t crc_of(std::uint8_t type, std::string_view payload) {
-  std::uint32_t crc = 0xFFFFFFFF;
-  const auto add = [&crc](std::uint8_t byte) { crc = k_crc_table[(crc ^ byte) & 0xFFU] ^ (crc >> 8U); };
-  add(type);
-  for (const char byte : payload) add(static_cast<std::uint8_t>(byte));
-  return ~crc;
+  const char byte = static_cast<char>(type);
+  return crc_after(crc_after(0, {&byte, 1}), payload);
 }
 
 std::uint32_t number_at(std::string_view bytes, std::size_t at) {
@@ -34,6 +31,13 @@ std::uint32_t number_at(std::string_view bytes, std::size_t at) {
 }
 
 }  // namespace
+
+std::uint32_t crc_after(std::uint32_t crc, std::string_view bytes) {
+  crc = ~crc;
+  for (const char byte : bytes)
+    crc = k_crc_table[(crc ^ static_cast<std::uint8_t>(byte)) & 0xFFU] ^ (crc >> 8U);
+  return ~crc;
+}
 
 void append_frame(std::string& out, FrameType type, std::string_view payload) {
   auto size = static_cast<std::uint32_t>(payload.size());

@@ -24,6 +24,8 @@ std::string_view to_string(ErrorKind kind) {
       return "cancelled";
     case ErrorKind::corrupt:
       return "corrupt";
+    case ErrorKind::lost:
+      return "lost";
   }
   return "unknown";
 }

@@ -63,8 +63,9 @@ int plan(const Invocation& invocation, const PlanOptions& options) {
   const auto loaded = load(with_file(invocation, options.file), RunId::random(), *progress);
   if (!loaded) return 2;
   if (options.manifest) {
-    (void)put_out(kubernetes_manifests(with_worker_containers(loaded->run, agent::program_for),
-                                       name_space_of(invocation)));
+    const Run run = with_supervised_containers(loaded->run, agent::program_for);
+    (void)put_out(
+        kubernetes_manifests(with_worker_containers(run, agent::program_for), name_space_of(invocation)));
     return 0;
   }
   std::ostringstream text;

@@ -72,7 +72,8 @@ struct CommandSessions::Opened {
         name{.address = {}, .given = invocation.engine},
         engine(open_engine(name)),
         traced(trace.is_open() ? with_trace(*engine, real_clock(), trace) : nullptr),
-        with_workers(combu::with_workers(traced ? *traced : *engine, agent::program_for)),
+        supervised(with_supervision(traced ? *traced : *engine, agent::program_for)),
+        with_workers(combu::with_workers(*supervised, agent::program_for)),
         session(*command.progress_, *with_workers, name, interrupts.token()) {}
   ~Opened() { sessions.signal_ = interrupts.signal(); }
   Opened(const Opened&) = delete;
@@ -84,6 +85,7 @@ struct CommandSessions::Opened {
   EngineName name;
   std::unique_ptr<Engine> engine;
   std::unique_ptr<Engine> traced;
+  std::unique_ptr<Engine> supervised;
   std::unique_ptr<Engine> with_workers;
   Session session;
 };

@@ -44,6 +44,17 @@ class Packer {
       return std::nullopt;
     return content.digest();
   }
+  // Adds a file. Returns false if `sink` has returned false.
+  bool add(const std::string& path, const std::string& content) {
+    path_ = path;
+    archive_entry_clear(entry_.get());
+    archive_entry_set_pathname(entry_.get(), path.substr(1).c_str());
+    archive_entry_set_mode(entry_.get(), S_IFREG | 0444);
+    archive_entry_set_uid(entry_.get(), owner_.uid);
+    archive_entry_set_gid(entry_.get(), owner_.gid);
+    archive_entry_set_size(entry_.get(), static_cast<la_int64_t>(content.size()));
+    return check(archive_write_header(writer_.get(), entry_.get())) && write(content);
+  }
   bool close() { return check(archive_write_close(writer_.get())); }
 
  private:
@@ -89,9 +100,13 @@ class Packer {
     if (!S_ISREG(status.st_mode)) return true;
     return inputs::read_file(found, [&](std::string_view bytes) {
       content.add(bytes);
-      return check(static_cast<int>(
-          std::min<la_ssize_t>(archive_write_data(writer_.get(), bytes.data(), bytes.size()), ARCHIVE_OK)));
+      return write(bytes);
     });
+  }
+
+  bool write(std::string_view bytes) {
+    return check(static_cast<int>(
+        std::min<la_ssize_t>(archive_write_data(writer_.get(), bytes.data(), bytes.size()), ARCHIVE_OK)));
   }
 
   InputOwner owner_;
@@ -121,7 +136,8 @@ InputOwner input_owner(const Trial& trial) {
 }
 
 std::optional<std::vector<std::string>> pack_inputs(const std::vector<Input>& inputs, const InputOwner& owner,
-                                                    const std::function<bool(std::string_view)>& sink) {
+                                                    const std::function<bool(std::string_view)>& sink,
+                                                    const std::map<std::string, std::string>& files) {
   Packer packer(owner, sink);
   std::vector<std::string> digests;
   for (const Input& input : inputs) {
@@ -129,6 +145,8 @@ std::optional<std::vector<std::string>> pack_inputs(const std::vector<Input>& in
     if (!digest) return std::nullopt;
     digests.push_back(std::move(*digest));
   }
+  for (const auto& [path, content] : files)
+    if (!packer.add(path, content)) return std::nullopt;
   if (!packer.close()) return std::nullopt;
   return digests;
 }

@@ -105,12 +105,13 @@ std::vector<Error> KubernetesEngine::check_rights(const Run& run, const std::sto
     return std::ranges::any_of(trial.container.volumes,
                                [](const Volume& one) { return !one.source_is_path; });
   });
-  const bool has_workers = std::ranges::any_of(run.experiment.trials, is_worker_container);
+  const bool has_agent = std::ranges::any_of(
+      run.experiment.trials, [](const Trial& trial) { return trial.container.provided != nullptr; });
   std::vector<Error> errors;
   for (const Right& right : missing_rights(api_, objects_.name_space(), stop)) {
     const bool is_needed =
         right.need == Need::runs || (right.need == Need::isolation && run.experiment.isolates_networks) ||
-        (right.need == Need::volumes && has_volumes) || (right.need == Need::workers && has_workers);
+        (right.need == Need::volumes && has_volumes) || (right.need == Need::agent && has_agent);
     if (is_needed)
       errors.emplace_back(
           ErrorKind::refused, address_,

@@ -199,8 +199,8 @@ class ClusterDiagnosis {
         return ", so that experiments with `isolate` fail";
       case Need::volumes:
         return ", so that trials with named volumes fail";
-      case Need::workers:
-        return ", so that trials with `worker` fail";
+      case Need::agent:
+        return ", so that trials with `worker`, `outputs`, `inputs`, `params_file` or `metrics.file` fail";
       case Need::usage:
         return ", so that `ps` shows neither memory nor CPU of running trials";
     }

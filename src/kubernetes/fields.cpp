@@ -96,7 +96,7 @@ class TrialCheck {
 
   void check_stop_signal() {
     const std::string& signal = trial_.process.stop_signal;
-    if (trial_.worker->on) return;  // the agent sends the signal
+    if (trial_.worker->on || trial_.moves_files()) return;  // the agent sends the signal
     if (signal.empty() || is_default_stop_signal(signal) ||
         section_has({"container", "lifecycle", "stopSignal"}))
       return;
@@ -168,35 +168,34 @@ class TrialCheck {
           "check as `test`");
   }
 
-  // Fields that need a program of combu's own inside the Pod. Only workers have one.
+  // Fields that need a program of combu's own inside the Pod.
   void check_agent() {
     if (trial_.cache.on && !is_worker_container(trial_))
       add("cache",
           "combu cannot compare the images of Pods yet, so no earlier trial counts as equal; remove "
           "the field");
+    if (is_worker_container(trial_) || is_supervised(trial_)) return;
     const bool is_worker = trial_.worker->on;
-    if (is_worker && !trial_.process.entrypoint)
-      add("worker",
+    const char* const field = is_worker                       ? "worker"
+                              : !trial_.outputs.empty()       ? "outputs"
+                              : !trial_.inputs.empty()        ? "inputs"
+                              : trial_.params_file            ? "params_file"
+                              : !trial_.metrics->file.empty() ? "metrics.file"
+                                                              : nullptr;
+    if (field != nullptr && !trial_.process.entrypoint)
+      add(field,
           "combu cannot read the entrypoint of the image yet; write `entrypoint`: the program and its first "
           "arguments, or `[]` if `cmd` begins with the program");
-    const bool has_files = std::ranges::any_of(
-        trial_.inputs, [&](const Input& input) { return !is_worker || !input.in_scratch; });
-    if (has_files)
+    if (field != nullptr && (section_has({"container", "command"}) || section_has({"container", "args"})))
+      add("kubernetes.container.command",
+          fmt::format(
+              "is not possible with `{}`, for which combu starts the program itself; write the program "
+              "as `entrypoint` and `cmd`",
+              field));
+    if (is_worker && std::ranges::any_of(trial_.inputs, [](const Input& input) { return !input.in_scratch; }))
       add("inputs",
-          "combu cannot copy files into Pods yet; mount a volume that has the files (`volumes`), give the "
-          "trial a `worker` and relative paths, or run the experiment on a Docker Engine");
-    if (is_worker) return;
-    if (!trial_.outputs.empty())
-      add("outputs",
-          "combu cannot collect files from Pods yet; let the trial write to a volume (`volumes`), give it a "
-          "`worker`, or run the experiment on a Docker Engine");
-    if (trial_.params_file)
-      add("params_file",
-          "combu cannot write params.json into Pods yet; read the variables COMBU_PARAM_… in the trial");
-    if (!trial_.metrics->file.empty())
-      add("metrics.file",
-          "combu cannot read files in Pods yet; print the metrics to standard output, and "
-          "write `metrics: {stdout: …}`");
+          "combu cannot copy files to absolute paths in the Pods of workers; write paths that begin at the "
+          "scratch folder, such as \"data\", or mount a volume that has the files (`volumes`)");
   }
 
   const Trial& trial_;

@@ -48,6 +48,7 @@ Facts KubernetesEngine::facts(std::stop_token stop) {
   facts.began_at = Instant{};  // a restart of the API server ends no Pod
   facts.is_remote = true;
   facts.can_exec = true;
+  facts.copies_files = false;
   facts.reports_programs = false;
   facts.places_attempts = true;
   facts.pending_max = k_pending_max;

@@ -173,6 +173,40 @@ void add_program_volumes(json& spec, const Run& run, const ProvidedProgram& prog
   mounts.push_back({{"name", "combu-attempts"}, {"mountPath", program.folder + "/w"}});
 }
 
+// True if the trial's program may not be able to write to the image's folders.
+bool is_image_read_only(const json& section) {
+  for (const char* part : {"pod", "container"}) {
+    const json& context = member_of(section, {part, "securityContext"});
+    const json& user = member_of(context, "runAsUser");
+    if (member_of(context, "runAsNonRoot") == true || member_of(context, "readOnlyRootFilesystem") == true ||
+        (user.is_number_integer() && user != 0))
+      return true;
+  }
+  return false;
+}
+
+// True if the folder is in a volume of the trial.
+bool is_in_volume(const Trial& trial, const std::string& folder) {
+  return std::ranges::any_of(trial.container.volumes, [&](const Volume& volume) {
+    return (folder + "/").starts_with(volume.target + "/");
+  });
+}
+
+// Mounts an empty volume at each folder into which the agent writes files, if it could not write otherwise.
+// If it can, the files get into the image's own folders, as on a Docker Engine.
+void add_written_folders(json& spec, const Trial& trial, const json& section) {
+  const auto user = numeric_user(trial.process.user);
+  if (!(user && user->uid != 0) && !is_image_read_only(section)) return;
+  json& mounts = spec["containers"][0]["volumeMounts"];
+  int number = 0;
+  for (const std::string& folder : trial.container.written_folders) {
+    if (mounts_at(section, folder) || is_in_volume(trial, folder)) continue;
+    const std::string name = fmt::format("combu-input-{}", ++number);
+    spec["volumes"].push_back({{"name", name}, {"emptyDir", json::object()}});
+    mounts.push_back({{"name", name}, {"mountPath", folder}});
+  }
+}
+
 void merge_section(json& pod, const Trial& trial, const json& section) {
   json& spec = pod["spec"];
   if (const json& over = member_of(section, "pod"); !over.is_null()) merge(spec, over);
@@ -195,6 +229,7 @@ void put_own(json& metadata, const Run& run, const Trial& trial, int attempt) {
   put_label(metadata, k_attempt, std::to_string(attempt));
   json& notes = metadata["annotations"];
   if (trial.service) notes[k_service] = "true";
+  if (is_supervised(trial)) notes[k_supervised] = "true";
   if (trial.slots.cpus.nano > 0) notes[k_cpus] = to_string(trial.slots.cpus);
   if (trial.slots.memory.count > 0) notes[k_memory] = std::to_string(trial.slots.memory.count);
   if (run.experiment.keeps_ended) notes[k_keep] = "ended";
@@ -224,6 +259,7 @@ json pod_manifest(const Run& run, const Trial& trial, int attempt, const Home& h
   add_networks(pod, run, trial, home);
   add_volumes(pod["spec"], trial, section);
   if (const auto& program = trial.container.provided) add_program_volumes(pod["spec"], run, *program);
+  add_written_folders(pod["spec"], trial, section);
   merge_section(pod, trial, section);
   put_own(pod["metadata"], run, trial, attempt);
   return pod;

@@ -166,6 +166,7 @@ class PodReader {
   void read_settings() {
     seen_.image = text_of(container_, "image");
     seen_.service = text_of(annotations_, k_service) == "true";
+    seen_.is_supervised = text_of(annotations_, k_supervised) == "true";
     try {
       if (const std::string_view cpus = text_of(annotations_, k_cpus); !cpus.empty())
         seen_.slots.cpus = parse_cpus(cpus);
@@ -211,6 +212,7 @@ class PodReader {
       end_without_exit_code(finished_at, lost_container_text(sign, seen_.placement.host));
       return true;
     }
+    if (seen_.is_supervised) seen_.supervisor_report = text_of(terminated, "message");
     seen_.exit_code = exit_code_of(terminated);
     seen_.oom = sign.reason == "OOMKilled";
     end(finished_at);

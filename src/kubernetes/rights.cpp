@@ -29,7 +29,7 @@ std::vector<Right> make_rights() {
   };
   add("", "pods", "", {"create", "get", "list", "watch", "patch", "delete", "deletecollection"});
   add("", "pods", "log", {"get"});
-  add("", "pods", "exec", {"create", "get"}, Need::workers);
+  add("", "pods", "exec", {"create", "get"}, Need::agent);
   add("", "configmaps", "", {"create", "get", "list", "patch", "delete"});
   add("", "services", "", {"create", "get", "list", "delete"});
   add("", "events", "", {"list"}, Need::reasons);

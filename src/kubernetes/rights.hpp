@@ -17,7 +17,7 @@ enum class Need {
   reasons,    // reasons of pending trials that only Events have
   isolation,  // Experiment::isolates_networks
   volumes,    // named volumes
-  workers,    // trials with `worker`
+  agent,      // trials with `worker`, and trials whose files combu copies
   usage,      // memory and CPU time of running trials
 };
 

@@ -57,6 +57,10 @@ bool is_worker_container(const Trial& trial) {
   return trial.name.starts_with(k_worker_name_prefix);
 }
 
+bool is_supervised(const Trial& trial) {
+  return trial.container.provided && !is_worker_container(trial);
+}
+
 bool is_gpu_count(const GpuRequest& request) {
   return !request.all && request.ids.empty() && request.count > 0;
 }

@@ -39,6 +39,9 @@ struct NumericUser {
 // True if the trial describes the container of a worker.
 [[nodiscard]] bool is_worker_container(const Trial& trial);
 
+// True if the first process of the trial's container is the agent, which runs the trial's program.
+[[nodiscard]] bool is_supervised(const Trial& trial);
+
 // True if the request is for a number of GPUs of no particular ids.
 [[nodiscard]] bool is_gpu_count(const GpuRequest& request);
 

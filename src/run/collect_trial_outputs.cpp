@@ -13,12 +13,15 @@ namespace {
 // Calls `verb`. Returns the reason if the call failed; empty on success. Catches every std::exception,
 // because an uncaught exception of a thread would end the process.
 template <class Verb>
-std::string fault_of(const Verb& verb, bool* by_attempt = nullptr) {
+std::string fault_of(const Verb& verb, Collected* collected = nullptr) {
   try {
     verb();
   } catch (const Error& error) {
     const bool is_gone = error.kind() == ErrorKind::not_found;
-    if (by_attempt != nullptr) *by_attempt = is_gone || error.kind() == ErrorKind::invalid;
+    if (collected != nullptr) {
+      collected->by_attempt = is_gone || error.kind() == ErrorKind::invalid;
+      collected->is_lost = error.kind() == ErrorKind::lost;
+    }
     return is_gone ? "the trial's container no longer exists, and its outputs are lost"
                    : std::string(error.what());
   } catch (const std::exception& error) {
@@ -41,7 +44,7 @@ OutputsResult collect_trial_outputs(Engine& engine, const Run& run, const Collec
         collect_outputs(engine, {.run = run.id, .trial = trial.name, .attempt = command.attempt}, outputs,
                         output_store, stop);
   };
-  took.collected.fault = fault_of(take, &took.collected.by_attempt);
+  took.collected.fault = fault_of(take, &took.collected);
   // Partial outputs that cannot be removed do no harm: the name of their folder, TRIAL@so-far, shows that
   // they are partial.
   if (took.collection && run.experiment.collect.every > Seconds(0)) {

@@ -338,11 +338,11 @@ class Drive {
     std::ranges::move(step.commands, std::back_inserter(pending_.commands));
   }
 
-  // Notes the results that the engine keeps until the run has stored them, the usage that it has measured,
-  // and why attempts are pending.
+  // Notes the starts that the engine had accepted before, the results that the engine keeps until the run has
+  // stored them, the usage that it has measured, and why attempts are pending.
   void note_results(const Event& event) {
     if (const auto* observed = std::get_if<Observed>(&event)) {
-      note_result(observed->observation);
+      note_result(observed->observation, true);
     } else if (const auto* inspected = std::get_if<Inspected>(&event)) {
       note_result(inspected->observation);
     } else if (const auto* answer = std::get_if<StartAnswered>(&event)) {
@@ -351,9 +351,12 @@ class Drive {
       for (const Observation& one : listed->observations) note_result(one);
     }
   }
-  void note_result(const Observation& seen) {
+  void note_result(const Observation& seen, bool is_observed = false) {
     if (seen.key.run != run_.id) return;
     if (seen.phase == Phase::pending) note_pending(seen);
+    // The engine had accepted the start before it could begin.
+    if (seen.phase == Phase::running && seen.start_took && is_observed)
+      if (const auto trial = planner_.find(seen.key.trial)) journal_.started(*trial, seen);
     if (seen.phase != Phase::ended) return;
     if (!seen.usage && !seen.is_unacknowledged) return;
     const auto trial = planner_.find(seen.key.trial);

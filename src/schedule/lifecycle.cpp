@@ -301,8 +301,8 @@ void Lifecycle::report_collecting(TrialIndex trial, const AttemptEnd& end, const
                  .at = trials.time_of(trial, end.at)});
 }
 
-void Lifecycle::finish_collecting(TrialIndex trial, const std::string& fault) {
-  conclude(trial, outputs.finish(trial, fault));
+void Lifecycle::finish_collecting(TrialIndex trial, const std::string& fault, Cause cause) {
+  conclude(trial, outputs.finish(trial, fault, cause));
 }
 
 bool Lifecycle::collect_again(TrialIndex trial, const std::string& fault) {

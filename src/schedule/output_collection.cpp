@@ -21,11 +21,11 @@ AttemptEnd OutputCollection::abandon(TrialIndex trial) {
   return end;
 }
 
-AttemptEnd OutputCollection::finish(TrialIndex trial, const std::string& fault) {
+AttemptEnd OutputCollection::finish(TrialIndex trial, const std::string& fault, Cause cause) {
   AttemptEnd end = abandon(trial);
   if (!fault.empty() && end.as == TrialState::succeeded) {
     end.as = TrialState::failed;
-    end.cause = Cause::outputs;
+    end.cause = cause;
     end.reason = fault;
   } else if (!fault.empty() && end.as == TrialState::failed) {
     end.outputs_fault = fault;

@@ -29,9 +29,9 @@ class OutputCollection {
 
   void begin(TrialIndex trial, AttemptEnd end) { ends_.insert_or_assign(trial, Waiting{std::move(end)}); }
   [[nodiscard]] const AttemptEnd& end_of(TrialIndex trial) const { return ends_.at(trial).end; }
-  // Ends the collection. `fault`: why the attempt did not write its outputs; empty if the outputs are
-  // collected. Returns the attempt's end; a fault turns success into failure.
-  [[nodiscard]] AttemptEnd finish(TrialIndex trial, const std::string& fault);
+  // Ends the collection. `fault`: why there are no outputs; empty if the outputs are collected. Returns the
+  // attempt's end; a fault turns success into a failure with this cause.
+  [[nodiscard]] AttemptEnd finish(TrialIndex trial, const std::string& fault, Cause cause);
   // Gives up the outputs. Returns the attempt's end.
   [[nodiscard]] AttemptEnd abandon(TrialIndex trial);
   // Call this if the outputs cannot be collected now, for example because a disk is full or the engine is

@@ -128,8 +128,8 @@ struct Planner::Impl {
     if (!life.outputs.answered(event.trial)) return;
     if (trials.state(event.trial) != TrialState::collecting) {
       life.retry_when_possible(event.trial);
-    } else if (event.fault.empty() || event.by_attempt) {
-      life.finish_collecting(event.trial, event.fault);
+    } else if (event.fault.empty() || event.by_attempt || event.is_lost) {
+      life.finish_collecting(event.trial, event.fault, event.is_lost ? Cause::host_lost : Cause::outputs);
     } else if (!life.collect_again(event.trial, event.fault)) {
       life.interrupted = true;
     }

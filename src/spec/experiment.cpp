@@ -224,6 +224,8 @@ class ExperimentReader final : public DocumentSink {
       experiment_.collect = read_collect(value, caller_, place, report_);
     } else if (name == "keep") {
       experiment_.keeps_ended = read_keep(value, place, report_);
+    } else if (name == "hold") {
+      experiment_.hold = read_lifetime(value, place, report_).value_or(experiment_.hold);
     } else if (name == "ttl") {
       experiment_.ttl = read_lifetime(value, place, report_).value_or(experiment_.ttl);
     } else if (name == "isolate") {

@@ -101,8 +101,8 @@ bool planned_field(std::string_view spelling) {
 
 const std::vector<std::string_view>& top_fields() {
   static const std::vector<std::string_view> k_fields{
-      "experiment",   "defaults", "trials",  "parallel", "order", "seed",   "deadline",
-      "max_failures", "canary",   "collect", "keep",     "ttl",   "isolate"};
+      "experiment",   "defaults", "trials",  "parallel", "order", "seed", "deadline",
+      "max_failures", "canary",   "collect", "keep",     "hold",  "ttl",  "isolate"};
   return k_fields;
 }
 

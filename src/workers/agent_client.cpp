@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "workers/attempt.hpp"
+
 namespace combu::workers {
 
 using agent::FrameReader;
@@ -211,14 +213,14 @@ void AgentClient::take(const agent::Frame& frame) {
 
 // ---- Requests
 
-bool AgentClient::read_log(const std::string& id, std::int64_t since, LogUntil until,
+bool AgentClient::read_log(const std::string& id, const LogOptions& options,
                            const std::function<void(const agent::LogChunk&)>& sink,
                            const std::stop_token& stop) {
   Request request(*this);
   send(agent::ReadLog{.request = request.number(),
                       .id = id,
-                      .since = since,
-                      .is_follow = until == LogUntil::end ? std::uint8_t{1} : std::uint8_t{0}});
+                      .since = options.since ? nanoseconds_of(*options.since) : 0,
+                      .is_follow = options.follow ? std::uint8_t{1} : std::uint8_t{0}});
   while (true) {
     const Answers answers = request.take(stop);
     for (const agent::LogChunk& chunk : answers.chunks) {
@@ -235,13 +237,19 @@ bool AgentClient::read_log(const std::string& id, std::int64_t since, LogUntil u
   }
 }
 
-bool AgentClient::collect(const std::string& id, const std::string& path,
+bool AgentClient::collect(const std::string& id, const std::string& path, Position& position,
                           const std::function<void(std::string_view)>& sink, const std::stop_token& stop) {
   Request request(*this);
-  send(agent::Collect{.request = request.number(), .id = id, .path = path});
+  if (position.bytes == 0)
+    send(agent::Collect{.request = request.number(), .id = id, .path = path});
+  else
+    send(agent::CollectRest{
+        .request = request.number(), .id = id, .path = path, .skip = position.bytes, .crc = position.crc});
   while (true) {
     const Answers answers = request.take(stop);
     for (const std::string& bytes : answers.data) {
+      position.bytes += bytes.size();
+      position.crc = agent::crc_after(position.crc, bytes);
       sink(bytes);
       request.consumed(bytes.size());
     }
@@ -256,6 +264,8 @@ bool AgentClient::collect(const std::string& id, const std::string& path,
         throw Error(ErrorKind::not_found, subject_, "the agent does not know the attempt");
       case agent::Done::unreadable:
         throw Error(ErrorKind::invalid, path, text);
+      case agent::Done::changed:
+        throw Error(ErrorKind::corrupt, path, "the file or folder has changed while it was read");
       default:
         throw Error(ErrorKind::unavailable, path, "the archive was cut off: " + text);
     }

@@ -32,9 +32,6 @@ struct AgentEvents {
   std::function<void(const std::string& why)> on_broken;
 };
 
-// How far read_log() reads: the output until now, or all output until the attempt has ended.
-enum class LogUntil { now, end };
-
 // Thread-safe. All functions throw Error(unavailable) if the connection breaks.
 class AgentClient {
  public:
@@ -59,13 +56,19 @@ class AgentClient {
   // Makes the agent forget attempts. Does not block: the message waits if the agent does not read. It
   // precedes the messages of later calls.
   void forget(const std::vector<std::string>& ids);
-  // Calls `sink` for each chunk of the attempt's output at `since` or later. LogUntil::end blocks until the
-  // attempt has ended. Returns false if the agent could not store a part of the log. Throws Error(not_found)
-  // if the agent does not know the attempt.
-  bool read_log(const std::string& id, std::int64_t since, LogUntil until,
+  // Calls `sink` for each chunk of the attempt's output at options.since or later. With options.follow,
+  // blocks until the attempt has ended. Ignores options.tail. Returns false if the agent could not store a
+  // part of the log. Throws Error(not_found) if the agent does not know the attempt.
+  bool read_log(const std::string& id, const LogOptions& options,
                 const std::function<void(const agent::LogChunk&)>& sink, const std::stop_token& stop);
-  // Passes a file or folder as a tar archive to `sink`. Returns and throws as Engine::copy_out().
-  [[nodiscard]] bool collect(const std::string& id, const std::string& path,
+  // The part of an archive that was passed on.
+  struct Position {
+    std::uint64_t bytes = 0;
+    std::uint32_t crc = 0;
+  };
+  // Passes a file or folder as a tar archive to `sink`, from `position` on, which advances. Returns and
+  // throws as Engine::copy_out(). If the connection breaks, the rest can be collected from the same agent.
+  [[nodiscard]] bool collect(const std::string& id, const std::string& path, Position& position,
                              const std::function<void(std::string_view)>& sink, const std::stop_token& stop);
   // Returns nullopt if the attempt does not run.
   [[nodiscard]] std::optional<Usage> usage(const std::string& id, const std::stop_token& stop);

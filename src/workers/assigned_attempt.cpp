@@ -15,15 +15,10 @@ namespace {
 
 constexpr std::chrono::seconds k_start_answer_max{2};
 constexpr std::size_t k_start_max = agent::k_payload_max - 1024;
-constexpr Seconds k_default_grace{10};  // the default of a Docker Engine
 // While other attempts of the worker use up all processes or all space, or their files are not removed yet,
 // combu repeats a start for this time.
 constexpr std::chrono::seconds k_short_of_resources_max{30};
 constexpr std::chrono::milliseconds k_short_of_resources_pause{200};
-
-std::uint64_t milliseconds_of(Seconds duration) {
-  return static_cast<std::uint64_t>(std::chrono::ceil<std::chrono::milliseconds>(duration).count());
-}
 
 // True if the agent could not start the attempt because the container has no more processes, memory or space.
 bool is_short_of_resources(const agent::Refused& refused) {
@@ -43,9 +38,7 @@ agent::Start start_message(const Trial& trial, const Key& key, const std::option
   message.grace_ms = milliseconds_of(process.stop_grace.value_or(k_default_grace));
   message.stop_signal = static_cast<std::uint8_t>(
       signal_number(process.stop_signal.empty() && image ? image->stop_signal : process.stop_signal));
-  // If combu stores no log, it still needs the output for metrics, and the last lines of a failed attempt.
-  const Bytes log_size_max = trial.log_size_max.count > 0 ? trial.log_size_max : Trial{}.log_size_max;
-  message.log_max = static_cast<std::uint64_t>(log_size_max.count);
+  message.log_max = log_max_of(trial);
   message.awaits_inputs = std::ranges::any_of(trial.inputs, &Input::in_scratch) ? 1 : 0;
   std::string frame;
   agent::append(frame, message);

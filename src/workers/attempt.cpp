@@ -45,6 +45,45 @@ int signal_number(std::string_view name) {
   return SIGTERM;
 }
 
+std::function<void(const agent::LogChunk&)> split_chunks_since(std::optional<Instant> since,
+                                                               OnLogPiece on_piece) {
+  return [first = since ? nanoseconds_of(*since) : 0,
+          on_piece = std::move(on_piece)](const agent::LogChunk& chunk) {
+    if (chunk.at >= first) split_chunk(chunk, on_piece);
+  };
+}
+
+void read_tail_first(const LogOptions& options, const OnLogPiece& on_piece,
+                     const std::function<void(const LogOptions&, const OnLogPiece&)>& read) {
+  LogOptions part = options;
+  part.tail.reset();
+  if (!options.tail) return read(part, on_piece);
+  LastLines tail(*options.tail);
+  part.follow = false;
+  read(part, [&](const LogPiece& piece) { tail.add(piece); });
+  tail.pass_to(on_piece);
+  if (!options.follow) return;
+  part.follow = true;
+  if (tail.last_at()) part.since = *tail.last_at() + Instant::duration(1);
+  read(part, on_piece);
+}
+
+void add_end(Observation& seen, const agent::Ended& ended) {
+  constexpr int k_signal_base = 128;
+  seen.exit_code = ended.signal != 0 ? k_signal_base + ended.signal : ended.exit_code;
+  seen.ended_at = instant_of(ended.at);
+  add_flags(seen, ended.flags);
+  seen.usage = Usage{.memory = Bytes{static_cast<std::int64_t>(ended.memory_peak)},
+                     .cpu = std::chrono::nanoseconds(ended.cpu_ns)};
+}
+
+void add_flags(Observation& seen, std::uint32_t flags) {
+  const auto has = [&](agent::Ended::Flag flag) { return (flags & flag) != 0; };
+  seen.oom = has(agent::Ended::out_of_memory);
+  seen.timed_out = has(agent::Ended::timed_out);
+  seen.stopped = has(agent::Ended::stopped) && !seen.oom;
+}
+
 std::string reason_of(const agent::Refused& refused, const std::vector<std::string>& argv) {
   std::string why =
       refused.code != 0 ? std::generic_category().message(refused.code) : shortened(refused.text);

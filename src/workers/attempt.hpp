@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -50,11 +51,25 @@ struct Attempt {
 [[nodiscard]] std::string id_of(const Key& key);
 [[nodiscard]] std::optional<Key> key_of(const RunId& run, std::string_view id);
 
+// Adds the end of an attempt, as the agent reports it: exit code, time, cause and usage.
+void add_end(Observation& seen, const agent::Ended& ended);
+// Adds the causes that the flags of agent::Ended name.
+void add_flags(Observation& seen, std::uint32_t flags);
+
 // Returns a text for users: why the agent could not start an attempt.
 [[nodiscard]] std::string reason_of(const agent::Refused& refused, const std::vector<std::string>& argv);
 
 // Passes the lines of a chunk to `on_piece`: each line with its line end, and the rest of the chunk.
 void split_chunk(const agent::LogChunk& chunk, const OnLogPiece& on_piece);
+
+// Returns a function that passes the lines of each chunk at `since` or later to `on_piece`.
+[[nodiscard]] std::function<void(const agent::LogChunk&)> split_chunks_since(std::optional<Instant> since,
+                                                                             OnLogPiece on_piece);
+
+// Implements LogOptions::tail for a log that can only be read from its beginning: calls `read` without
+// `tail`.
+void read_tail_first(const LogOptions& options, const OnLogPiece& on_piece,
+                     const std::function<void(const LogOptions&, const OnLogPiece&)>& read);
 
 // The last lines of a log that is read from its beginning. Drops earlier pieces while more are added.
 class LastLines {

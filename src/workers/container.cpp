@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <unordered_map>
@@ -90,6 +91,16 @@ Trial container_of(const Trial& trial, std::string name, std::shared_ptr<const P
   worker.cache.on = true;  // start() then reports the image's digest, for the attempts of trials with `cache`
   worker.path = trial.path;
   return worker;
+}
+
+std::uint64_t milliseconds_of(Seconds duration) {
+  return static_cast<std::uint64_t>(std::chrono::ceil<std::chrono::milliseconds>(duration).count());
+}
+
+std::uint64_t log_max_of(const Trial& trial) {
+  // If combu stores no log, it still needs the output for metrics, and the last lines of a failed attempt.
+  const Bytes log_size_max = trial.log_size_max.count > 0 ? trial.log_size_max : Trial{}.log_size_max;
+  return static_cast<std::uint64_t>(log_size_max.count);
 }
 
 std::vector<std::string> argv_of(const Trial& trial, const ImageProgram& image) {

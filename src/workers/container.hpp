@@ -2,6 +2,7 @@
 // The containers of workers: their names, their description as trials, and their number.
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,6 +41,12 @@ struct Note {
 // Returns the slots of a worker, or of one attempt in a worker with these slots.
 [[nodiscard]] Slots times(const Slots& slots, std::size_t concurrency);
 [[nodiscard]] Slots divided(const Slots& slots, std::size_t concurrency);
+
+inline constexpr Seconds k_default_grace{10};  // the default of a Docker Engine
+// Rounds up.
+[[nodiscard]] std::uint64_t milliseconds_of(Seconds duration);
+// Returns the number of bytes of the attempt's output that its agent keeps.
+[[nodiscard]] std::uint64_t log_max_of(const Trial& trial);
 
 // Returns the program and the arguments of an attempt: what the container of the trial would run.
 [[nodiscard]] std::vector<std::string> argv_of(const Trial& trial, const ImageProgram& image);

@@ -289,55 +289,30 @@ std::vector<Observation> WorkersEngine::selected_attempts(const Selector& select
 
 void WorkersEngine::watch(const Selector& selector, const std::function<void(const Change&)>& on_change,
                           std::stop_token stop) {
-  std::mutex mutex;  // calls of `on_change` do not overlap
-  const auto pass_on = [&](const Change& change) {
-    const std::scoped_lock lock(mutex);
-    on_change(change);
-  };
-  std::stop_source inner;
-  const std::stop_callback on_stop(stop, [&inner] { inner.request_stop(); });
   Subscription attempts(selector);
   fleet_.subscribe(attempts);
-  std::exception_ptr thrown;
-  std::jthread passer([&] {
-    try {
-      for (std::vector<Observation> changes; !(changes = attempts.take()).empty();)
-        std::ranges::for_each(changes, pass_on);
-    } catch (...) {
-      thrown = std::current_exception();
-      inner.request_stop();
-    }
-  });
-  const auto take = [&](const Change& change) {
-    const auto* seen = std::get_if<Observation>(&change);
-    const bool is_of_worker = seen != nullptr && stands_for_attempts(selector, *seen);
-    // The slots of a worker that is gone are free.
-    const bool is_passed_on =
-        seen == nullptr || (selects(selector, *seen) && (!is_of_worker || seen->phase == Phase::gone));
-    if (is_passed_on) pass_on(change);
-    if (!is_of_worker) return;
-    // The owner of the run starts the lost attempts again. For other processes, the attempts are gone.
-    if (seen->phase == Phase::gone && !fleet_.is_adopted(seen->key.run)) {
-      fleet_.forget_worker(seen->key);
-    } else {
-      fleet_.see(*seen);
-    }
-  };
-  const auto leave = [&] {
-    fleet_.unsubscribe(attempts);
-    attempts.end();
-    passer.join();
-  };
   Selector all = selector;
   all.trials.clear();
-  try {
-    engine_.watch(all, take, inner.get_token());
-  } catch (...) {
-    leave();
-    throw;
-  }
-  leave();
-  if (thrown) std::rethrow_exception(thrown);
+  const auto watch_below = [&](const std::function<void(const Change&)>& pass_on,
+                               const std::stop_token& until) {
+    const auto take = [&](const Change& change) {
+      const auto* seen = std::get_if<Observation>(&change);
+      const bool is_of_worker = seen != nullptr && stands_for_attempts(selector, *seen);
+      // The slots of a worker that is gone are free.
+      const bool is_passed_on =
+          seen == nullptr || (selects(selector, *seen) && (!is_of_worker || seen->phase == Phase::gone));
+      if (is_passed_on) pass_on(change);
+      if (!is_of_worker) return;
+      // The owner of the run starts the lost attempts again. For other processes, the attempts are gone.
+      if (seen->phase == Phase::gone && !fleet_.is_adopted(seen->key.run)) {
+        fleet_.forget_worker(seen->key);
+      } else {
+        fleet_.see(*seen);
+      }
+    };
+    engine_.watch(all, take, until);
+  };
+  watch_with(attempts, on_change, stop, watch_below, [&] { fleet_.unsubscribe(attempts); });
 }
 
 std::optional<Usage> WorkersEngine::usage(const std::string& id, std::stop_token stop) {
@@ -353,33 +328,21 @@ void WorkersEngine::logs(const Key& key, const LogOptions& options, const OnLogP
   throw_if_cancelled(key, stop);
   const auto found = find(key, stop);
   if (!found) return engine_.logs(key, options, on_piece, stop);
-  if (!options.tail) return read_log(*found, options, on_piece, stop);
-  LastLines tail(*options.tail);
-  LogOptions read = options;
-  read.follow = false;
-  read_log(
-      *found, read, [&](const LogPiece& piece) { tail.add(piece); }, stop);
-  tail.pass_to(on_piece);
-  if (!options.follow) return;
-  read.follow = true;
-  if (tail.last_at()) read.since = *tail.last_at() + Instant::duration(1);
-  read_log(*found, read, on_piece, stop);
+  read_tail_first(options, on_piece, [&](const LogOptions& part, const OnLogPiece& sink) {
+    read_log(*found, part, sink, stop);
+  });
 }
 
 void WorkersEngine::read_log(const AssignedAttempt& found, const LogOptions& options,
                              const OnLogPiece& on_piece, const std::stop_token& stop) {
-  const std::int64_t since = options.since ? nanoseconds_of(*options.since) : 0;
-  const auto take = [&](const agent::LogChunk& chunk) {
-    if (chunk.at >= since) split_chunk(chunk, on_piece);
-  };
+  const auto take = split_chunks_since(options.since, on_piece);
   if (const auto log = found.whole_log()) {
-    for (const agent::LogChunk& chunk : *log) take(chunk);
+    std::ranges::for_each(*log, take);
     return;
   }
   bool is_whole = true;
   if (const auto client = found.worker->await_client(stop))
-    is_whole = client->read_log(id_of(found.attempt->key), since,
-                                options.follow ? LogUntil::end : LogUntil::now, take, stop);
+    is_whole = client->read_log(id_of(found.attempt->key), options, take, stop);
   else
     found.read_left_log(take, stop);
   if (!is_whole || found.lacks_log()) on_piece({.is_after_gap = true});
@@ -390,8 +353,9 @@ bool WorkersEngine::copy_out(const Key& key, const std::string& path,
   throw_if_cancelled(key, stop);
   const auto found = find(key, stop);
   if (!found) return engine_.copy_out(key, path, on_bytes, stop);
+  AgentClient::Position from_begin;
   if (const auto client = found->worker->await_client(stop))
-    return client->collect(id_of(key), path, on_bytes, stop);
+    return client->collect(id_of(key), path, from_begin, on_bytes, stop);
   const std::string there = path.starts_with('/') ? path : found->attempt->scratch + "/" + path;
   return engine_.copy_out(found->worker->key(), there, on_bytes, stop);
 }

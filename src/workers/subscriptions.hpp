@@ -60,4 +60,13 @@ class Subscription {
   bool is_over_ = false;
 };
 
+// Implements Engine::watch(): passes on the changes of the subscription and those that `watch_below` passes
+// to its argument, one at a time. Blocks until `watch_below` returns. `unsubscribe` is called once, at the
+// end.
+void watch_with(
+    Subscription& subscription, const std::function<void(const Change&)>& on_change,
+    const std::stop_token& stop,
+    const std::function<void(const std::function<void(const Change&)>&, const std::stop_token&)>& watch_below,
+    const std::function<void()>& unsubscribe);
+
 }  // namespace combu::workers

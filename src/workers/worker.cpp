@@ -149,15 +149,7 @@ Observation Worker::observation_of(const Attempt& attempt) const {
     seen.ended_at = attempt.lost_at;
     return seen;
   }
-  const agent::Ended& ended = *attempt.ended;
-  const auto has = [&](agent::Ended::Flag flag) { return (ended.flags & flag) != 0; };
-  seen.exit_code = ended.signal != 0 ? k_signal_base + ended.signal : ended.exit_code;
-  seen.ended_at = instant_of(ended.at);
-  seen.oom = has(agent::Ended::out_of_memory);
-  seen.timed_out = has(agent::Ended::timed_out);
-  seen.stopped = has(agent::Ended::stopped) && !seen.oom;
-  seen.usage = Usage{.memory = Bytes{static_cast<std::int64_t>(ended.memory_peak)},
-                     .cpu = std::chrono::nanoseconds(ended.cpu_ns)};
+  add_end(seen, *attempt.ended);
   return seen;
 }
 

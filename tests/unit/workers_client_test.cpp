@@ -258,8 +258,10 @@ TEST_F(ClientTest, AnIncompleteLogIsReported) {
 
 TEST_F(ClientTest, TheStatusOfARequestDecidesItsResult) {
   const auto collect_with = [this](agent::Done done) {
-    auto collecting = std::async(
-        std::launch::async, [this] { return client_.collect("a/1", "out", [](std::string_view) {}, {}); });
+    auto collecting = std::async(std::launch::async, [this] {
+      AgentClient::Position begin;
+      return client_.collect("a/1", "out", begin, [](std::string_view) {}, {});
+    });
     done.request = wire_.expect<agent::Collect>().request;
     wire_.answer(done);
     return collecting;

@@ -60,8 +60,8 @@ class LogAnswer : public Answer {
 class ArchiveAnswer : public Answer {
  public:
   ArchiveAnswer(Loop& loop, Attempts& attempts, const Folder& folder, std::uint64_t attempt,
-                const Collect& request)
-      : Answer(request.request), loop_(loop), attempts_(attempts) {
+                const CollectRest& request)
+      : Answer(request.request), loop_(loop), attempts_(attempts), skip_(request.skip), crc_(request.crc) {
     const auto work = [path = request.path](int stream, int base) {
       if (base < 0 && !path.starts_with('/')) return Report{.status = Done::absent, .text = {}};
       return write_tar(base, path, stream);
@@ -89,9 +89,15 @@ class ArchiveAnswer : public Answer {
     if (!is_readable_) return State::waiting;
     const ssize_t count = read(helper_.stream.get(), shared_buffer().data(), shared_buffer().size());
     if (count > 0) {
-      spend(static_cast<std::size_t>(count));
-      connection.send(Data{.request = request(),
-                           .bytes = std::string(shared_buffer().data(), static_cast<std::size_t>(count))});
+      std::string_view bytes(shared_buffer().data(), static_cast<std::size_t>(count));
+      const std::string_view skipped = bytes.substr(0, skip_);
+      skip_ -= skipped.size();
+      skipped_crc_ = crc_after(skipped_crc_, skipped);
+      bytes.remove_prefix(skipped.size());
+      if (skip_ == 0 && skipped_crc_ != crc_) return finish(connection, request(), Done::changed, {});
+      if (bytes.empty()) return State::more;
+      spend(bytes.size());
+      connection.send(Data{.request = request(), .bytes = std::string(bytes)});
       return State::more;
     }
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) {
@@ -99,6 +105,7 @@ class ArchiveAnswer : public Answer {
       return State::waiting;
     }
     Report report = report_of(helper_, Done::failed);
+    if (skip_ > 0 && report.status == Done::ok) report.status = Done::changed;
     return finish(connection, request(), report.status, std::move(report.text));
   }
 
@@ -113,6 +120,9 @@ class ArchiveAnswer : public Answer {
 
   Loop& loop_;
   Attempts& attempts_;
+  std::uint64_t skip_;  // number of bytes that are still to be skipped
+  std::uint32_t crc_;   // of all skipped bytes, as the client knows them
+  std::uint32_t skipped_crc_ = 0;
   Helper helper_;
   Watch watch_;
   int error_ = 0;
@@ -126,7 +136,7 @@ std::unique_ptr<Answer> make_log_answer(Attempts& attempts, std::uint64_t attemp
 }
 
 std::unique_ptr<Answer> make_archive_answer(Loop& loop, Attempts& attempts, const Folder& folder,
-                                            std::uint64_t attempt, const Collect& request) {
+                                            std::uint64_t attempt, const CollectRest& request) {
   return std::make_unique<ArchiveAnswer>(loop, attempts, folder, attempt, request);
 }
 

@@ -41,13 +41,17 @@ struct Inputs {
 };
 
 struct Attempt {
-  Attempt(LogSpace& space, std::uint64_t attempt_number, Start request)
-      : number(attempt_number), start(std::move(request)), log(space, start.log_max) {}
+  Attempt(LogSpace& space, std::uint64_t attempt_number, Start request, bool is_container_program)
+      : number(attempt_number),
+        start(std::move(request)),
+        is_supervised(is_container_program),
+        log(space, start.log_max) {}
 
   std::uint64_t number;
-  std::uint64_t scratch = 0;  // number of its scratch folder; 0: none
-  Start start;                // without argv, env and files once it runs
-  std::uint64_t asker = 0;    // number of the connection that sent Start
+  std::uint64_t scratch = 0;   // number of its scratch folder; 0: none
+  Start start;                 // without argv, env and files once it runs
+  bool is_supervised = false;  // is the program of the container: has no scratch folder
+  std::uint64_t asker = 0;     // number of the connection that sent Start
   Phase phase = Phase::awaiting_inputs;
   bool is_forgotten = false;  // is removed at its end
   pid_t pid = -1;             // also the number of its process group and its session

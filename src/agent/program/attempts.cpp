@@ -1,5 +1,6 @@
 #include "attempts.hpp"
 
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -46,10 +47,14 @@ Ended ended_message(Attempt& attempt) {
   return message;
 }
 
-Attempts::Attempts(Loop& loop, Folder& folder, AttemptEvents events)
-    : loop_(loop), folder_(folder), events_(std::move(events)), group_(getpid() == 1), log_space_([&folder] {
-        return folder.make_unnamed_file();
-      }) {}
+Attempts::Attempts(Loop& loop, Folder& folder, Kind kind, AttemptEvents events)
+    : loop_(loop),
+      folder_(folder),
+      kind_(kind),
+      events_(std::move(events)),
+      group_(kind == Kind::worker && getpid() == 1),
+      log_space_([&folder] { return folder.make_unnamed_file(); }),
+      forwards_{Forward(STDOUT_FILENO), Forward(STDERR_FILENO)} {}
 
 Attempt* Attempts::find(std::string_view id) {
   const auto found = ids_.find(id);
@@ -69,9 +74,10 @@ Attempt* Attempts::next_after(std::uint64_t number) {
 
 void Attempts::start(Start start, std::uint64_t connection) {
   const std::uint64_t number = ++last_number_;
-  Attempt& attempt =
-      *attempts_.emplace(number, std::make_unique<Attempt>(log_space_, number, std::move(start)))
-           .first->second;
+  Attempt& attempt = *attempts_
+                          .emplace(number, std::make_unique<Attempt>(log_space_, number, std::move(start),
+                                                                     kind_ == Kind::supervisor))
+                          .first->second;
   attempt.asker = connection;
   attempt.end.id = attempt.started.id = attempt.start.id;
   ids_.emplace(attempt.start.id, &attempt);
@@ -81,7 +87,7 @@ void Attempts::start(Start start, std::uint64_t connection) {
     return;
   }
   if (!folder_.is_in_place()) folder_.repair();
-  int error = folder_.make_scratch(attempt.scratch);
+  int error = attempt.is_supervised ? 0 : folder_.make_scratch(attempt.scratch);
   if (error != 0) {
     refuse(attempt, Refused::scratch, error, {});
     return;
@@ -126,9 +132,10 @@ void Attempts::remove_scratch(const Attempt& attempt) {
 
 bool Attempts::await_inputs(Attempt& attempt) {
   auto inputs = std::make_unique<Inputs>();
-  const Descriptor scratch = folder_.open_scratch(attempt.scratch);
-  if (!scratch.is_open() || !start_helper(Direction::to_helper, scratch.get(), read_tar, inputs->helper))
-    return false;
+  const Descriptor base = attempt.is_supervised ? Descriptor(open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC))
+                                                : folder_.open_scratch(attempt.scratch);
+  const auto work = attempt.is_supervised ? read_tar_into_image : read_tar;
+  if (!base.is_open() || !start_helper(Direction::to_helper, base.get(), work, inputs->helper)) return false;
   add_helper(inputs->helper.pid);
   inputs->write_watch.start(loop_, inputs->helper.stream.get(), 0, [this, &attempt](std::uint32_t events) {
     if ((events & EPOLLERR) != 0)
@@ -187,8 +194,10 @@ void Attempts::run(Attempt& attempt) {
     return;
   }
   attempt.oom_kills_before = group_.oom_kills();
-  attempt.group = group_.make_group(attempt.number);
-  attempt.started.scratch = folder_.scratch_path(attempt.scratch);
+  if (!attempt.is_supervised) {
+    attempt.group = group_.make_group(attempt.number);
+    attempt.started.scratch = folder_.scratch_path(attempt.scratch);
+  }
   attempt.started.at = real_time();
   attempt.started_steady = steady_time();
   const Spawned spawned = spawner_.spawn(attempt.start, attempt.started.scratch,
@@ -240,9 +249,23 @@ bool Attempts::read_output(Attempt& attempt, std::size_t index) {
   const ssize_t count = read(attempt.outputs[index].pipe.get(), buffer.data(), buffer.size());
   if (count == 0) errno = 0;
   if (count <= 0) return false;
-  attempt.log.add(real_time(), static_cast<std::uint8_t>(index + 1),
-                  {buffer.data(), static_cast<std::size_t>(count)});
+  const std::string_view bytes(buffer.data(), static_cast<std::size_t>(count));
+  attempt.log.add(real_time(), static_cast<std::uint8_t>(index + 1), bytes);
+  if (attempt.is_supervised) forward(attempt, index, bytes);
   return true;
+}
+
+// Writes the bytes to this process's own output. While the engine does not read, neither does the agent, so
+// that the program waits as it would without the agent.
+void Attempts::forward(Attempt& attempt, std::size_t index, std::string_view bytes) {
+  const auto go_on = [this, number = attempt.number, index] {
+    if (Attempt* const known = find_number(number)) known->outputs[index].watch.want(EPOLLIN);
+  };
+  if (!forwards_[index].write(loop_, bytes, go_on)) attempt.outputs[index].watch.want(0);
+}
+
+void Attempts::write_output() {
+  for (Forward& forward : forwards_) forward.write_rest();
 }
 
 void Attempts::forget(Attempt& attempt) {

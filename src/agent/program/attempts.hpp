@@ -3,6 +3,7 @@
 
 #include <sys/resource.h>
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -15,6 +16,7 @@
 #include "combu/agent.hpp"
 #include "control_group.hpp"
 #include "folder.hpp"
+#include "forward.hpp"
 #include "loop.hpp"
 #include "processes.hpp"
 #include "spawn.hpp"
@@ -30,9 +32,14 @@ struct AttemptEvents {
 
 class Attempts {
  public:
-  Attempts(Loop& loop, Folder& folder, AttemptEvents events);
+  enum class Kind {
+    worker,     // each attempt has a scratch folder and, if possible, a control group
+    supervisor  // the only attempt is the program of the container; its output is also that of this process
+  };
+  Attempts(Loop& loop, Folder& folder, Kind kind, AttemptEvents events);
 
-  // Starts an attempt, or makes it wait for its inputs. The id must be unknown.
+  // Starts an attempt, or makes it wait for its inputs. The id must be unknown. The inputs of the program of
+  // the container are unpacked at the root.
   void start(Start start, std::uint64_t connection);
   // Adds a part of the inputs of an attempt that awaits them.
   void put(Attempt& attempt, const Put& part);
@@ -67,6 +74,10 @@ class Attempts {
   void add_helper(pid_t pid) { helpers_.push_back(pid); }
   // Kills a helper if it has not ended.
   void kill_helper(pid_t pid) const;
+  // Sends a signal to the attempt's first process and its group.
+  static void pass_signal(const Attempt& attempt, int signal);
+  // Blocks until this process has written the output of the program of the container.
+  void write_output();
   // True if an attempt has processes that cannot be killed.
   [[nodiscard]] bool is_overrun() const { return is_overrun_; }
 
@@ -86,6 +97,7 @@ class Attempts {
   void run(Attempt& attempt);
   void watch_output(Attempt& attempt, std::size_t index, Descriptor reader);
   bool read_output(Attempt& attempt, std::size_t index);
+  void forward(Attempt& attempt, std::size_t index, std::string_view bytes);
 
   // attempts_end.cpp
   void kill(Attempt& attempt);
@@ -102,6 +114,7 @@ class Attempts {
 
   Loop& loop_;
   Folder& folder_;
+  const Kind kind_;
   AttemptEvents events_;
   Spawner spawner_;
   ControlGroup group_;  // the agent's own
@@ -110,8 +123,9 @@ class Attempts {
   std::uint64_t last_number_ = 0;
   std::map<std::uint64_t, std::unique_ptr<Attempt>> attempts_;
   std::map<std::string, Attempt*, std::less<>> ids_;
-  std::map<pid_t, Attempt*> pids_;  // of running attempts
-  std::vector<Attempt*> active_;    // attempts that have not ended
+  std::map<pid_t, Attempt*> pids_;   // of running attempts
+  std::vector<Attempt*> active_;     // attempts that have not ended
+  std::array<Forward, 2> forwards_;  // this process's standard output and standard error
   std::vector<pid_t> helpers_;
   std::map<pid_t, Orphan> orphans_;  // children of the agent that it did not start
   bool is_overrun_ = false;

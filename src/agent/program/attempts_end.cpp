@@ -47,6 +47,10 @@ void Attempts::stop(Attempt& attempt, std::uint64_t grace_ms, Ended::Flag flag) 
   ::kill(-attempt.pid, attempt.start.stop_signal == 0 ? SIGTERM : attempt.start.stop_signal);
 }
 
+void Attempts::pass_signal(const Attempt& attempt, int signal) {
+  if (attempt.phase == Phase::running) ::kill(-attempt.pid, signal);
+}
+
 void Attempts::kill(Attempt& attempt) {
   attempt.is_killed = true;
   attempt.kill_at = 0;

@@ -4,12 +4,17 @@
 #include <malloc.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <climits>
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "join.hpp"
 #include "server.hpp"
+#include "supervision.hpp"
 #include "system.hpp"
 
 namespace {
@@ -29,7 +34,7 @@ bool reserve_descriptors() {
   return number >= 0;
 }
 
-int complain(std::string_view text) {
+int fail(std::string_view text) {
   combu::agent::write_all(STDERR_FILENO, text);
   return k_usage_error;
 }
@@ -41,16 +46,27 @@ int main(int argument_count, char** arguments) {
   const std::string_view mode = argument_count > 1 ? arguments[1] : "";
   if (mode == "join" && argument_count == 3) return join(arguments[2]);
   std::uint64_t idle_seconds = 0;
-  if (mode != "worker" || (argument_count != 4 && argument_count != 5) ||
-      !read_number(arguments[3], idle_seconds))
-    return complain("usage: agent worker FOLDER IDLE_SECONDS [NOTE]\n       agent join FOLDER\n");
+  Supervision supervision;
+  const std::vector<std::string_view> others(arguments + std::min(argument_count, 3),
+                                             arguments + argument_count);
+  const bool is_worker = mode == "worker" && (others.size() == 1 || others.size() == 2) &&
+                         read_number(others.front(), idle_seconds);
+  const bool is_supervisor = mode == "supervise" && read_supervision(others, supervision);
+  if (!is_worker && !is_supervisor)
+    return fail(
+        "usage: agent worker FOLDER IDLE_SECONDS [NOTE]\n"
+        "       agent supervise FOLDER [SETTING=NUMBER]... -- PROGRAM [ARGUMENT]...\n"
+        "       agent join FOLDER\n");
   close_range(STDERR_FILENO + 1, UINT_MAX, 0);  // attempts must not inherit what this process has inherited
-  if (!reserve_descriptors()) return complain("agent: cannot open /dev/null\n");
+  if (!reserve_descriptors()) return fail("agent: cannot open /dev/null\n");
   // Large blocks go back to the system at once, so that the agent stays small.
   // NOLINTBEGIN(concurrency-mt-unsafe): there is one thread
   mallopt(M_MMAP_THRESHOLD, 32 << 10);
   mallopt(M_TRIM_THRESHOLD, 64 << 10);
   // NOLINTEND(concurrency-mt-unsafe)
-  return Server().run(arguments[2], static_cast<std::int64_t>(idle_seconds) * k_second,
-                      argument_count == 5 ? arguments[4] : "");
+  if (is_supervisor)
+    return Server(Attempts::Kind::supervisor).supervise(arguments[2], std::move(supervision));
+  return Server(Attempts::Kind::worker)
+      .run(arguments[2], static_cast<std::int64_t>(idle_seconds) * k_second,
+           others.size() == 2 ? std::string(others.back()) : std::string());
 }

@@ -1,6 +1,7 @@
 // The requests of clients.
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "answers.hpp"
@@ -72,6 +73,8 @@ void Server::handle(Connection& connection, const Frame& frame) {
       return decode_and_handle<ReadLog>(connection, frame);
     case FrameType::collect:
       return decode_and_handle<Collect>(connection, frame);
+    case FrameType::collect_rest:
+      return decode_and_handle<CollectRest>(connection, frame);
     case FrameType::cancel:
       return decode_and_handle<Cancel>(connection, frame);
     case FrameType::more:
@@ -108,6 +111,10 @@ void Server::handle(Connection& connection, Hello& message) {
 }
 
 void Server::handle(Connection& connection, Start& message) {
+  if (supervision_ && !begin_supervised(message, connection.number())) {
+    connection.send(Refused{.id = message.id, .code = ENOTSUP});
+    return;
+  }
   Attempt* known = attempts_.find(message.id);
   const bool is_awaiting = known != nullptr && known->phase == Phase::awaiting_inputs;
   if (is_awaiting && known->asker == connection.number()) return;
@@ -160,6 +167,11 @@ void Server::handle(Connection& connection, ReadLog& message) {
 }
 
 void Server::handle(Connection& connection, Collect& message) {
+  CollectRest whole{.request = message.request, .id = message.id, .path = message.path};
+  handle(connection, whole);
+}
+
+void Server::handle(Connection& connection, CollectRest& message) {
   if (const Attempt* attempt = attempt_for(connection, message.request, message.id))
     connection.answers.push_back(make_archive_answer(loop_, attempts_, folder_, attempt->scratch, message));
 }

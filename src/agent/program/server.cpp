@@ -40,16 +40,9 @@ std::string random_text() {
   return text;
 }
 
-void complain(std::string_view text) {
-  std::string line = "agent: ";
-  line += text;
-  line += '\n';
-  write_all(STDERR_FILENO, line);
-}
-
 }  // namespace
 
-Server::Server() : attempts_(loop_, folder_, events()), boot_(random_text()) {}
+Server::Server(Attempts::Kind kind) : attempts_(loop_, folder_, kind, events()), boot_(random_text()) {}
 
 AttemptEvents Server::events() {
   return {.started = [this](Attempt& attempt) { broadcast(attempt.started); },
@@ -57,33 +50,44 @@ AttemptEvents Server::events() {
               [this](Attempt& attempt) {
                 broadcast(ended_message(attempt));
                 std::erase_if(callers_, [&](const Caller& one) { return one.attempt == attempt.number; });
+                if (supervision_) end_supervision(exit_code_of(attempt.end), report_of_end(attempt.end));
               },
           .refused =
               [this](std::uint64_t number, const Refused& message) {
                 if (Connection* connection = find_connection(number)) connection->send(message);
+                if (!supervision_) return;
+                const std::string& program = supervision_->start.argv.front();
+                complain(message.text.empty() ? problem_text(program, message.code) : message.text);
+                end_supervision(exit_code_of(message), report_of_refusal(message));
               },
           .returned = [this](Attempt& attempt, std::uint64_t number, Returned::Status status,
                              std::string bytes) { take_value(attempt, number, status, std::move(bytes)); }};
 }
 
-int Server::run(const std::string& folder, std::int64_t idle_max, std::string note) {
-  note_ = std::move(note);
+// Opens the folder, and receives these signals and SIGCHLD from now on.
+bool Server::begin(const std::string& folder, const std::vector<int>& signals) {
   // An attempt of the same user must not read or change the memory of this process.
   prctl(PR_SET_DUMPABLE, 0);
   if (getpid() != 1) prctl(PR_SET_CHILD_SUBREAPER, 1);
   const std::string problem = folder_.open(folder);
   if (!problem.empty() || !watch_listener()) {
     complain(problem);
-    return 1;
+    return false;
   }
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGCHLD);
-  sigaddset(&signals, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  signals_ = Descriptor(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  sigset_t all;
+  sigemptyset(&all);
+  sigaddset(&all, SIGCHLD);
+  for (const int signal : signals) sigaddset(&all, signal);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  signals_ = Descriptor(signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK));
   signal_watch_.start(loop_, signals_.get(), EPOLLIN, [this](std::uint32_t) { take_signals(); });
   busy_at_ = steady_time();
+  return true;
+}
+
+int Server::run(const std::string& folder, std::int64_t idle_max, std::string note) {
+  note_ = std::move(note);
+  if (!begin(folder, {SIGTERM})) return 1;
   while (terminated_at_ == 0 && !attempts_.is_overrun() && steady_time() - busy_at_ < idle_max) turn();
   bool is_overrun = attempts_.is_overrun();
   attempts_.kill_all();
@@ -252,10 +256,13 @@ bool Server::pump(Connection& connection) {
 void Server::take_signals() {
   signalfd_siginfo signal{};
   while (read(signals_.get(), &signal, sizeof(signal)) == sizeof(signal)) {
-    if (signal.ssi_signo == SIGCHLD) has_child_ended_ = true;
-    if (signal.ssi_signo == SIGTERM && terminated_at_ == 0 &&
-        is_signal_valid(static_cast<std::int32_t>(signal.ssi_pid)))
-      terminated_at_ = steady_time();
+    if (signal.ssi_signo == SIGCHLD) {
+      has_child_ended_ = true;
+      continue;
+    }
+    if (!is_signal_valid(static_cast<std::int32_t>(signal.ssi_pid))) continue;
+    if (signal.ssi_signo == SIGTERM && terminated_at_ == 0) terminated_at_ = steady_time();
+    if (supervision_) pass_signal(static_cast<int>(signal.ssi_signo));
   }
 }
 

@@ -1,9 +1,11 @@
 #pragma once
-// The agent in a worker: it runs attempts for the clients that are connected to it.
+// The agent serves the clients that are connected to it: in a worker it runs attempts for them, and as a
+// supervisor it runs the program of the container.
 
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,15 +15,19 @@
 #include "connection.hpp"
 #include "folder.hpp"
 #include "loop.hpp"
+#include "supervision.hpp"
 
 namespace combu::agent {
 
 class Server {
  public:
-  Server();
+  explicit Server(Attempts::Kind kind);
   // Serves clients until SIGTERM comes, or until no client has been connected and no attempt has run for
   // `idle_max` nanoseconds. Returns the exit code of the program.
   int run(const std::string& folder, std::int64_t idle_max, std::string note);
+  // Runs the program of the container, and serves clients until one of them forgets its result. Without
+  // clients, ends `supervision.hold` nanoseconds after the program. Returns the exit code of the program.
+  int supervise(const std::string& folder, Supervision supervision);
 
  private:
   // A process that wants to pass its standard input and output.
@@ -39,7 +45,14 @@ class Server {
     std::uint64_t call;
   };
 
+  // supervision.cpp
+  void end_supervision(int exit_code, std::string report);
+  bool is_supervision_over();
+  void pass_signal(int signal);
+  bool begin_supervised(Start& message, std::uint64_t connection);
+
   // server.cpp
+  bool begin(const std::string& folder, const std::vector<int>& signals);
   bool watch_listener();
   void accept();
   void admit(Visitor& visitor);
@@ -72,6 +85,7 @@ class Server {
   const Attempt* attempt_for(Connection& connection, std::uint32_t request, const std::string& id);
   void handle(Connection& connection, ReadLog& message);
   void handle(Connection& connection, Collect& message);
+  void handle(Connection& connection, CollectRest& message);
   void handle(Connection& connection, Cancel& message);
   static void handle(Connection& connection, More& message);
   void handle(Connection& connection, GetUsage& message);
@@ -84,6 +98,7 @@ class Server {
   Attempts attempts_;
   std::string boot_;
   std::string note_;
+  std::optional<Supervision> supervision_;
   Descriptor signals_;
   Watch signal_watch_;
   Watch listen_watch_;

@@ -121,7 +121,8 @@ Spawner::Spawner() : null_(open("/dev/null", O_RDONLY | O_CLOEXEC)) {
 }
 
 std::vector<std::string> Spawner::environment(const Start& start, const std::string& scratch) const {
-  std::vector<std::string> added{"COMBU_SCRATCH=" + scratch, "TMPDIR=" + scratch};
+  std::vector<std::string> added;
+  if (!scratch.empty()) added = {"COMBU_SCRATCH=" + scratch, "TMPDIR=" + scratch};
   std::vector<std::string> result;
   const auto add = [](std::vector<std::string>& to, std::string_view entry) {
     for (std::string& other : to)
@@ -160,7 +161,7 @@ Spawned Spawner::spawn(const Start& start, const std::string& scratch, const Str
                        .input = null_.get(),
                        .group_file = group_file};
   volatile int error = 0;
-  set_oom_score(attempt_oom_score_);
+  set_oom_score(scratch.empty() ? own_oom_score_ : attempt_oom_score_);
   const pid_t pid = fork_and_run(plan, error);
   const int fork_error = errno;
   set_oom_score(own_oom_score_);

@@ -33,7 +33,8 @@ class Spawner {
   // Remembers the environment, the limits and the ignored signals of this process, which the attempts get,
   // and sets this process's own ones.
   Spawner();
-  // Runs the program in a session of its own. `group_file`: the file by which a process enters the attempt's
+  // Runs the program in a session of its own. `scratch`: path of the attempt's scratch folder; empty if it
+  // has none, and is not one of many attempts. `group_file`: the file by which a process enters the attempt's
   // control group; -1 if there is none.
   [[nodiscard]] Spawned spawn(const Start& start, const std::string& scratch, const Streams& streams,
                               int group_file);

@@ -39,6 +39,11 @@ void set_nonblocking(int descriptor) {
   if (flags >= 0) fcntl(descriptor, F_SETFL, flags | O_NONBLOCK);
 }
 
+void set_blocking(int descriptor) {
+  const int flags = fcntl(descriptor, F_GETFL);
+  if (flags >= 0) fcntl(descriptor, F_SETFL, flags & ~O_NONBLOCK);
+}
+
 std::int64_t real_time() {
   return time_of(CLOCK_REALTIME);
 }
@@ -81,6 +86,13 @@ bool write_all(int descriptor, std::string_view bytes) {
     bytes.remove_prefix(static_cast<std::size_t>(count));
   }
   return true;
+}
+
+void complain(std::string_view text) {
+  std::string line = "agent: ";
+  line += text;
+  line += '\n';
+  write_all(STDERR_FILENO, line);
 }
 
 std::string to_text(std::uint64_t number) {

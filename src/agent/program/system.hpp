@@ -44,6 +44,7 @@ struct Pipe {
 // Opens a pipe whose ends are closed on exec. Returns false and sets errno on failure.
 bool open_pipe(Pipe& pipe);
 void set_nonblocking(int descriptor);
+void set_blocking(int descriptor);
 
 // Nanoseconds since 1970.
 std::int64_t real_time();
@@ -56,6 +57,9 @@ std::string read_file(const char* path, std::size_t bytes_max);
 bool read_again(int descriptor, std::string& out);
 // Writes everything to a blocking descriptor. Returns false and sets errno on failure.
 bool write_all(int descriptor, std::string_view bytes);
+
+// Writes a line about this process to standard error.
+void complain(std::string_view text);
 
 // Returns the digits of a number.
 std::string to_text(std::uint64_t number);

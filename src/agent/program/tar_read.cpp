@@ -94,7 +94,8 @@ timespec time_of(std::string_view text) {
 
 class TarReader {
  public:
-  TarReader(int in, int folder) : in_(in), folder_(folder) {}
+  TarReader(int in, int folder, int link_flag)
+      : in_(in), folder_(folder), folder_flags_(O_RDONLY | O_DIRECTORY | O_CLOEXEC | link_flag) {}
   bool unpack();
   [[nodiscard]] const std::string& problem() const { return problem_; }
 
@@ -120,6 +121,7 @@ class TarReader {
 
   int in_;
   int folder_;
+  int folder_flags_;
   std::vector<FolderToFinish> folders_;
   std::string problem_;
 };
@@ -213,8 +215,9 @@ TarReader::Next TarReader::next(Entry& entry) {
   }
 }
 
-// Opens the folder of an entry, and makes the folders on the way; sets the last part of the name. No part may
-// be a symbolic link. The name is that of the unpacked folder itself if `last` is empty.
+// Opens the folder of an entry, and makes the folders on the way; sets the last part of the name. With
+// O_NOFOLLOW, no part may be a symbolic link. The name is that of the unpacked folder itself if `last` is
+// empty.
 Descriptor TarReader::open_parent(const std::string& name, std::string& last) {
   Descriptor folder(openat(folder_, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   std::string_view left = name;
@@ -230,8 +233,7 @@ Descriptor TarReader::open_parent(const std::string& name, std::string& last) {
     }
     if (!last.empty()) {
       (void)mkdirat(folder.get(), last.c_str(), 0755);
-      folder =
-          Descriptor(openat(folder.get(), last.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+      folder = Descriptor(openat(folder.get(), last.c_str(), folder_flags_));
     }
     last = part;
   }
@@ -260,7 +262,7 @@ bool TarReader::make_file(int parent, const std::string& last, const Entry& entr
 
 bool TarReader::make_folder(int parent, const std::string& last, const Entry& entry) {
   if (mkdirat(parent, last.c_str(), S_IRWXU) != 0 && errno != EEXIST) return fail(entry.name, errno);
-  const Descriptor folder(openat(parent, last.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  const Descriptor folder(openat(parent, last.c_str(), folder_flags_));
   if (!folder.is_open()) return fail(entry.name, errno);
   folders_.push_back({.name = entry.name, .mode = entry.mode, .mtime = entry.mtime});
   return true;
@@ -306,8 +308,7 @@ bool TarReader::finish_folders() {
     std::string last;
     const Descriptor parent = open_parent(folder.name, last);
     if (!parent.is_open()) return false;
-    const Descriptor opened(
-        openat(parent.get(), last.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    const Descriptor opened(openat(parent.get(), last.c_str(), folder_flags_));
     const std::array<timespec, 2> times{folder.mtime, folder.mtime};
     if (!opened.is_open() || futimens(opened.get(), times.data()) != 0 ||
         fchmod(opened.get(), folder.mode) != 0)
@@ -330,12 +331,20 @@ bool TarReader::unpack() {
   return true;
 }
 
+Report unpack(int in, int folder, int link_flag) {
+  TarReader reader(in, folder, link_flag);
+  if (reader.unpack()) return {};
+  return {.status = 1, .text = reader.problem()};
+}
+
 }  // namespace
 
 Report read_tar(int in, int folder) {
-  TarReader reader(in, folder);
-  if (reader.unpack()) return {};
-  return {.status = 1, .text = reader.problem()};
+  return unpack(in, folder, O_NOFOLLOW);
+}
+
+Report read_tar_into_image(int in, int folder) {
+  return unpack(in, folder, 0);
 }
 
 }  // namespace combu::agent

@@ -1,0 +1,36 @@
+#pragma once
+// The agent as the first process of a container, which runs the program of the container.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "combu/agent.hpp"
+
+namespace combu::agent {
+
+struct Supervision {
+  // The program with its arguments, its stop signal and so on. A client that starts it may add variables.
+  Start start;
+  // True: the program starts when a client sends Start and the inputs. False: it starts at once.
+  bool awaits_start = false;
+  // Maximum time in nanoseconds for which the agent waits without a client: for Start before the program has
+  // begun, and for Forget after it has ended.
+  std::int64_t hold = 0;
+  std::optional<int> exit_code = std::nullopt;  // set when the program has ended or could not be started
+};
+
+// Reads the arguments of `agent supervise` behind FOLDER. Returns false if they are wrong.
+bool read_supervision(const std::vector<std::string_view>& arguments, Supervision& supervision);
+
+// Returns the exit code that a shell would use.
+int exit_code_of(const Ended& ended);
+int exit_code_of(const Refused& refused);
+
+// Returns the termination message of the container, see docs/agent.md.
+std::string report_of_end(const Ended& ended);
+std::string report_of_refusal(const Refused& refused);
+
+}  // namespace combu::agent

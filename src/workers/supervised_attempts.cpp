@@ -1,0 +1,434 @@
+#include "workers/supervised_attempts.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "combu/inputs.hpp"
+#include "workers/attempt.hpp"
+#include "workers/container.hpp"
+#include "workers/supervised_container.hpp"
+
+namespace combu::workers {
+namespace {
+
+constexpr std::size_t k_connects_at_once = 8;
+constexpr std::chrono::seconds k_listed_max{15};
+constexpr Seconds k_pause_min{0.05};
+constexpr Seconds k_pause_max{3};
+constexpr Seconds k_silent_max{15};
+constexpr std::chrono::seconds k_ping_every{15};
+
+// Adds what the agent has left as the termination message of its container, see docs/agent.md.
+void add_report(Observation& seen) {
+  constexpr std::string_view k_refused = "combu-agent refused ";
+  constexpr std::string_view k_ended = "combu-agent ended ";
+  const std::string_view report = seen.supervisor_report;
+  const auto number = [&](std::string_view name) {
+    const std::size_t at = report.find(fmt::format(" {}=", name));
+    if (at == std::string_view::npos) return std::uint64_t{0};
+    const std::string_view value = report.substr(at + name.size() + 2);
+    return parse_number<std::uint64_t>(value.substr(0, value.find(' '))).value_or(0);
+  };
+  if (report.starts_with(k_refused)) {
+    const std::size_t text = report.find(' ', std::min(report.find(" code="), report.size() - 1) + 1);
+    seen.placement.start_error =
+        reason_of({.stage = static_cast<std::uint8_t>(number("stage")),
+                   .code = static_cast<std::int32_t>(number("code")),
+                   .text = std::string(report.substr(std::min(text, report.size() - 1) + 1))},
+                  {});
+  } else if (report.starts_with(k_ended) && seen.lost.empty()) {
+    add_flags(seen, static_cast<std::uint32_t>(number("flags")));
+    seen.usage = Usage{.memory = Bytes{static_cast<std::int64_t>(number("memory_peak"))},
+                       .cpu = std::chrono::nanoseconds(number("cpu_ns"))};
+  }
+}
+
+}  // namespace
+
+Observation SupervisedAttempt::shown() const {
+  Observation seen = container;
+  seen.inputs = inputs;
+  if (container.phase != Phase::running && !is_over()) return seen;
+  if (refused) {
+    if (!is_over()) seen.phase = Phase::ended;
+    seen.placement.start_error =
+        reason_of(*refused, to_start ? argv_of(*to_start, {}) : std::vector<std::string>());
+  } else if (ended) {
+    if (!is_over()) seen.phase = Phase::ended;
+    seen.status = "exited";
+    seen.lost.clear();
+    seen.is_unacknowledged = true;
+    add_end(seen, *ended);
+  } else if (is_over()) {
+    add_report(seen);
+  } else if (is_abandoned) {
+    seen.phase = Phase::ended;
+    seen.lost = "combu ended before it had sent the files of the trial";
+    seen.ended_at = real_clock().now();
+  } else if (started) {
+    seen.ran_at = instant_of(started->at);
+  } else if (to_start) {
+    seen.phase = Phase::pending;
+    seen.placement.pending_reason = "the container receives the files of the trial";
+  }
+  return seen;
+}
+
+SupervisedAttempts::~SupervisedAttempts() {
+  for (std::jthread& thread : threads_) thread.request_stop();
+  threads_.clear();
+  std::map<Key, SupervisedPtr> all;
+  {
+    const std::scoped_lock lock(mutex_);
+    all.swap(attempts_);
+    queue_.clear();
+  }
+  for (const auto& [key, attempt] : all) {
+    std::shared_ptr<AgentClient> client;
+    {
+      const std::scoped_lock lock(mutex_);
+      client = std::exchange(attempt->client, nullptr);
+    }
+  }
+}
+
+void SupervisedAttempts::adopt(const RunId& run) {
+  const std::scoped_lock lock(mutex_);
+  adopted_.insert(run);
+}
+
+void SupervisedAttempts::expect(const Key& key, std::optional<Trial> to_start) {
+  const std::scoped_lock lock(mutex_);
+  adopted_.insert(key.run);
+  const auto known = attempts_.find(key);
+  if (known == attempts_.end()) {
+    expected_.insert_or_assign(key, std::move(to_start));
+  } else if (!known->second->started && !known->second->ended) {
+    known->second->to_start = std::move(to_start);
+  }
+}
+
+void SupervisedAttempts::give_up(const Key& key) {
+  const std::scoped_lock lock(mutex_);
+  expected_.erase(key);
+}
+
+// Returns the attempt of the container. The caller holds the mutex.
+SupervisedPtr SupervisedAttempts::entry_of(const Observation& container) {
+  auto& entry = attempts_[container.key];
+  if (!entry) {
+    entry = std::make_shared<SupervisedAttempt>(container);
+    if (auto expected = expected_.extract(container.key)) entry->to_start = std::move(expected.mapped());
+  }
+  entry->container = container;
+  return entry;
+}
+
+bool SupervisedAttempts::needs_client(const SupervisedAttempt& attempt) {
+  return attempt.container.phase == Phase::running && !attempt.is_acknowledged && !attempt.refused &&
+         !attempt.is_abandoned && (!attempt.client || attempt.is_broken);
+}
+
+Observation SupervisedAttempts::take(const Observation& container) {
+  const std::scoped_lock lock(mutex_);
+  const bool is_known = attempts_.contains(container.key);
+  if (!is_known && !expected_.contains(container.key) && !adopted_.contains(container.key.run))
+    return container;
+  const SupervisedPtr attempt = entry_of(container);
+  if (needs_client(*attempt)) queue(attempt, Seconds(0));
+  changed_.notify_all();
+  Observation seen = attempt->shown();
+  // A thread of the queue destroys the connection.
+  if (attempt->is_over() && attempt->client) queue(attempt, Seconds(0));
+  if (container.phase == Phase::gone) attempts_.erase(container.key);
+  return seen;
+}
+
+SupervisedPtr SupervisedAttempts::connect_to(const Observation& container) {
+  const std::scoped_lock lock(mutex_);
+  SupervisedPtr attempt = entry_of(container);
+  if (needs_client(*attempt)) queue(attempt, Seconds(0));
+  return attempt;
+}
+
+SupervisedPtr SupervisedAttempts::find(const Key& key) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = attempts_.find(key);
+  return found == attempts_.end() ? nullptr : found->second;
+}
+
+SupervisedPtr SupervisedAttempts::find_by_id(const std::string& id) {
+  const std::scoped_lock lock(mutex_);
+  const auto found =
+      std::ranges::find_if(attempts_, [&](const auto& one) { return one.second->container.id == id; });
+  return found == attempts_.end() ? nullptr : found->second;
+}
+
+std::shared_ptr<AgentClient> SupervisedAttempts::await_client(const SupervisedPtr& attempt,
+                                                              const std::stop_token& stop) {
+  Lock lock(mutex_);
+  const auto is_settled = [&] {
+    return attempt->is_over() || (attempt->client && !attempt->is_broken && attempt->is_listed);
+  };
+  if (!changed_.wait(lock, stop, is_settled))
+    throw Error(ErrorKind::cancelled, attempt->key().trial, "cancelled");
+  return attempt->is_over() ? nullptr : attempt->client;
+}
+
+void SupervisedAttempts::await_listed(const SupervisedPtr& attempt,
+                                      std::chrono::steady_clock::time_point until,
+                                      const std::stop_token& stop) {
+  Lock lock(mutex_);
+  changed_.wait_until(lock, stop, until, [&] { return attempt->is_over() || attempt->is_listed; });
+}
+
+std::shared_ptr<AgentClient> SupervisedAttempts::client_of(const SupervisedPtr& attempt) {
+  const std::scoped_lock lock(mutex_);
+  return attempt->is_over() || attempt->is_broken ? nullptr : attempt->client;
+}
+
+Observation SupervisedAttempts::shown(const SupervisedPtr& attempt) {
+  const std::scoped_lock lock(mutex_);
+  return attempt->shown();
+}
+
+Observation SupervisedAttempts::container_of(const SupervisedPtr& attempt) {
+  const std::scoped_lock lock(mutex_);
+  return attempt->container;
+}
+
+std::optional<agent::Ended> SupervisedAttempts::end_of(const SupervisedPtr& attempt) {
+  const std::scoped_lock lock(mutex_);
+  return attempt->ended;
+}
+
+bool SupervisedAttempts::runs(const SupervisedPtr& attempt) {
+  const std::scoped_lock lock(mutex_);
+  return attempt->started && !attempt->ended && !attempt->is_over();
+}
+
+void SupervisedAttempts::acknowledge(const std::vector<Key>& keys) {
+  const std::scoped_lock lock(mutex_);
+  for (const Key& key : keys) {
+    const auto found = attempts_.find(key);
+    if (found == attempts_.end()) continue;
+    found->second->is_acknowledged = true;
+    if (found->second->client && !found->second->is_broken)
+      found->second->client->forget({std::string(agent::k_supervised_id)});
+  }
+}
+
+void SupervisedAttempts::subscribe(Subscription& subscription) {
+  const std::scoped_lock lock(mutex_);
+  subscriptions_.push_back(&subscription);
+}
+
+void SupervisedAttempts::unsubscribe(Subscription& subscription) {
+  const std::scoped_lock lock(mutex_);
+  std::erase(subscriptions_, &subscription);
+}
+
+// ---- The connections
+
+// The caller holds the mutex.
+void SupervisedAttempts::queue(const SupervisedPtr& attempt, Seconds pause) {
+  if (std::exchange(attempt->is_queued, true)) return;
+  queue_.emplace(Steady::now() + std::chrono::duration_cast<Steady::duration>(pause), attempt);
+  begin_threads();
+  changed_.notify_all();
+}
+
+void SupervisedAttempts::begin_threads() {
+  if (!threads_.empty()) return;
+  for (std::size_t i = 0; i < k_connects_at_once; ++i)
+    threads_.emplace_back([this](const std::stop_token& quit) { work(quit); });
+  threads_.emplace_back([this](const std::stop_token& quit) { ping_all(quit); });
+}
+
+void SupervisedAttempts::work(const std::stop_token& quit) {
+  while (!quit.stop_requested()) {
+    SupervisedPtr attempt;
+    {
+      Lock lock(mutex_);
+      if (queue_.empty()) {
+        changed_.wait(lock, quit, [this] { return !queue_.empty(); });
+      } else if (const auto next = queue_.begin()->first; next > Steady::now()) {
+        changed_.wait_until(lock, quit, next, [&] { return queue_.empty() || queue_.begin()->first < next; });
+      } else {
+        attempt = queue_.extract(queue_.begin()).mapped();
+      }
+    }
+    if (attempt) connect(attempt, quit);
+  }
+}
+
+void SupervisedAttempts::ping_all(const std::stop_token& quit) {
+  while (!quit.stop_requested()) {
+    std::vector<std::shared_ptr<AgentClient>> silent;
+    {
+      Lock lock(mutex_);
+      for (const auto& [key, attempt] : attempts_) {
+        if (!attempt->client || attempt->is_broken) continue;
+        if (attempt->client->silence() >= k_silent_max) silent.push_back(attempt->client);
+        attempt->client->ping();
+      }
+    }
+    for (const auto& client : silent) client->close();
+    silent.clear();
+    Lock lock(mutex_);
+    changed_.wait_for(lock, quit, k_ping_every, [] { return false; });
+  }
+}
+
+// Connects to the agent, or drops a connection that nobody needs any more.
+void SupervisedAttempts::connect(const SupervisedPtr& attempt, const std::stop_token& quit) {
+  std::shared_ptr<AgentClient> old;
+  bool is_needed = false;
+  {
+    const std::scoped_lock lock(mutex_);
+    is_needed = needs_client(*attempt);
+    if (is_needed || attempt->is_over()) old = std::exchange(attempt->client, nullptr);
+    attempt->is_listed = attempt->is_listed && !is_needed;
+    if (!is_needed) attempt->is_queued = false;
+  }
+  old.reset();  // joins its threads, without the mutex
+  if (!is_needed) return;
+  bool is_connected = false;
+  try {
+    open_client(attempt, quit);
+    is_connected = true;
+  } catch (const Error& error) {
+    const std::scoped_lock lock(mutex_);
+    attempt->broken_why = error.message();
+  }
+  const std::scoped_lock lock(mutex_);
+  attempt->is_queued = false;
+  attempt->pause = is_connected ? k_pause_min : std::min(attempt->pause * 2, k_pause_max);
+  if (needs_client(*attempt) && !quit.stop_requested()) queue(attempt, attempt->pause);
+}
+
+void SupervisedAttempts::open_client(const SupervisedPtr& attempt, const std::stop_token& quit) {
+  const Key key = attempt->key();  // never changes
+  const auto opened = std::make_shared<AgentClient>(
+      engine_.exec(key, {std::string(k_program), "join", std::string(k_folder)}, quit), key.trial,
+      events_of(attempt));
+  std::optional<Trial> to_start;
+  bool is_unknown = false;
+  {
+    const std::scoped_lock lock(mutex_);
+    attempt->client = opened;
+    attempt->is_broken = false;
+  }
+  opened->begin();
+  {
+    Lock lock(mutex_);
+    const auto is_settled = [&] { return attempt->is_listed || attempt->is_broken; };
+    if (!changed_.wait_for(lock, quit, k_listed_max, is_settled)) {
+      lock.unlock();
+      opened->close();
+      throw Error(ErrorKind::unavailable, key.trial, "the agent does not answer");
+    }
+    if (attempt->is_broken) throw Error(ErrorKind::unavailable, key.trial, attempt->broken_why);
+    if (attempt->is_acknowledged) opened->forget({std::string(agent::k_supervised_id)});
+    is_unknown = !attempt->started && !attempt->ended && !attempt->refused;
+    if (is_unknown) to_start = attempt->to_start;
+  }
+  if (to_start)
+    send_files(attempt, *opened, *to_start, quit);
+  else if (is_unknown)
+    abandon(attempt, quit);
+}
+
+// The agent waits for files that no process will send.
+void SupervisedAttempts::abandon(const SupervisedPtr& attempt, const std::stop_token& quit) {
+  {
+    const std::scoped_lock lock(mutex_);
+    attempt->is_abandoned = true;
+    publish(*attempt);
+    changed_.notify_all();
+  }
+  engine_.stop(attempt->key(), std::nullopt, quit);
+}
+
+void SupervisedAttempts::send_files(const SupervisedPtr& attempt, AgentClient& client, const Trial& trial,
+                                    const std::stop_token& quit) {
+  const std::string id(agent::k_supervised_id);
+  client.send(agent::Start{.id = id, .awaits_inputs = 1});
+  const auto put = [&](std::string_view bytes) {
+    for (std::size_t at = 0; at < bytes.size(); at += agent::k_part_max)
+      client.send(agent::Put{.id = id, .bytes = std::string(bytes.substr(at, agent::k_part_max))});
+    return !quit.stop_requested();
+  };
+  try {
+    auto digests = pack_inputs(trial.inputs, input_owner(trial), put, provided_files(trial));
+    if (!digests) return;
+    {
+      const std::scoped_lock lock(mutex_);
+      attempt->inputs = *std::move(digests);
+    }
+    client.send(agent::Put{.id = id, .bytes = {}, .is_last = 1});
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::unavailable || error.kind() == ErrorKind::cancelled) throw;
+    // A file on this machine cannot be read.
+    const std::scoped_lock lock(mutex_);
+    attempt->refused = agent::Refused{.id = id, .text = error.message()};
+    publish(*attempt);
+    changed_.notify_all();
+  }
+}
+
+AgentEvents SupervisedAttempts::events_of(const SupervisedPtr& attempt) {
+  const auto locked = [this, weak = std::weak_ptr(attempt)](const auto& body) {
+    const SupervisedPtr it = weak.lock();
+    if (!it) return;
+    const std::scoped_lock lock(mutex_);
+    body(it);
+    changed_.notify_all();
+  };
+  return {.on_welcome = [](agent::Welcome&&) {},
+          .on_started =
+              [=, this](agent::Started&& started) {
+                locked([&](const SupervisedPtr& it) {
+                  if (it->started) return;
+                  it->started = std::move(started);
+                  it->to_start.reset();
+                  Observation seen = it->shown();
+                  seen.start_took = StartDuration{.started = std::chrono::nanoseconds(it->started->spawn_ns)};
+                  for (Subscription* const subscription : subscriptions_) subscription->push(seen);
+                });
+              },
+          .on_refused =
+              [=, this](agent::Refused&& refused) {
+                locked([&](const SupervisedPtr& it) {
+                  it->refused = std::move(refused);
+                  publish(*it);
+                });
+              },
+          .on_ended =
+              [=, this](agent::Ended&& ended) {
+                locked([&](const SupervisedPtr& it) {
+                  if (it->ended) return;
+                  it->ended = std::move(ended);
+                  publish(*it);
+                });
+              },
+          .on_listed = [=] { locked([](const SupervisedPtr& it) { it->is_listed = true; }); },
+          .on_broken =
+              [=, this](const std::string& why) {
+                locked([&](const SupervisedPtr& it) {
+                  it->is_broken = true;
+                  it->broken_why = why;
+                  if (needs_client(*it)) queue(it, it->pause);
+                });
+              }};
+}
+
+// Passes the attempt to each call of watch(). The caller holds the mutex.
+void SupervisedAttempts::publish(const SupervisedAttempt& attempt) {
+  const Observation seen = attempt.shown();
+  for (Subscription* const subscription : subscriptions_) subscription->push(seen);
+}
+
+}  // namespace combu::workers

@@ -1,0 +1,127 @@
+#pragma once
+// The attempts in containers whose first process is the agent, and the connections to these agents.
+
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "combu/agent.hpp"
+#include "combu/engine.hpp"
+#include "workers/agent_client.hpp"
+#include "workers/subscriptions.hpp"
+
+namespace combu::workers {
+
+// The mutex of SupervisedAttempts guards all members.
+struct SupervisedAttempt {
+  explicit SupervisedAttempt(Observation seen) : container(std::move(seen)) {}
+
+  Observation container;  // as the engine below has reported it last
+  // The agent waits until this process sends the files of this trial. nullopt: the program begins by itself,
+  // or another process had to send the files.
+  std::optional<Trial> to_start;
+  std::vector<std::string> inputs;      // the digests of its inputs, once they are sent
+  std::shared_ptr<AgentClient> client;  // nullptr: not connected
+  bool is_queued = false;               // a thread connects to the agent, or will do so
+  bool is_listed = false;               // the agent has listed what it knows since the last connection
+  bool is_broken = false;               // the last connection has ended
+  std::string broken_why;
+  bool is_acknowledged = false;
+  Seconds pause{0.05};  // before the next try to connect
+  std::optional<agent::Started> started;
+  std::optional<agent::Refused> refused;
+  std::optional<agent::Ended> ended;
+  // The program cannot begin any more, because the process that had to send its files has ended.
+  bool is_abandoned = false;
+
+  [[nodiscard]] const Key& key() const { return container.key; }
+  [[nodiscard]] bool is_over() const {
+    return container.phase == Phase::ended || container.phase == Phase::gone;
+  }
+  // Returns the attempt as combu reports it: its program may have ended although the container still runs.
+  [[nodiscard]] Observation shown() const;
+};
+using SupervisedPtr = std::shared_ptr<SupervisedAttempt>;
+
+// Thread-safe. `engine` must outlive the object. The threads of the object connect to the agents, and connect
+// again after a connection has ended, as long as the container runs and its result is not acknowledged.
+class SupervisedAttempts {
+ public:
+  explicit SupervisedAttempts(Engine& engine) : engine_(engine) {}
+  ~SupervisedAttempts();
+  SupervisedAttempts(const SupervisedAttempts&) = delete;
+  SupervisedAttempts& operator=(const SupervisedAttempts&) = delete;
+
+  // This process owns the run: it connects to the agents of the run's attempts.
+  void adopt(const RunId& run);
+  // This process is about to start the attempt. `to_start`: the trial if its agent waits for files.
+  void expect(const Key& key, std::optional<Trial> to_start);
+  // The start has failed, and there is no container.
+  void give_up(const Key& key);
+  // Handles the report of the engine below about a container, and returns the report about its attempt.
+  Observation take(const Observation& container);
+
+  [[nodiscard]] SupervisedPtr find(const Key& key);
+  [[nodiscard]] SupervisedPtr find_by_id(const std::string& id);
+  // Connects to the agent in a running container if this process has not. `container` is the last report of
+  // the engine below.
+  SupervisedPtr connect_to(const Observation& container);
+  // Returns a connection, or nullptr if the container has ended. Waits while the connection is broken. Throws
+  // Error(cancelled).
+  [[nodiscard]] std::shared_ptr<AgentClient> await_client(const SupervisedPtr& attempt,
+                                                          const std::stop_token& stop);
+  // Waits until the agent has reported what it knows, or the container has ended, at most until `until`.
+  void await_listed(const SupervisedPtr& attempt, std::chrono::steady_clock::time_point until,
+                    const std::stop_token& stop);
+  // Like await_client(), but returns nullptr if there is no connection now.
+  [[nodiscard]] std::shared_ptr<AgentClient> client_of(const SupervisedPtr& attempt);
+  [[nodiscard]] Observation shown(const SupervisedPtr& attempt);
+  // Returns the last report of the engine below.
+  [[nodiscard]] Observation container_of(const SupervisedPtr& attempt);
+  // Returns the end that the agent has reported; nullopt if it has reported none.
+  [[nodiscard]] std::optional<agent::Ended> end_of(const SupervisedPtr& attempt);
+  // True if the program has begun, and its end is not known.
+  [[nodiscard]] bool runs(const SupervisedPtr& attempt);
+  void acknowledge(const std::vector<Key>& keys);
+
+  void subscribe(Subscription& subscription);
+  void unsubscribe(Subscription& subscription);
+
+ private:
+  using Steady = std::chrono::steady_clock;
+  using Lock = std::unique_lock<std::mutex>;
+
+  SupervisedPtr entry_of(const Observation& container);
+  [[nodiscard]] static bool needs_client(const SupervisedAttempt& attempt);
+  void queue(const SupervisedPtr& attempt, Seconds pause);
+  void begin_threads();
+  void work(const std::stop_token& quit);
+  void ping_all(const std::stop_token& quit);
+  void connect(const SupervisedPtr& attempt, const std::stop_token& quit);
+  void open_client(const SupervisedPtr& attempt, const std::stop_token& quit);
+  void abandon(const SupervisedPtr& attempt, const std::stop_token& quit);
+  void send_files(const SupervisedPtr& attempt, AgentClient& client, const Trial& trial,
+                  const std::stop_token& quit);
+  AgentEvents events_of(const SupervisedPtr& attempt);
+  void publish(const SupervisedAttempt& attempt);
+
+  Engine& engine_;
+  std::mutex mutex_;
+  std::condition_variable_any changed_;  // an attempt has changed, or the queue
+  std::set<RunId> adopted_;
+  std::map<Key, SupervisedPtr> attempts_;
+  std::map<Key, std::optional<Trial>> expected_;  // attempts whose containers are not reported yet
+  std::multimap<Steady::time_point, SupervisedPtr> queue_;
+  std::vector<Subscription*> subscriptions_;
+  std::vector<std::jthread> threads_;
+};
+
+}  // namespace combu::workers

@@ -1,0 +1,75 @@
+#include "workers/supervised_container.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "workers/attempt.hpp"
+#include "workers/container.hpp"
+
+namespace combu::workers {
+namespace {
+
+constexpr std::string_view k_params_file = "/combu/params.json";
+
+std::string parent_of(const std::string& path) {
+  return path.substr(0, std::max<std::size_t>(path.rfind('/'), 1));
+}
+
+// Returns the folders into which the agent writes files before the program begins. An input whose path is not
+// known yet counts as a folder.
+std::vector<std::string> written_folders(const Trial& trial) {
+  std::set<std::string> folders;
+  for (const Input& input : trial.inputs) {
+    std::error_code ignored;
+    const bool is_file = std::filesystem::is_regular_file(input.from, ignored);
+    folders.insert(is_file ? parent_of(input.to) : input.to);
+  }
+  for (const auto& [path, content] : provided_files(trial)) folders.insert(parent_of(path));
+  return {folders.begin(), folders.end()};
+}
+
+}  // namespace
+
+bool awaits_files(const Trial& trial) {
+  return !trial.inputs.empty() || trial.params_file;
+}
+
+std::map<std::string, std::string> provided_files(const Trial& trial) {
+  if (!trial.params_file) return {};
+  return {{std::string(k_params_file), trial.params.empty() ? "{}" : trial.params}};
+}
+
+Trial supervised_container(const Trial& trial, const ImageProgram& image,
+                           std::shared_ptr<const ProvidedProgram> program, Seconds hold) {
+  Trial container = trial;
+  Process& process = container.process;
+  const std::string& signal = process.stop_signal.empty() ? image.stop_signal : process.stop_signal;
+  process.entrypoint = {
+      std::string(k_program),
+      "supervise",
+      std::string(k_folder),
+      fmt::format("hold={:.0f}", std::ceil(hold.count())),
+      fmt::format("timeout_ms={}", milliseconds_of(trial.timeout)),
+      fmt::format("grace_ms={}", milliseconds_of(process.stop_grace.value_or(k_default_grace))),
+      fmt::format("stop_signal={}", signal_number(signal)),
+      fmt::format("log_max={}", log_max_of(trial)),
+      fmt::format("await={}", awaits_files(trial) ? 1 : 0),
+      "--"};
+  process.cmd = argv_of(trial, image);
+  process.init = false;  // the agent is the first process
+  process.stop_signal = "SIGTERM";
+  container.container.provided = std::move(program);
+  container.container.written_folders = written_folders(trial);
+  container.inputs.clear();
+  container.params_file = false;
+  container.outputs.clear();
+  container.metrics = Metrics{};
+  return container;
+}
+
+}  // namespace combu::workers

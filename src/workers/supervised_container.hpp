@@ -1,0 +1,24 @@
+#pragma once
+// Containers whose first process is the agent, which runs the program of the trial (`agent supervise`).
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "combu/engine.hpp"
+#include "combu/spec.hpp"
+
+namespace combu::workers {
+
+// True if the trial's program must not begin before the agent has received files for it.
+[[nodiscard]] bool awaits_files(const Trial& trial);
+
+// Returns a trial whose container runs the agent, which runs the program of `trial`. `image`: the program of
+// the image. `hold`: see Experiment::hold.
+[[nodiscard]] Trial supervised_container(const Trial& trial, const ImageProgram& image,
+                                         std::shared_ptr<const ProvidedProgram> program, Seconds hold);
+
+// Returns a map from the paths of the files that combu itself writes into the container to their contents.
+[[nodiscard]] std::map<std::string, std::string> provided_files(const Trial& trial);
+
+}  // namespace combu::workers

@@ -1,0 +1,288 @@
+// The engine that runs some trials under the agent, which is the first process of their containers: maps each
+// function of Engine to the agents and to the engine below.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <variant>
+
+#include "combu/workers.hpp"
+#include "workers/attempt.hpp"
+#include "workers/container.hpp"
+#include "workers/images.hpp"
+#include "workers/supervised_attempts.hpp"
+#include "workers/supervised_container.hpp"
+
+namespace combu {
+namespace workers {
+namespace {
+
+constexpr std::chrono::seconds k_begin_max{10};  // until the agents of listed containers have answered
+constexpr int k_resumptions_max = 20;            // of an archive, without a byte between
+constexpr Seconds k_resumption_pause{0.1};
+
+// True if the trial's container needs the agent on an engine that does not copy files.
+bool may_be_supervised(const Trial& trial) {
+  return trial.has_own_container() && !is_worker_name(trial.name) && trial.moves_files();
+}
+
+Run with_supervised_containers(const Run& run, Images& images) {
+  Run changed = run;
+  for (Trial& trial : changed.experiment.trials)
+    if (may_be_supervised(trial))
+      trial = supervised_container(trial, images.program_of(trial).value_or(ImageProgram{}),
+                                   images.agent_for(trial), run.experiment.hold);
+  return changed;
+}
+
+class SupervisedEngine final : public Engine {
+ public:
+  SupervisedEngine(Engine& engine, AgentPrograms programs)
+      : engine_(engine), images_(std::move(programs)), attempts_(engine) {}
+
+  Facts facts(std::stop_token stop) override;
+  std::vector<Finding> diagnose(std::stop_token stop) override { return engine_.diagnose(stop); }
+  std::vector<Gpu> gpus(std::stop_token stop) override { return engine_.gpus(stop); }
+  std::vector<Error> check(const Run& run, std::stop_token stop) override;
+  std::vector<StartLimit> limits(const Run& run, const Slots& capacity) override {
+    return engine_.limits(run, capacity);
+  }
+  std::vector<Error> prepare(const Run& run, const std::function<void(const Preparation&)>& on_progress,
+                             std::stop_token stop) override;
+  StartResult start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) override;
+  void stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) override;
+  std::vector<Observation> list(const Selector& selector, ListDetail detail, std::stop_token stop) override;
+  void watch(const Selector& selector, const std::function<void(const Change&)>& on_change,
+             std::stop_token stop) override;
+  std::optional<Usage> usage(const std::string& id, std::stop_token stop) override;
+  void logs(const Key& key, const LogOptions& options, const OnLogPiece& on_piece,
+            std::stop_token stop) override;
+  bool copy_out(const Key& key, const std::string& path,
+                const std::function<void(std::string_view)>& on_bytes, std::stop_token stop) override;
+  std::unique_ptr<ByteStream> exec(const Key& key, const std::vector<std::string>& argv,
+                                   std::stop_token stop) override {
+    return engine_.exec(key, argv, stop);
+  }
+  void acknowledge(const std::vector<Key>& keys) override {
+    attempts_.acknowledge(keys);
+    engine_.acknowledge(keys);
+  }
+  Released release(const Selector& selector, const ReleaseCallbacks& callbacks,
+                   std::stop_token stop) override {
+    return engine_.release(selector, callbacks, stop);
+  }
+
+ private:
+  bool copies_files(const std::stop_token& stop);
+  bool is_supervised(const Trial& trial, const std::stop_token& stop) {
+    return may_be_supervised(trial) && !copies_files(stop);
+  }
+  SupervisedPtr find(const Key& key, const std::stop_token& stop);
+  [[noreturn]] static void throw_lost(const Observation& container);
+
+  Engine& engine_;
+  Images images_;
+  SupervisedAttempts attempts_;
+  std::mutex mutex_;
+  std::optional<bool> copies_files_;  // Facts::copies_files, once known
+};
+
+Facts SupervisedEngine::facts(std::stop_token stop) {
+  Facts facts = engine_.facts(stop);
+  {
+    const std::scoped_lock lock(mutex_);
+    copies_files_ = facts.copies_files;
+  }
+  facts.copies_files = true;
+  return facts;
+}
+
+bool SupervisedEngine::copies_files(const std::stop_token& stop) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (copies_files_) return *copies_files_;
+  }
+  (void)facts(stop);
+  const std::scoped_lock lock(mutex_);
+  return *copies_files_;
+}
+
+std::vector<Error> SupervisedEngine::check(const Run& run, std::stop_token stop) {
+  attempts_.adopt(run.id);
+  const Facts facts = engine_.facts(stop);
+  if (facts.copies_files) return engine_.check(run, stop);
+  std::vector<Error> errors;
+  for (const Trial& trial : run.experiment.trials)
+    if (may_be_supervised(trial) && !trial.process.entrypoint && !facts.reports_programs)
+      errors.emplace_back(
+          ErrorKind::refused, trial.name,
+          "combu must start the program itself to copy files, but this engine does not report "
+          "the entrypoint of the image; write `entrypoint`: the program and its first arguments, "
+          "or `[]` if `cmd` begins with the program");
+  if (!errors.empty()) return errors;
+  return engine_.check(with_supervised_containers(run, images_), stop);
+}
+
+std::vector<Error> SupervisedEngine::prepare(const Run& run,
+                                             const std::function<void(const Preparation&)>& on_progress,
+                                             std::stop_token stop) {
+  attempts_.adopt(run.id);
+  const auto take = [&](const Preparation& preparation) {
+    if (preparation.kind == Preparation::Kind::found)
+      images_.set_program(preparation.name, preparation.platform, preparation.program);
+    if (on_progress) on_progress(preparation);
+  };
+  return engine_.prepare(run, take, stop);
+}
+
+StartResult SupervisedEngine::start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) {
+  if (!is_supervised(trial, stop)) return engine_.start(run, trial, attempt, stop);
+  const Key key{.run = run.id, .trial = trial.name, .attempt = attempt};
+  const Trial container = supervised_container(trial, images_.program_of(trial).value_or(ImageProgram{}),
+                                               images_.agent_for(trial), run.experiment.hold);
+  attempts_.expect(key, awaits_files(trial) ? std::optional(trial) : std::nullopt);
+  try {
+    StartResult result = engine_.start(run, container, attempt, stop);
+    if (auto* running = std::get_if<Running>(&result)) {
+      running->observation.is_supervised = true;
+      running->observation = attempts_.take(running->observation);
+      if (running->observation.phase == Phase::pending) return Accepted{};
+    } else if (!std::holds_alternative<Accepted>(result)) {
+      attempts_.give_up(key);
+    }
+    return result;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::unavailable && error.kind() != ErrorKind::timeout) attempts_.give_up(key);
+    throw;
+  }
+}
+
+// Returns the attempt if it is supervised. Connects to its agent if this process has not.
+SupervisedPtr SupervisedEngine::find(const Key& key, const std::stop_token& stop) {
+  if (SupervisedPtr known = attempts_.find(key)) return known;
+  if (copies_files(stop)) return nullptr;
+  for (const Observation& seen :
+       engine_.list({.run = key.run, .trials = {key.trial}}, ListDetail::full, stop))
+    if (seen.key == key && seen.is_supervised) return attempts_.connect_to(seen);
+  return nullptr;
+}
+
+void SupervisedEngine::stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) {
+  const SupervisedPtr attempt = attempts_.find(key);
+  // If the agent does not answer, or waits for files, the container is stopped.
+  const auto client = attempt && attempts_.runs(attempt) ? attempts_.client_of(attempt) : nullptr;
+  if (client) {
+    try {
+      client->send(agent::Stop{.id = std::string(agent::k_supervised_id),
+                               .grace_ms = grace ? static_cast<std::int64_t>(grace->count() * 1000) : -1});
+      client->sync(stop);
+      return;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::unavailable) throw;
+    }
+  }
+  if (attempt && attempts_.end_of(attempt)) return;
+  engine_.stop(key, grace, stop);
+}
+
+std::vector<Observation> SupervisedEngine::list(const Selector& selector, ListDetail detail,
+                                                std::stop_token stop) {
+  std::vector<Observation> seen = engine_.list(selector, detail, stop);
+  std::vector<SupervisedPtr> attempts(seen.size());
+  for (std::size_t i = 0; i < seen.size(); ++i) {
+    if (!seen[i].is_supervised) continue;
+    if (detail != ListDetail::basic && seen[i].phase == Phase::running)
+      attempts[i] = attempts_.connect_to(seen[i]);
+    seen[i] = attempts_.take(seen[i]);
+  }
+  // The programs of running containers may have ended.
+  const auto until = std::chrono::steady_clock::now() + k_begin_max;
+  for (std::size_t i = 0; i < seen.size(); ++i) {
+    if (!attempts[i]) continue;
+    attempts_.await_listed(attempts[i], until, stop);
+    seen[i] = attempts_.shown(attempts[i]);
+  }
+  return seen;
+}
+
+void SupervisedEngine::watch(const Selector& selector, const std::function<void(const Change&)>& on_change,
+                             std::stop_token stop) {
+  Subscription attempts(selector);
+  attempts_.subscribe(attempts);
+  const auto watch_below = [&](const std::function<void(const Change&)>& pass_on,
+                               const std::stop_token& until) {
+    const auto take = [&](const Change& change) {
+      const auto* seen = std::get_if<Observation>(&change);
+      pass_on(seen != nullptr && seen->is_supervised ? Change(attempts_.take(*seen)) : change);
+    };
+    engine_.watch(selector, take, until);
+  };
+  watch_with(attempts, on_change, stop, watch_below, [&] { attempts_.unsubscribe(attempts); });
+}
+
+std::optional<Usage> SupervisedEngine::usage(const std::string& id, std::stop_token stop) {
+  const SupervisedPtr attempt = attempts_.find_by_id(id);
+  if (!attempt) return engine_.usage(id, stop);
+  if (!attempts_.runs(attempt)) return std::nullopt;
+  const auto client = attempts_.client_of(attempt);
+  return client ? client->usage(std::string(agent::k_supervised_id), stop) : std::nullopt;
+}
+
+// The agent has the two streams apart, and all of the log. The engine below has the rest of the log if the
+// container has ended.
+void SupervisedEngine::logs(const Key& key, const LogOptions& options, const OnLogPiece& on_piece,
+                            std::stop_token stop) {
+  const SupervisedPtr attempt = attempts_.find(key);
+  const auto client = attempt ? attempts_.client_of(attempt) : nullptr;
+  if (!client) return engine_.logs(key, options, on_piece, stop);
+  read_tail_first(options, on_piece, [&](const LogOptions& part, const OnLogPiece& sink) {
+    const bool is_whole = client->read_log(std::string(agent::k_supervised_id), part,
+                                           split_chunks_since(part.since, sink), stop);
+    if (!is_whole) sink({.is_after_gap = true});
+  });
+}
+
+bool SupervisedEngine::copy_out(const Key& key, const std::string& path,
+                                const std::function<void(std::string_view)>& on_bytes, std::stop_token stop) {
+  const SupervisedPtr attempt = find(key, stop);
+  if (!attempt) return engine_.copy_out(key, path, on_bytes, stop);
+  AgentClient::Position position;
+  for (int failures = 0;;) {
+    const auto client = attempts_.await_client(attempt, stop);
+    if (!client) throw_lost(attempts_.container_of(attempt));
+    const std::uint64_t before = position.bytes;
+    try {
+      return client->collect(std::string(agent::k_supervised_id), path, position, on_bytes, stop);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::unavailable) throw;
+      failures = position.bytes > before ? 0 : failures + 1;
+      if (failures > k_resumptions_max) throw;
+    }
+    real_clock().wait(k_resumption_pause, stop);
+  }
+}
+
+void SupervisedEngine::throw_lost(const Observation& container) {
+  if (!container.lost.empty()) throw Error(ErrorKind::lost, container.key.trial, container.lost);
+  throw Error(ErrorKind::not_found, container.key.trial,
+              "the container has ended before its outputs were collected; they are lost");
+}
+
+}  // namespace
+}  // namespace workers
+
+Run with_supervised_containers(const Run& run, AgentPrograms programs) {
+  workers::Images images(std::move(programs));
+  return workers::with_supervised_containers(run, images);
+}
+
+std::unique_ptr<Engine> with_supervision(Engine& engine, AgentPrograms programs) {
+  return std::make_unique<workers::SupervisedEngine>(engine, std::move(programs));
+}
+
+}  // namespace combu
