@@ -20,6 +20,14 @@ constexpr Seconds k_pause_max{3};
 constexpr Seconds k_silent_max{15};
 constexpr std::chrono::seconds k_ping_every{15};
 
+void fail_start(Observation& seen, const agent::Refused& refused, const std::vector<std::string>& argv) {
+  if (seen.phase != Phase::gone) seen.phase = Phase::ended;
+  seen.ran_at.reset();
+  seen.exit_code.reset();
+  seen.placement.start_error = reason_of(refused, argv);
+  seen.status = fmt::format("could not be started: {}", seen.placement.start_error);
+}
+
 // Adds what the agent has left as the termination message of its container, see docs/agent.md.
 void add_report(Observation& seen) {
   constexpr std::string_view k_refused = "combu-agent refused ";
@@ -33,11 +41,12 @@ void add_report(Observation& seen) {
   };
   if (report.starts_with(k_refused)) {
     const std::size_t text = report.find(' ', std::min(report.find(" code="), report.size() - 1) + 1);
-    seen.placement.start_error =
-        reason_of({.stage = static_cast<std::uint8_t>(number("stage")),
-                   .code = static_cast<std::int32_t>(number("code")),
-                   .text = std::string(report.substr(std::min(text, report.size() - 1) + 1))},
-                  {});
+    const std::string reason(report.substr(std::min(text, report.size() - 1) + 1));
+    fail_start(seen,
+               {.stage = static_cast<std::uint8_t>(number("stage")),
+                .code = static_cast<std::int32_t>(number("code")),
+                .text = reason},
+               {reason});
   } else if (report.starts_with(k_ended) && seen.lost.empty()) {
     add_flags(seen, static_cast<std::uint32_t>(number("flags")));
     seen.usage = Usage{.memory = Bytes{static_cast<std::int64_t>(number("memory_peak"))},
@@ -52,9 +61,7 @@ Observation SupervisedAttempt::shown() const {
   seen.inputs = inputs;
   if (container.phase != Phase::running && !is_over()) return seen;
   if (refused) {
-    if (!is_over()) seen.phase = Phase::ended;
-    seen.placement.start_error =
-        reason_of(*refused, to_start ? argv_of(*to_start, {}) : std::vector<std::string>());
+    fail_start(seen, *refused, to_start ? argv_of(*to_start, {}) : std::vector<std::string>());
   } else if (ended) {
     if (!is_over()) seen.phase = Phase::ended;
     seen.status = "exited";

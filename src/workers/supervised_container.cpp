@@ -14,6 +14,7 @@
 namespace combu::workers {
 namespace {
 
+constexpr int k_await_seconds = 3600;  // a combu that has ended for longer does not send the files any more
 constexpr std::string_view k_params_file = "/combu/params.json";
 
 std::string parent_of(const std::string& path) {
@@ -58,7 +59,7 @@ Trial supervised_container(const Trial& trial, const ImageProgram& image,
       fmt::format("grace_ms={}", milliseconds_of(process.stop_grace.value_or(k_default_grace))),
       fmt::format("stop_signal={}", signal_number(signal)),
       fmt::format("log_max={}", log_max_of(trial)),
-      fmt::format("await={}", awaits_files(trial) ? 1 : 0),
+      fmt::format("await={}", awaits_files(trial) ? k_await_seconds : 0),
       "--"};
   process.cmd = argv_of(trial, image);
   process.init = false;  // the agent is the first process

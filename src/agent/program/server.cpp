@@ -58,7 +58,7 @@ AttemptEvents Server::events() {
                 if (!supervision_) return;
                 const std::string& program = supervision_->start.argv.front();
                 complain(message.text.empty() ? problem_text(program, message.code) : message.text);
-                end_supervision(exit_code_of(message), report_of_refusal(message));
+                end_supervision(exit_code_of(message), report_of_refusal(message, program));
               },
           .returned = [this](Attempt& attempt, std::uint64_t number, Returned::Status status,
                              std::string bytes) { take_value(attempt, number, status, std::move(bytes)); }};

@@ -39,7 +39,7 @@ bool read_setting(std::string_view text, Supervision& supervision) {
   if (name == "hold")
     supervision.hold = static_cast<std::int64_t>(value) * k_second;
   else if (name == "await")
-    supervision.awaits_start = value != 0;
+    supervision.await = static_cast<std::int64_t>(value) * k_second;
   else if (name == "timeout_ms")
     supervision.start.timeout_ms = value;
   else if (name == "grace_ms")
@@ -81,19 +81,20 @@ std::string report_of_end(const Ended& ended) {
          field("memory_peak", ended.memory_peak);
 }
 
-std::string report_of_refusal(const Refused& refused) {
+std::string report_of_refusal(const Refused& refused, const std::string& program) {
   return "combu-agent refused" + field("stage", refused.stage) +
-         field("code", static_cast<std::uint64_t>(refused.code)) + " " + refused.text;
+         field("code", static_cast<std::uint64_t>(refused.code)) + " " +
+         (refused.text.empty() ? program : refused.text);
 }
 
 int Server::supervise(const std::string& folder, Supervision supervision) {
   supervision_ = std::move(supervision);
   if (!begin(folder, signals_to_pass())) return k_not_started;
-  if (!supervision_->awaits_start) attempts_.start(supervision_->start, 0);
-  while (!is_supervision_over()) turn();
+  if (supervision_->await == 0) attempts_.start(supervision_->start, 0);
+  while (!is_supervision_over() && !attempts_.is_overrun()) turn();
   for (const auto& connection : connections_) connection->flush();
   attempts_.write_output();
-  return *supervision_->exit_code;
+  return supervision_->exit_code.value_or(k_signalled + SIGKILL);
 }
 
 void Server::end_supervision(int exit_code, std::string report) {
@@ -104,17 +105,16 @@ void Server::end_supervision(int exit_code, std::string report) {
 
 bool Server::is_supervision_over() {
   std::optional<int>& exit_code = supervision_->exit_code;
-  const bool is_waiting = steady_time() - busy_at_ < supervision_->hold;
-  if (exit_code) return !attempts_.are_known() || terminated_at_ != 0 || !is_waiting;
-  // A client has made the agent forget the program before its end.
-  if (attempts_.begun() > 0 && !attempts_.are_active() && !supervision_->awaits_start) {
+  const std::int64_t idle = steady_time() - busy_at_;
+  if (exit_code) return !attempts_.are_known() || terminated_at_ != 0 || idle >= supervision_->hold;
+  if (attempts_.are_active()) return false;
+  if (supervision_->await == 0) {  // a client has made the agent forget the program before its end
     exit_code = k_signalled + SIGKILL;
-  } else if (supervision_->awaits_start && !attempts_.are_active()) {
-    if (terminated_at_ != 0) exit_code = k_signalled + SIGTERM;
-    if (!is_waiting) {
-      complain("no client has started the program");
-      exit_code = k_never_begun;
-    }
+  } else if (terminated_at_ != 0) {
+    exit_code = k_signalled + SIGTERM;
+  } else if (idle >= supervision_->await) {
+    complain("no client has started the program");
+    exit_code = k_never_begun;
   }
   return exit_code.has_value();
 }
@@ -134,7 +134,7 @@ bool Server::begin_supervised(Start& message, std::uint64_t connection) {
   if (message.id != k_supervised_id) return false;
   const Attempt* const known = attempts_.find(message.id);
   if (known != nullptr && (known->phase != Phase::awaiting_inputs || known->asker == connection)) return true;
-  if (!supervision_->awaits_start || supervision_->exit_code) return false;
+  if (supervision_->await == 0 || supervision_->exit_code) return false;
   Start start = supervision_->start;
   start.env = std::move(message.env);
   start.awaits_inputs = message.awaits_inputs;

@@ -14,10 +14,10 @@ namespace combu::agent {
 struct Supervision {
   // The program with its arguments, its stop signal and so on. A client that starts it may add variables.
   Start start;
-  // True: the program starts when a client sends Start and the inputs. False: it starts at once.
-  bool awaits_start = false;
-  // Maximum time in nanoseconds for which the agent waits without a client: for Start before the program has
-  // begun, and for Forget after it has ended.
+  // The following times are in nanoseconds. A program with `await` starts when a client has sent Start and the
+  // inputs; without a client, the agent ends after this time. 0: the program starts at once.
+  std::int64_t await = 0;
+  // After the end of the program, the agent waits without a client for Forget for this time.
   std::int64_t hold = 0;
   std::optional<int> exit_code = std::nullopt;  // set when the program has ended or could not be started
 };
@@ -31,6 +31,6 @@ int exit_code_of(const Refused& refused);
 
 // Returns the termination message of the container, see docs/agent.md.
 std::string report_of_end(const Ended& ended);
-std::string report_of_refusal(const Refused& refused);
+std::string report_of_refusal(const Refused& refused, const std::string& program);
 
 }  // namespace combu::agent
