@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <mutex>
 #include <nlohmann/json_fwd.hpp>
@@ -7,6 +8,7 @@
 #include <set>
 #include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "combu/engine.hpp"
@@ -64,6 +66,8 @@ class KubernetesEngine final : public Engine {
 
   // Returns the uid of the run's anchor, which the first call creates.
   std::string anchor_of(const Run& run, const std::stop_token& stop);
+  void provide_program(const Run& run, const ProvidedProgram& program, const Home& home,
+                       const std::stop_token& stop);
   nlohmann::json create_once(const Kind& kind, const nlohmann::json& object, const std::stop_token& stop);
   // Stops the Pod of an attempt as it was just read. Throws ApiError with status 409 or 422 if the Pod has
   // changed since.
@@ -113,8 +117,10 @@ class KubernetesEngine final : public Engine {
   EndedPods ended_;
   std::mutex mutex_;
   std::map<RunId, std::string> anchors_;  // uids
-  std::set<RunId> released_;              // runs for which is_released() has returned true
-  std::set<std::string> notes_;           // about the namespace, from check() for prepare()
+  // When the ConfigMap of a program was last known to exist. The programs live as long as the process.
+  std::map<std::pair<RunId, const ProvidedProgram*>, std::chrono::steady_clock::time_point> programs_;
+  std::set<RunId> released_;     // runs for which is_released() has returned true
+  std::set<std::string> notes_;  // about the namespace, from check() for prepare()
 };
 
 // Selects the trials that a selector names, or all trials if the selector names none.

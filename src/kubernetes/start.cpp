@@ -16,6 +16,7 @@ using nlohmann::json;
 
 constexpr Seconds k_quota_pause{2};  // until a start is tried again
 constexpr int k_too_many_requests = 429;
+constexpr std::chrono::seconds k_program_known_for{10};
 
 // True if an object of that name exists. A status 409 can also mean that the server's accounting for a quota
 // was changed by another request, and that it has created nothing.
@@ -92,17 +93,30 @@ std::vector<Error> KubernetesEngine::prepare(const Run& run,
   return errors;
 }
 
+// Creates the ConfigMap with the program. It is large, so it is not sent for each attempt; it is sent again
+// after some time, because somebody may have deleted it.
+void KubernetesEngine::provide_program(const Run& run, const ProvidedProgram& program, const Home& home,
+                                       const std::stop_token& stop) {
+  const auto now = std::chrono::steady_clock::now();
+  {
+    const std::scoped_lock lock(mutex_);
+    const auto known = programs_.find({run.id, &program});
+    if (known != programs_.end() && now - known->second < k_program_known_for) return;
+  }
+  try {
+    objects_.create(k_config_maps, program_manifest(run, program, home), stop);
+  } catch (const ApiError& error) {
+    if (!is_existing(error)) throw;
+  }
+  const std::scoped_lock lock(mutex_);
+  programs_.insert_or_assign({run.id, &program}, now);
+}
+
 StartResult KubernetesEngine::start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) {
   const Key key{run.id, trial.name, attempt};
   const Home home{.name_space = objects_.name_space(), .anchor_uid = anchor_of(run, stop)};
   const json pod = pod_manifest(run, trial, attempt, home);
-  if (const auto& program = trial.container.provided) {
-    try {
-      objects_.create(k_config_maps, program_manifest(run, *program, home), stop);
-    } catch (const ApiError& error) {
-      if (!is_existing(error)) throw;
-    }
-  }
+  if (trial.container.provided) provide_program(run, *trial.container.provided, home, stop);
   // Names of ended Pods stay in DNS, so that the name of the trial would have two addresses.
   if (attempt > 1 && pod.at("spec").contains("hostname"))
     objects_.remove(k_pods, pod_name({run.id, trial.name, attempt - 1}), std::nullopt, {}, stop);

@@ -73,7 +73,7 @@ class Lifecycle {
 
   // ---- Outputs
 
-  void finish_collecting(TrialIndex trial, const std::string& fault, Cause cause);
+  void finish_collecting(TrialIndex trial, const std::string& fault, Cause cause = Cause::outputs);
   // Call this if the outputs could not be collected but a later try may succeed. Returns false if the run's
   // owner should not stay for further tries.
   [[nodiscard]] bool collect_again(TrialIndex trial, const std::string& fault);

@@ -31,7 +31,7 @@ class OutputCollection {
   [[nodiscard]] const AttemptEnd& end_of(TrialIndex trial) const { return ends_.at(trial).end; }
   // Ends the collection. `fault`: why there are no outputs; empty if the outputs are collected. Returns the
   // attempt's end; a fault turns success into a failure with this cause.
-  [[nodiscard]] AttemptEnd finish(TrialIndex trial, const std::string& fault, Cause cause);
+  [[nodiscard]] AttemptEnd finish(TrialIndex trial, const std::string& fault, Cause cause = Cause::outputs);
   // Gives up the outputs. Returns the attempt's end.
   [[nodiscard]] AttemptEnd abandon(TrialIndex trial);
   // Call this if the outputs cannot be collected now, for example because a disk is full or the engine is

@@ -357,6 +357,12 @@ struct Planner::Impl {
       end.as = TrialState::succeeded;
       return life.settle(trial, std::move(end));
     }
+    // The container ran, but not the program of the trial.
+    if (!observation.placement.start_error.empty()) {
+      end.cause = Cause::start;
+      end.reason = schedule::start_failure_reason(observation.placement.start_error);
+      return life.fail_attempt(trial, std::move(end));
+    }
     if (observation.stopped && life.failures.has_stopper(trial)) {
       end.cause = Cause::stopped;
       end.engine = Break::was_not;

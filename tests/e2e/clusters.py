@@ -43,6 +43,11 @@ class Cluster:
     def end_silence(self, name):
         self.kubectl("label", "node", name, "type=kwok")
 
+    def kill_container(self, pod):
+        """Kills the first process of a Pod on the real node, as the kernel does if memory runs out."""
+        container = pod["status"]["containerStatuses"][0]["containerID"].removeprefix("containerd://")
+        script("cluster", "in", self.dir, "ctr", "--address", self.dir / "containerd.sock", "--namespace", "k8s.io", "tasks", "kill", "--signal", "SIGKILL", container)
+
     def wipe(self):
         script("cluster", "wipe", self.dir)
 

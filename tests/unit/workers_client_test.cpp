@@ -167,7 +167,7 @@ TEST_F(ClientTest, ACancelledRequestIsCancelledAtTheAgent) {
   auto reading = std::async(std::launch::async, [&] {
     return kind_of([&] {
       client_.read_log(
-          "a/1", 0, LogUntil::end, [](const agent::LogChunk&) {}, stop.get_token());
+          "a/1", {.follow = true}, [](const agent::LogChunk&) {}, stop.get_token());
     });
   });
   const auto request = wire_.expect<agent::ReadLog>();
@@ -224,7 +224,7 @@ TEST_F(ClientTest, ConcurrentRequestsGetTheirOwnAnswers) {
   for (int i = 0; i < k_count; ++i)
     readers.push_back(std::async(std::launch::async, [this, i] {
       std::string text;
-      client_.read_log("t/" + std::to_string(i + 1), 0, LogUntil::now,
+      client_.read_log("t/" + std::to_string(i + 1), LogOptions{},
                        [&](const agent::LogChunk& chunk) { text += chunk.bytes; }, {});
       return text;
     }));
@@ -245,8 +245,8 @@ TEST_F(ClientTest, AnIncompleteLogIsReported) {
   for (const auto status : {agent::Done::ok, agent::Done::incomplete}) {
     std::string text;
     auto reading = std::async(std::launch::async, [&] {
-      return client_.read_log("a/1", 0, LogUntil::now,
-                              [&](const agent::LogChunk& chunk) { text += chunk.bytes; }, {});
+      return client_.read_log("a/1", LogOptions{}, [&](const agent::LogChunk& chunk) { text += chunk.bytes; },
+                              {});
     });
     const auto request = wire_.expect<agent::ReadLog>().request;
     wire_.answer(agent::Log{.request = request, .chunks = {{.at = 1, .stream = 1, .bytes = "a part"}}});
