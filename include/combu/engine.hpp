@@ -149,7 +149,7 @@ struct Observation {
   // end.
   bool is_supervised = false;
   std::string supervisor_report;
-  // True if the attempt has ended, and the engine keeps its result until acknowledge().
+  // True if the attempt has ended, or is_supervised, and the engine keeps its result until acknowledge().
   bool is_unacknowledged = false;
   // When the attempt began and ended, by the engine's clock. With ListDetail::full, ran_at is set if the
   // attempt has begun, and ended_at is set if it has ended.

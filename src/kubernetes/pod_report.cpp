@@ -81,7 +81,8 @@ class PodReader {
     if (!read_end()) member_of(state_, "running").is_object() ? read_running() : read_pending();
     if (is_gone_) read_removal();
     report_.is_deleted = !seen_.lost.empty() && disruption_ && disruption_->sign.reason == k_deleted;
-    seen_.is_unacknowledged = seen_.phase == Phase::ended && (!report_.is_kept || is_started_again_);
+    const bool may_have_result = seen_.phase == Phase::ended || seen_.is_supervised;
+    seen_.is_unacknowledged = may_have_result && (!report_.is_kept || is_started_again_);
     return std::move(report_);
   }
 

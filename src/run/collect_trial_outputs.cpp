@@ -22,8 +22,10 @@ std::string fault_of(const Verb& verb, Collected* collected = nullptr) {
       collected->by_attempt = is_gone || error.kind() == ErrorKind::invalid;
       collected->is_lost = error.kind() == ErrorKind::lost;
     }
-    return is_gone ? "the trial's container no longer exists, and its outputs are lost"
-                   : std::string(error.what());
+    if (is_gone) return "the trial's container no longer exists, and its outputs are lost";
+    if (error.kind() == ErrorKind::lost)
+      return fmt::format("{}, before its outputs were collected", error.message());
+    return error.what();
   } catch (const std::exception& error) {
     return error.what();
   }

@@ -237,7 +237,7 @@ class Drive {
   void take(const Event& event) {
     if (const auto* collected = std::get_if<Collected>(&event)) {
       report(failures_.add_tail(collected->trial, {}));  // if the log is empty, no LogTail arrives
-      if (!collected->fault.empty() && !collected->by_attempt)
+      if (!collected->fault.empty() && !collected->by_attempt && !collected->is_lost)
         remarks_.add_undelivered(trial_of(collected->trial), collected->trial, collected->fault);
       if (logs_.holds(*collected)) return;
     }

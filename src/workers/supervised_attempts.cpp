@@ -59,6 +59,7 @@ void add_report(Observation& seen) {
 Observation SupervisedAttempt::shown() const {
   Observation seen = container;
   seen.inputs = inputs;
+  seen.is_unacknowledged = seen.is_unacknowledged && is_over();
   if (container.phase != Phase::running && !is_over()) return seen;
   if (refused) {
     fail_start(seen, *refused, to_start ? argv_of(*to_start, {}) : std::vector<std::string>());
@@ -216,15 +217,18 @@ bool SupervisedAttempts::runs(const SupervisedPtr& attempt) {
   return attempt->started && !attempt->ended && !attempt->is_over();
 }
 
-void SupervisedAttempts::acknowledge(const std::vector<Key>& keys) {
+std::vector<Key> SupervisedAttempts::acknowledge(const std::vector<Key>& keys) {
+  std::vector<Key> others;
   const std::scoped_lock lock(mutex_);
   for (const Key& key : keys) {
     const auto found = attempts_.find(key);
+    if (found == attempts_.end() || found->second->container.is_unacknowledged) others.push_back(key);
     if (found == attempts_.end()) continue;
     found->second->is_acknowledged = true;
     if (found->second->client && !found->second->is_broken)
       found->second->client->forget({std::string(agent::k_supervised_id)});
   }
+  return others;
 }
 
 void SupervisedAttempts::subscribe(Subscription& subscription) {

@@ -90,7 +90,8 @@ class SupervisedAttempts {
   [[nodiscard]] std::optional<agent::Ended> end_of(const SupervisedPtr& attempt);
   // True if the program has begun, and its end is not known.
   [[nodiscard]] bool runs(const SupervisedPtr& attempt);
-  void acknowledge(const std::vector<Key>& keys);
+  // Lets the agents end. Returns the attempts that the engine below must forget.
+  [[nodiscard]] std::vector<Key> acknowledge(const std::vector<Key>& keys);
 
   void subscribe(Subscription& subscription);
   void unsubscribe(Subscription& subscription);

@@ -69,8 +69,7 @@ class SupervisedEngine final : public Engine {
     return engine_.exec(key, argv, stop);
   }
   void acknowledge(const std::vector<Key>& keys) override {
-    attempts_.acknowledge(keys);
-    engine_.acknowledge(keys);
+    engine_.acknowledge(attempts_.acknowledge(keys));
   }
   Released release(const Selector& selector, const ReleaseCallbacks& callbacks,
                    std::stop_token stop) override {

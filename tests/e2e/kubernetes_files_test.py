@@ -67,7 +67,7 @@ def test_metrics_from_a_file_and_the_usage_of_the_program(combu):
     combu("run", "--wait")
     (row,) = [json.loads(line) for line in combu("results", "--json").stdout.splitlines()]
     assert row["metrics"]["loss"]["last"] == 0.5
-    assert combu.ps()["one"]["memory"] > 0
+    assert combu.ps()["one"]["memory_peak"] > 0
 
 
 def test_ends_of_the_program_are_as_without_files(combu):
@@ -132,7 +132,7 @@ def test_a_killed_combu_loses_no_output(combu, user):
     process.send_signal(signal.SIGKILL)
     process.wait()
     # The programs end without combu, and the containers keep their files.
-    wait_until(lambda: all("once" in user.kubectl("logs", pod["metadata"]["name"], code=None) for pod in user.pods().values()), "the ends of the programs")
+    wait_until(lambda: all("  -" in user.kubectl("logs", pod["metadata"]["name"]) for pod in user.pods().values()), "the ends of the programs")
     combu("run", "--resume", "--wait")
     assert set(states(combu).values()) == {("succeeded", 1)}
     for i in range(4):
@@ -153,7 +153,7 @@ def test_a_killed_api_server_cuts_no_output(combu, user):
 
 
 def test_a_pod_that_is_lost_with_its_outputs_runs_again(combu, user):
-    combu.write([job("large", "mkdir /out; head -c 200000000 /dev/zero > /out/x; echo once", outputs=["/out"], retries=0)])
+    combu.write([job("large", "mkdir /out; head -c 200000000 /dev/zero > /out/x; echo once", outputs=["/out"], retries=1)])
     process = combu.start("run", "--wait")
     wait_until(lambda: combu.ps().get("large", {}).get("state") == "collecting", "the collection")
     (pod,) = user.pods().values()
@@ -188,16 +188,6 @@ def test_outputs_are_lost_after_the_hold(combu, user):
     row = combu.ps()["one"]
     assert (row["state"], row["cause"]) == ("failed", "outputs")
     assert "lost" in combu("why", "one").stdout
-
-
-def test_stop_keeps_the_outputs(combu):
-    combu.write({"collect": {"on": "always"}, "trials": [job("one", "mkdir /out; echo so-far > /out/x; exec sleep 100", outputs=["/out"])]})
-    process = combu.start("run", "--wait")
-    wait_until(lambda: combu.ps().get("one", {}).get("state") == "running", "the running trial")
-    combu("stop", "one")
-    assert process.wait(60) == 1
-    assert states(combu)["one"] == ("stopped", 1) or combu.ps()["one"]["cause"] == "stopped"
-    assert collected(combu) == {"one/out/x": "so-far\n"}
 
 
 def test_kept_pods_end_with_the_code_of_the_program(combu, user):
