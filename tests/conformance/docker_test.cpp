@@ -14,7 +14,7 @@
 #include "combu/agent.hpp"
 #include "combu/http.hpp"
 #include "conformance/engine_suite.hpp"
-#include "conformance/workers_subject.hpp"
+#include "conformance/wrapped_subject.hpp"
 
 namespace combu::conformance {
 namespace {
@@ -148,9 +148,8 @@ class DockerSubject : public Subject {
 };
 
 const Flavour k_containers{"docker", [] { return std::make_unique<DockerSubject>(); }};
-const Flavour k_workers{
-    "workers",
-    [] { return std::make_unique<WorkersSubject>(std::make_unique<DockerSubject>(), agent::program_for); }};
+const Flavour k_workers{"workers",
+                        [] { return in_workers(std::make_unique<DockerSubject>(), agent::program_for); }};
 
 INSTANTIATE_TEST_SUITE_P(Docker, EngineSuite, testing::Values(k_containers, k_workers), flavour_name);
 INSTANTIATE_TEST_SUITE_P(Docker, HostSuite, testing::Values(k_containers, k_workers), flavour_name);

@@ -14,7 +14,9 @@
 #include <string>
 #include <vector>
 
+#include "combu/agent.hpp"
 #include "conformance/engine_suite.hpp"
+#include "conformance/wrapped_subject.hpp"
 #include "kubernetes/objects.hpp"
 
 namespace combu::conformance {
@@ -101,6 +103,7 @@ class KubernetesSubject : public Subject {
     trial.name = name;
     trial.image = image();
     trial.pull = Pull::never;
+    trial.process.entrypoint = std::vector<std::string>();
     trial.process.cmd = {"sh", "-c", script};
     return trial;
   }
@@ -114,14 +117,20 @@ class KubernetesSubject : public Subject {
 
 const Flavour k_pods{"pods", [] { return std::make_unique<KubernetesSubject>(); }};
 
-INSTANTIATE_TEST_SUITE_P(Kubernetes, EngineSuite, testing::Values(k_pods), flavour_name);
-INSTANTIATE_TEST_SUITE_P(Kubernetes, PlacingSuite, testing::Values(k_pods), flavour_name);
-INSTANTIATE_TEST_SUITE_P(Kubernetes, HealthSuite, testing::Values(k_pods), flavour_name);
+const Flavour k_supervised{
+    "supervised", [] { return supervised(std::make_unique<KubernetesSubject>(), agent::program_for); }};
+const Flavour k_workers{"workers",
+                        [] { return in_workers(std::make_unique<KubernetesSubject>(), agent::program_for); }};
+
+INSTANTIATE_TEST_SUITE_P(Kubernetes, EngineSuite, testing::Values(k_pods, k_supervised, k_workers),
+                         flavour_name);
+INSTANTIATE_TEST_SUITE_P(Kubernetes, PlacingSuite, testing::Values(k_pods, k_supervised), flavour_name);
+INSTANTIATE_TEST_SUITE_P(Kubernetes, HealthSuite, testing::Values(k_pods, k_supervised), flavour_name);
+INSTANTIATE_TEST_SUITE_P(Kubernetes, FileSuite, testing::Values(k_supervised, k_workers), flavour_name);
 INSTANTIATE_TEST_SUITE_P(Kubernetes, ExecSuite, testing::Values(k_pods), flavour_name);
 
 // The other suites concern the capabilities of a host, which a cluster lacks.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(HostSuite);
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(FileSuite);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ContainerSuite);
 
 class KubernetesOnly : public EngineSuite {};

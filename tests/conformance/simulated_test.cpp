@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "conformance/engine_suite.hpp"
-#include "conformance/workers_subject.hpp"
+#include "conformance/wrapped_subject.hpp"
 
 namespace combu::conformance {
 namespace {
@@ -71,8 +71,8 @@ class SimulatedSubject : public Subject {
 
 const Flavour k_containers{"simulated", [] { return std::make_unique<SimulatedSubject>(); }};
 const Flavour k_workers{"workers", [] {
-                          return std::make_unique<WorkersSubject>(std::make_unique<SimulatedSubject>(),
-                                                                  [](std::string_view) { return "agent"; });
+                          return in_workers(std::make_unique<SimulatedSubject>(),
+                                            [](std::string_view) { return "agent"; });
                         }};
 
 const Flavour k_placing{"placing",

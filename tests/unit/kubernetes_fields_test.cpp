@@ -94,10 +94,11 @@ const std::vector<Refused>& refused() {
        "volumes[0]", "write the name of a claim"},
       {"healthcheck", [](Trial& t) { t.healthcheck = Healthcheck{.retries = 5}; }, "healthcheck",
        "must have a `test`", R"({"container": {"readinessProbe": {"tcpSocket": {"port": 80}}}})"},
-      {"outputs", [](Trial& t) { t.outputs = {{"/out"}}; }, "outputs", "write to a volume"},
-      {"inputs", [](Trial& t) { t.inputs = {{.from = "/a", .to = "/a"}}; }, "inputs", "mount a volume"},
-      {"params_file", [](Trial& t) { t.params_file = true; }, "params_file", "COMBU_PARAM_"},
-      {"metrics", [](Trial& t) { t.metrics = Metrics{.file = "/m.csv"}; }, "metrics.file", "standard output"},
+      {"outputs", [](Trial& t) { t.outputs = {{"/out"}}; }, "outputs", "write `entrypoint`"},
+      {"inputs", [](Trial& t) { t.inputs = {{.from = "/a", .to = "/a"}}; }, "inputs", "write `entrypoint`"},
+      {"params_file", [](Trial& t) { t.params_file = true; }, "params_file", "write `entrypoint`"},
+      {"metrics", [](Trial& t) { t.metrics = Metrics{.file = "/m.csv"}; }, "metrics.file",
+       "write `entrypoint`"},
       {"cache", [](Trial& t) { t.cache.on = true; }, "cache", "remove the field"},
       {"worker", [](Trial& t) { t.worker = WorkerSettings{.on = true}; }, "worker", "write `entrypoint`"},
       {"worker_inputs",
@@ -105,7 +106,7 @@ const std::vector<Refused>& refused() {
          make_worker(t);
          t.inputs = {{.from = "/a", .to = "a", .in_scratch = true}, {.from = "/b", .to = "/b"}};
        },
-       "inputs", "relative paths"},
+       "inputs", "begin at the scratch folder"},
       {"worker_cache",
        [](Trial& t) {
          make_worker(t);
