@@ -29,11 +29,22 @@ using AgentPrograms = std::function<std::string_view(std::string_view platform)>
 // Returns the run with one trial for each kind of worker, instead of the trials that share it.
 [[nodiscard]] Run with_worker_containers(const Run& run, AgentPrograms programs);
 
+struct SupervisionLimits {
+  // A connection is closed, and opened again, if the agent does not answer for this time.
+  Seconds silence_max{15};
+  // list(), logs() and stop() wait at most so long for agents that have not answered yet.
+  Seconds listing_max{10};
+  // Between two tries to connect to an agent.
+  Seconds pause_min{0.05};
+  Seconds pause_max{3};
+};
+
 // Returns an engine that starts the containers of some trials with the agent as first process, which runs the
 // program of the trial. On an engine without Facts::copies_files, these are the trials with
 // Trial::moves_files(): the agent receives the inputs before it starts the program, and keeps the files after
 // its end, until acknowledge() or until Experiment::hold has passed. `engine` must outlive the result.
-[[nodiscard]] std::unique_ptr<Engine> with_supervision(Engine& engine, AgentPrograms programs);
+[[nodiscard]] std::unique_ptr<Engine> with_supervision(Engine& engine, AgentPrograms programs,
+                                                       SupervisionLimits limits = {});
 
 // Returns the run with the trials as the engine of with_supervision() starts them on an engine without
 // Facts::copies_files.

@@ -14,17 +14,13 @@ namespace combu::workers {
 namespace {
 
 constexpr std::size_t k_connects_at_once = 8;
-constexpr std::chrono::seconds k_listed_max{15};
-constexpr Seconds k_pause_min{0.05};
-constexpr Seconds k_pause_max{3};
-constexpr Seconds k_silent_max{15};
-constexpr std::chrono::seconds k_ping_every{15};
 
-void fail_start(Observation& seen, const agent::Refused& refused, const std::vector<std::string>& argv) {
+// `refused.text`: if the program itself cannot be started, its name.
+void fail_start(Observation& seen, const agent::Refused& refused) {
   if (seen.phase != Phase::gone) seen.phase = Phase::ended;
   seen.ran_at.reset();
   seen.exit_code.reset();
-  seen.placement.start_error = reason_of(refused, argv);
+  seen.placement.start_error = reason_of(refused, {refused.text});
   seen.status = fmt::format("could not be started: {}", seen.placement.start_error);
 }
 
@@ -42,11 +38,9 @@ void add_report(Observation& seen) {
   if (report.starts_with(k_refused)) {
     const std::size_t text = report.find(' ', std::min(report.find(" code="), report.size() - 1) + 1);
     const std::string reason(report.substr(std::min(text, report.size() - 1) + 1));
-    fail_start(seen,
-               {.stage = static_cast<std::uint8_t>(number("stage")),
-                .code = static_cast<std::int32_t>(number("code")),
-                .text = reason},
-               {reason});
+    fail_start(seen, {.stage = static_cast<std::uint8_t>(number("stage")),
+                      .code = static_cast<std::int32_t>(number("code")),
+                      .text = reason});
   } else if (report.starts_with(k_ended) && seen.lost.empty()) {
     add_flags(seen, static_cast<std::uint32_t>(number("flags")));
     seen.usage = Usage{.memory = Bytes{static_cast<std::int64_t>(number("memory_peak"))},
@@ -62,49 +56,64 @@ Observation SupervisedAttempt::shown() const {
   seen.is_unacknowledged = seen.is_unacknowledged && is_over();
   if (container.phase != Phase::running && !is_over()) return seen;
   if (refused) {
-    fail_start(seen, *refused, to_start ? argv_of(*to_start, {}) : std::vector<std::string>());
+    fail_start(seen, *refused);
   } else if (ended) {
     if (!is_over()) seen.phase = Phase::ended;
     seen.status = "exited";
     seen.lost.clear();
     seen.is_unacknowledged = true;
     add_end(seen, *ended);
+  } else if (abandoned_at) {
+    if (!is_over()) seen.phase = Phase::ended;
+    seen.ran_at.reset();
+    seen.exit_code.reset();
+    seen.stopped = false;
+    seen.lost = "combu ended before it had sent the files of the trial";
+    seen.ended_at = abandoned_at;
   } else if (is_over()) {
     add_report(seen);
-  } else if (is_abandoned) {
-    seen.phase = Phase::ended;
-    seen.lost = "combu ended before it had sent the files of the trial";
-    seen.ended_at = real_clock().now();
   } else if (started) {
     seen.ran_at = instant_of(started->at);
-  } else if (to_start) {
+  } else if (to_start || is_listed) {
     seen.phase = Phase::pending;
+    seen.ran_at.reset();
     seen.placement.pending_reason = "the container receives the files of the trial";
   }
   return seen;
 }
 
 SupervisedAttempts::~SupervisedAttempts() {
-  for (std::jthread& thread : threads_) thread.request_stop();
-  threads_.clear();
-  std::map<Key, SupervisedPtr> all;
   {
     const std::scoped_lock lock(mutex_);
-    all.swap(attempts_);
-    queue_.clear();
+    is_ending_ = true;
   }
-  for (const auto& [key, attempt] : all) {
-    std::shared_ptr<AgentClient> client;
-    {
-      const std::scoped_lock lock(mutex_);
-      client = std::exchange(attempt->client, nullptr);
-    }
+  for (std::jthread& thread : threads_) thread.request_stop();
+  threads_.clear();
+  // The events of a connection lock the mutex, so it must be free when the connections are destroyed.
+  std::vector<SupervisedPtr> all;
+  std::vector<std::shared_ptr<AgentClient>> clients;
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const auto& [key, attempt] : attempts_) all.push_back(attempt);
+    for (const auto& [when, attempt] : queue_) all.push_back(attempt);
+    for (const SupervisedPtr& attempt : all) clients.push_back(std::exchange(attempt->client, nullptr));
   }
+  clients.clear();
 }
 
 void SupervisedAttempts::adopt(const RunId& run) {
   const std::scoped_lock lock(mutex_);
-  adopted_.insert(run);
+  if (!adopted_.insert(run).second) return;
+  for (const auto& [key, attempt] : attempts_) {
+    if (key.run != run) continue;
+    abandon_if_orphan(*attempt);
+    if (must_stop(*attempt)) queue(attempt, Seconds(0));
+  }
+}
+
+bool SupervisedAttempts::is_adopted(const RunId& run) {
+  const std::scoped_lock lock(mutex_);
+  return adopted_.contains(run);
 }
 
 void SupervisedAttempts::expect(const Key& key, std::optional<Trial> to_start) {
@@ -128,6 +137,7 @@ SupervisedPtr SupervisedAttempts::entry_of(const Observation& container) {
   auto& entry = attempts_[container.key];
   if (!entry) {
     entry = std::make_shared<SupervisedAttempt>(container);
+    entry->pause = limits_.pause_min;
     if (auto expected = expected_.extract(container.key)) entry->to_start = std::move(expected.mapped());
   }
   entry->container = container;
@@ -135,8 +145,12 @@ SupervisedPtr SupervisedAttempts::entry_of(const Observation& container) {
 }
 
 bool SupervisedAttempts::needs_client(const SupervisedAttempt& attempt) {
-  return attempt.container.phase == Phase::running && !attempt.is_acknowledged && !attempt.refused &&
-         !attempt.is_abandoned && (!attempt.client || attempt.is_broken);
+  return attempt.container.phase == Phase::running && !attempt.refused && !attempt.abandoned_at &&
+         (!attempt.client || attempt.is_broken);
+}
+
+bool SupervisedAttempts::must_stop(const SupervisedAttempt& attempt) {
+  return attempt.container.phase == Phase::running && attempt.abandoned_at && !attempt.is_stopped;
 }
 
 Observation SupervisedAttempts::take(const Observation& container) {
@@ -150,7 +164,9 @@ Observation SupervisedAttempts::take(const Observation& container) {
   Observation seen = attempt->shown();
   // A thread of the queue destroys the connection.
   if (attempt->is_over() && attempt->client) queue(attempt, Seconds(0));
-  if (container.phase == Phase::gone) attempts_.erase(container.key);
+  // Until the result is acknowledged, copy_out() has to say why the files are lost.
+  if (container.phase == Phase::gone && (!attempt->ended || attempt->is_acknowledged))
+    attempts_.erase(container.key);
   return seen;
 }
 
@@ -181,15 +197,34 @@ std::shared_ptr<AgentClient> SupervisedAttempts::await_client(const SupervisedPt
     return attempt->is_over() || (attempt->client && !attempt->is_broken && attempt->is_listed);
   };
   if (!changed_.wait(lock, stop, is_settled))
-    throw Error(ErrorKind::cancelled, attempt->key().trial, "cancelled");
+    throw Error(ErrorKind::cancelled, attempt->key.trial, "cancelled");
   return attempt->is_over() ? nullptr : attempt->client;
+}
+
+bool SupervisedAttempts::has_begun(const SupervisedPtr& attempt) {
+  const std::scoped_lock lock(mutex_);
+  return attempt->started || attempt->ended;
+}
+
+bool SupervisedAttempts::await_begun(const SupervisedPtr& attempt, const std::stop_token& stop) {
+  Lock lock(mutex_);
+  const auto has_begun = [&] { return attempt->started || attempt->ended; };
+  const auto is_settled = [&] {
+    return has_begun() || attempt->refused || attempt->abandoned_at || attempt->is_over();
+  };
+  if (!changed_.wait(lock, stop, is_settled))
+    throw Error(ErrorKind::cancelled, attempt->key.trial, "cancelled");
+  return has_begun();
 }
 
 void SupervisedAttempts::await_listed(const SupervisedPtr& attempt,
                                       std::chrono::steady_clock::time_point until,
                                       const std::stop_token& stop) {
   Lock lock(mutex_);
-  changed_.wait_until(lock, stop, until, [&] { return attempt->is_over() || attempt->is_listed; });
+  const auto is_settled = [&] {
+    return attempt->container.phase != Phase::running || attempt->is_listed || attempt->refused;
+  };
+  changed_.wait_until(lock, stop, until, is_settled);
 }
 
 std::shared_ptr<AgentClient> SupervisedAttempts::client_of(const SupervisedPtr& attempt) {
@@ -224,9 +259,10 @@ std::vector<Key> SupervisedAttempts::acknowledge(const std::vector<Key>& keys) {
     const auto found = attempts_.find(key);
     if (found == attempts_.end() || found->second->container.is_unacknowledged) others.push_back(key);
     if (found == attempts_.end()) continue;
-    found->second->is_acknowledged = true;
-    if (found->second->client && !found->second->is_broken)
-      found->second->client->forget({std::string(agent::k_supervised_id)});
+    SupervisedAttempt& attempt = *found->second;
+    attempt.is_acknowledged = true;
+    if (attempt.client && !attempt.is_broken) attempt.client->forget({std::string(agent::k_supervised_id)});
+    if (attempt.container.phase == Phase::gone) attempts_.erase(found);
   }
   return others;
 }
@@ -245,7 +281,7 @@ void SupervisedAttempts::unsubscribe(Subscription& subscription) {
 
 // The caller holds the mutex.
 void SupervisedAttempts::queue(const SupervisedPtr& attempt, Seconds pause) {
-  if (std::exchange(attempt->is_queued, true)) return;
+  if (is_ending_ || std::exchange(attempt->is_queued, true)) return;
   queue_.emplace(Steady::now() + std::chrono::duration_cast<Steady::duration>(pause), attempt);
   begin_threads();
   changed_.notify_all();
@@ -271,7 +307,7 @@ void SupervisedAttempts::work(const std::stop_token& quit) {
         attempt = queue_.extract(queue_.begin()).mapped();
       }
     }
-    if (attempt) connect(attempt, quit);
+    if (attempt) attend(attempt, quit);
   }
 }
 
@@ -282,19 +318,20 @@ void SupervisedAttempts::ping_all(const std::stop_token& quit) {
       Lock lock(mutex_);
       for (const auto& [key, attempt] : attempts_) {
         if (!attempt->client || attempt->is_broken) continue;
-        if (attempt->client->silence() >= k_silent_max) silent.push_back(attempt->client);
+        if (attempt->client->silence() >= limits_.silence_max) silent.push_back(attempt->client);
         attempt->client->ping();
       }
     }
     for (const auto& client : silent) client->close();
     silent.clear();
     Lock lock(mutex_);
-    changed_.wait_for(lock, quit, k_ping_every, [] { return false; });
+    changed_.wait_for(lock, quit, limits_.silence_max, [] { return false; });
   }
 }
 
-// Connects to the agent, or drops a connection that nobody needs any more.
-void SupervisedAttempts::connect(const SupervisedPtr& attempt, const std::stop_token& quit) {
+// Does what the attempt needs: connects to its agent, drops a connection that nobody needs any more, or stops
+// its container.
+void SupervisedAttempts::attend(const SupervisedPtr& attempt, const std::stop_token& quit) {
   std::shared_ptr<AgentClient> old;
   bool is_needed = false;
   {
@@ -302,65 +339,97 @@ void SupervisedAttempts::connect(const SupervisedPtr& attempt, const std::stop_t
     is_needed = needs_client(*attempt);
     if (is_needed || attempt->is_over()) old = std::exchange(attempt->client, nullptr);
     attempt->is_listed = attempt->is_listed && !is_needed;
-    if (!is_needed) attempt->is_queued = false;
   }
   old.reset();  // joins its threads, without the mutex
-  if (!is_needed) return;
-  bool is_connected = false;
+  std::optional<ErrorKind> failed;
   try {
-    open_client(attempt, quit);
-    is_connected = true;
+    if (is_needed) open_client(attempt, quit);
+    stop_if_abandoned(attempt, quit);
   } catch (const Error& error) {
+    failed = error.kind();
     const std::scoped_lock lock(mutex_);
     attempt->broken_why = error.message();
   }
-  const std::scoped_lock lock(mutex_);
-  attempt->is_queued = false;
-  attempt->pause = is_connected ? k_pause_min : std::min(attempt->pause * 2, k_pause_max);
-  if (needs_client(*attempt) && !quit.stop_requested()) queue(attempt, attempt->pause);
+  // The container may have ended.
+  if (failed == ErrorKind::not_found || failed == ErrorKind::conflict) inspect(attempt, quit);
+  {
+    const std::scoped_lock lock(mutex_);
+    attempt->is_queued = false;
+    attempt->pause = failed ? std::min(attempt->pause * 2, limits_.pause_max) : limits_.pause_min;
+    if (attempt->is_over()) old = std::exchange(attempt->client, nullptr);
+    if (needs_client(*attempt) || must_stop(*attempt)) queue(attempt, attempt->pause);
+  }
+}
+
+// Asks the engine below for the state of the container.
+void SupervisedAttempts::inspect(const SupervisedPtr& attempt, const std::stop_token& quit) {
+  const Key& key = attempt->key;
+  try {
+    const std::vector<Observation> listed =
+        engine_.list({.run = key.run, .trials = {key.trial}}, ListDetail::full, quit);
+    const auto found = std::ranges::find(listed, key, &Observation::key);
+    const std::scoped_lock lock(mutex_);
+    if (found != listed.end())
+      attempt->container = *found;
+    else
+      attempt->container.phase = Phase::gone;
+    if (attempt->is_over()) publish(*attempt);
+    changed_.notify_all();
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the next try to connect shows the state
+  }
 }
 
 void SupervisedAttempts::open_client(const SupervisedPtr& attempt, const std::stop_token& quit) {
-  const Key key = attempt->key();  // never changes
+  const Key& key = attempt->key;
   const auto opened = std::make_shared<AgentClient>(
       engine_.exec(key, {std::string(k_program), "join", std::string(k_folder)}, quit), key.trial,
       events_of(attempt));
-  std::optional<Trial> to_start;
-  bool is_unknown = false;
+  // Messages to an agent that does not read must not delay the end of this object.
+  const std::stop_callback on_quit(quit, [&] { opened->close(); });
   {
     const std::scoped_lock lock(mutex_);
-    attempt->client = opened;
     attempt->is_broken = false;
   }
   opened->begin();
+  std::optional<Trial> to_start;
   {
     Lock lock(mutex_);
+    attempt->client = opened;
+    changed_.notify_all();
     const auto is_settled = [&] { return attempt->is_listed || attempt->is_broken; };
-    if (!changed_.wait_for(lock, quit, k_listed_max, is_settled)) {
+    if (!changed_.wait_for(lock, quit, limits_.silence_max, is_settled)) {
       lock.unlock();
       opened->close();
       throw Error(ErrorKind::unavailable, key.trial, "the agent does not answer");
     }
     if (attempt->is_broken) throw Error(ErrorKind::unavailable, key.trial, attempt->broken_why);
     if (attempt->is_acknowledged) opened->forget({std::string(agent::k_supervised_id)});
-    is_unknown = !attempt->started && !attempt->ended && !attempt->refused;
-    if (is_unknown) to_start = attempt->to_start;
+    if (attempt->awaits_files()) to_start = attempt->to_start;
   }
-  if (to_start)
-    send_files(attempt, *opened, *to_start, quit);
-  else if (is_unknown)
-    abandon(attempt, quit);
+  if (to_start) send_files(attempt, *opened, *to_start, quit);
 }
 
-// The agent waits for files that no process will send.
-void SupervisedAttempts::abandon(const SupervisedPtr& attempt, const std::stop_token& quit) {
+// The agent may wait for files that no process will send. The caller holds the mutex.
+void SupervisedAttempts::abandon_if_orphan(SupervisedAttempt& attempt) {
+  if (attempt.awaits_files() && !attempt.to_start && !attempt.abandoned_at && !attempt.is_over())
+    abandon(attempt);
+}
+
+// The program will not begin. The caller holds the mutex.
+void SupervisedAttempts::abandon(SupervisedAttempt& attempt) {
+  attempt.abandoned_at = real_clock().now();
+  publish(attempt);
+  changed_.notify_all();
+}
+
+void SupervisedAttempts::stop_if_abandoned(const SupervisedPtr& attempt, const std::stop_token& quit) {
   {
     const std::scoped_lock lock(mutex_);
-    attempt->is_abandoned = true;
-    publish(*attempt);
-    changed_.notify_all();
+    if (!must_stop(*attempt)) return;
   }
-  engine_.stop(attempt->key(), std::nullopt, quit);
+  engine_.stop(attempt->key, std::nullopt, quit);
+  const std::scoped_lock lock(mutex_);
+  attempt->is_stopped = true;
 }
 
 void SupervisedAttempts::send_files(const SupervisedPtr& attempt, AgentClient& client, const Trial& trial,
@@ -385,8 +454,7 @@ void SupervisedAttempts::send_files(const SupervisedPtr& attempt, AgentClient& c
     // A file on this machine cannot be read.
     const std::scoped_lock lock(mutex_);
     attempt->refused = agent::Refused{.id = id, .text = error.message()};
-    publish(*attempt);
-    changed_.notify_all();
+    abandon(*attempt);
   }
 }
 
@@ -425,13 +493,20 @@ AgentEvents SupervisedAttempts::events_of(const SupervisedPtr& attempt) {
                   publish(*it);
                 });
               },
-          .on_listed = [=] { locked([](const SupervisedPtr& it) { it->is_listed = true; }); },
+          .on_listed =
+              [=, this] {
+                locked([&](const SupervisedPtr& it) {
+                  it->is_listed = true;
+                  if (adopted_.contains(it->key.run)) abandon_if_orphan(*it);
+                });
+              },
           .on_broken =
               [=, this](const std::string& why) {
                 locked([&](const SupervisedPtr& it) {
                   it->is_broken = true;
                   it->broken_why = why;
-                  if (needs_client(*it)) queue(it, it->pause);
+                  // After Forget, the agent ends, and the engine below reports the end of the container.
+                  if (needs_client(*it)) queue(it, it->is_acknowledged ? limits_.pause_max : it->pause);
                 });
               }};
 }

@@ -15,6 +15,7 @@
 
 #include "combu/agent.hpp"
 #include "combu/engine.hpp"
+#include "combu/workers.hpp"
 #include "workers/agent_client.hpp"
 #include "workers/subscriptions.hpp"
 
@@ -22,8 +23,9 @@ namespace combu::workers {
 
 // The mutex of SupervisedAttempts guards all members.
 struct SupervisedAttempt {
-  explicit SupervisedAttempt(Observation seen) : container(std::move(seen)) {}
+  explicit SupervisedAttempt(Observation seen) : key(seen.key), container(std::move(seen)) {}
 
+  const Key key;
   Observation container;  // as the engine below has reported it last
   // The agent waits until this process sends the files of this trial. nullopt: the program begins by itself,
   // or another process had to send the files.
@@ -35,17 +37,20 @@ struct SupervisedAttempt {
   bool is_broken = false;               // the last connection has ended
   std::string broken_why;
   bool is_acknowledged = false;
-  Seconds pause{0.05};  // before the next try to connect
+  Seconds pause{0};  // before the next try to connect
   std::optional<agent::Started> started;
   std::optional<agent::Refused> refused;
   std::optional<agent::Ended> ended;
-  // The program cannot begin any more, because the process that had to send its files has ended.
-  bool is_abandoned = false;
+  // Set if the program cannot begin any more, because its files cannot be sent: the moment at which this was
+  // found. The container is stopped then.
+  std::optional<Instant> abandoned_at;
+  bool is_stopped = false;  // the engine below has stopped the container
 
-  [[nodiscard]] const Key& key() const { return container.key; }
   [[nodiscard]] bool is_over() const {
     return container.phase == Phase::ended || container.phase == Phase::gone;
   }
+  // True if the agent has listed what it knows, and its program has not begun.
+  [[nodiscard]] bool awaits_files() const { return is_listed && !started && !ended && !refused; }
   // Returns the attempt as combu reports it: its program may have ended although the container still runs.
   [[nodiscard]] Observation shown() const;
 };
@@ -55,13 +60,15 @@ using SupervisedPtr = std::shared_ptr<SupervisedAttempt>;
 // again after a connection has ended, as long as the container runs and its result is not acknowledged.
 class SupervisedAttempts {
  public:
-  explicit SupervisedAttempts(Engine& engine) : engine_(engine) {}
+  SupervisedAttempts(Engine& engine, const SupervisionLimits& limits) : engine_(engine), limits_(limits) {}
   ~SupervisedAttempts();
   SupervisedAttempts(const SupervisedAttempts&) = delete;
   SupervisedAttempts& operator=(const SupervisedAttempts&) = delete;
 
-  // This process owns the run: it connects to the agents of the run's attempts.
+  // This process owns the run: it connects to the agents of the run's attempts. If one of them waits for
+  // files that an earlier owner had to send, the attempt is lost.
   void adopt(const RunId& run);
+  [[nodiscard]] bool is_adopted(const RunId& run);
   // This process is about to start the attempt. `to_start`: the trial if its agent waits for files.
   void expect(const Key& key, std::optional<Trial> to_start);
   // The start has failed, and there is no container.
@@ -78,9 +85,12 @@ class SupervisedAttempts {
   // Error(cancelled).
   [[nodiscard]] std::shared_ptr<AgentClient> await_client(const SupervisedPtr& attempt,
                                                           const std::stop_token& stop);
-  // Waits until the agent has reported what it knows, or the container has ended, at most until `until`.
+  // Waits until the agent has reported what it knows, or the container does not run, at most until `until`.
   void await_listed(const SupervisedPtr& attempt, std::chrono::steady_clock::time_point until,
                     const std::stop_token& stop);
+  [[nodiscard]] bool has_begun(const SupervisedPtr& attempt);
+  // Waits until the program has begun. Returns false if it will not begin.
+  bool await_begun(const SupervisedPtr& attempt, const std::stop_token& stop);
   // Like await_client(), but returns nullptr if there is no connection now.
   [[nodiscard]] std::shared_ptr<AgentClient> client_of(const SupervisedPtr& attempt);
   [[nodiscard]] Observation shown(const SupervisedPtr& attempt);
@@ -102,19 +112,24 @@ class SupervisedAttempts {
 
   SupervisedPtr entry_of(const Observation& container);
   [[nodiscard]] static bool needs_client(const SupervisedAttempt& attempt);
+  [[nodiscard]] static bool must_stop(const SupervisedAttempt& attempt);
   void queue(const SupervisedPtr& attempt, Seconds pause);
   void begin_threads();
   void work(const std::stop_token& quit);
   void ping_all(const std::stop_token& quit);
-  void connect(const SupervisedPtr& attempt, const std::stop_token& quit);
+  void attend(const SupervisedPtr& attempt, const std::stop_token& quit);
   void open_client(const SupervisedPtr& attempt, const std::stop_token& quit);
-  void abandon(const SupervisedPtr& attempt, const std::stop_token& quit);
+  void inspect(const SupervisedPtr& attempt, const std::stop_token& quit);
+  void abandon_if_orphan(SupervisedAttempt& attempt);
+  void abandon(SupervisedAttempt& attempt);
+  void stop_if_abandoned(const SupervisedPtr& attempt, const std::stop_token& quit);
   void send_files(const SupervisedPtr& attempt, AgentClient& client, const Trial& trial,
                   const std::stop_token& quit);
   AgentEvents events_of(const SupervisedPtr& attempt);
   void publish(const SupervisedAttempt& attempt);
 
   Engine& engine_;
+  const SupervisionLimits limits_;
   std::mutex mutex_;
   std::condition_variable_any changed_;  // an attempt has changed, or the queue
   std::set<RunId> adopted_;
@@ -122,6 +137,7 @@ class SupervisedAttempts {
   std::map<Key, std::optional<Trial>> expected_;  // attempts whose containers are not reported yet
   std::multimap<Steady::time_point, SupervisedPtr> queue_;
   std::vector<Subscription*> subscriptions_;
+  bool is_ending_ = false;  // the destructor has begun: no attempt is queued any more
   std::vector<std::jthread> threads_;
 };
 

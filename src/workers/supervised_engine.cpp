@@ -22,9 +22,7 @@ namespace combu {
 namespace workers {
 namespace {
 
-constexpr std::chrono::seconds k_begin_max{10};  // until the agents of listed containers have answered
-constexpr int k_resumptions_max = 20;            // of an archive, without a byte between
-constexpr Seconds k_resumption_pause{0.1};
+constexpr int k_resumptions_max = 20;  // of an archive, without a byte between
 
 // True if the trial's container needs the agent on an engine that does not copy files.
 bool may_be_supervised(const Trial& trial) {
@@ -42,8 +40,8 @@ Run with_supervised_containers(const Run& run, Images& images) {
 
 class SupervisedEngine final : public Engine {
  public:
-  SupervisedEngine(Engine& engine, AgentPrograms programs)
-      : engine_(engine), images_(std::move(programs)), attempts_(engine) {}
+  SupervisedEngine(Engine& engine, AgentPrograms programs, const SupervisionLimits& limits)
+      : engine_(engine), limits_(limits), images_(std::move(programs)), attempts_(engine, limits) {}
 
   Facts facts(std::stop_token stop) override;
   std::vector<Finding> diagnose(std::stop_token stop) override { return engine_.diagnose(stop); }
@@ -84,7 +82,13 @@ class SupervisedEngine final : public Engine {
   SupervisedPtr find(const Key& key, const std::stop_token& stop);
   [[noreturn]] static void throw_lost(const Observation& container);
 
+  [[nodiscard]] std::chrono::steady_clock::time_point listing_limit() const {
+    return std::chrono::steady_clock::now() +
+           std::chrono::duration_cast<std::chrono::steady_clock::duration>(limits_.listing_max);
+  }
+
   Engine& engine_;
+  const SupervisionLimits limits_;
   Images images_;
   SupervisedAttempts attempts_;
   std::mutex mutex_;
@@ -164,7 +168,8 @@ StartResult SupervisedEngine::start(const Run& run, const Trial& trial, int atte
 // Returns the attempt if it is supervised. Connects to its agent if this process has not.
 SupervisedPtr SupervisedEngine::find(const Key& key, const std::stop_token& stop) {
   if (SupervisedPtr known = attempts_.find(key)) return known;
-  if (copies_files(stop)) return nullptr;
+  // Of its own runs, this process knows all attempts.
+  if (copies_files(stop) || attempts_.is_adopted(key.run)) return nullptr;
   for (const Observation& seen :
        engine_.list({.run = key.run, .trials = {key.trial}}, ListDetail::full, stop))
     if (seen.key == key && seen.is_supervised) return attempts_.connect_to(seen);
@@ -172,7 +177,8 @@ SupervisedPtr SupervisedEngine::find(const Key& key, const std::stop_token& stop
 }
 
 void SupervisedEngine::stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) {
-  const SupervisedPtr attempt = attempts_.find(key);
+  const SupervisedPtr attempt = find(key, stop);
+  if (attempt) attempts_.await_listed(attempt, listing_limit(), stop);
   // If the agent does not answer, or waits for files, the container is stopped.
   const auto client = attempt && attempts_.runs(attempt) ? attempts_.client_of(attempt) : nullptr;
   if (client) {
@@ -200,7 +206,7 @@ std::vector<Observation> SupervisedEngine::list(const Selector& selector, ListDe
     seen[i] = attempts_.take(seen[i]);
   }
   // The programs of running containers may have ended.
-  const auto until = std::chrono::steady_clock::now() + k_begin_max;
+  const auto until = listing_limit();
   for (std::size_t i = 0; i < seen.size(); ++i) {
     if (!attempts[i]) continue;
     attempts_.await_listed(attempts[i], until, stop);
@@ -236,8 +242,11 @@ std::optional<Usage> SupervisedEngine::usage(const std::string& id, std::stop_to
 // container has ended.
 void SupervisedEngine::logs(const Key& key, const LogOptions& options, const OnLogPiece& on_piece,
                             std::stop_token stop) {
-  const SupervisedPtr attempt = attempts_.find(key);
-  const auto client = attempt ? attempts_.client_of(attempt) : nullptr;
+  const SupervisedPtr attempt = find(key, stop);
+  if (attempt) attempts_.await_listed(attempt, listing_limit(), stop);
+  if (!attempt || !attempts_.client_of(attempt)) return engine_.logs(key, options, on_piece, stop);
+  if (!attempts_.has_begun(attempt) && !(options.follow && attempts_.await_begun(attempt, stop))) return;
+  const auto client = attempts_.await_client(attempt, stop);
   if (!client) return engine_.logs(key, options, on_piece, stop);
   read_tail_first(options, on_piece, [&](const LogOptions& part, const OnLogPiece& sink) {
     const bool is_whole = client->read_log(std::string(agent::k_supervised_id), part,
@@ -249,20 +258,28 @@ void SupervisedEngine::logs(const Key& key, const LogOptions& options, const OnL
 bool SupervisedEngine::copy_out(const Key& key, const std::string& path,
                                 const std::function<void(std::string_view)>& on_bytes, std::stop_token stop) {
   const SupervisedPtr attempt = find(key, stop);
+  if (!attempt && !copies_files(stop) && attempts_.is_adopted(key.run))
+    throw Error(ErrorKind::not_found, key.trial, "the container does not exist any more");
   if (!attempt) return engine_.copy_out(key, path, on_bytes, stop);
+  bool is_callers = false;  // an exception comes from `on_bytes`
+  const auto pass_on = [&](std::string_view bytes) {
+    is_callers = true;
+    on_bytes(bytes);
+    is_callers = false;
+  };
   AgentClient::Position position;
   for (int failures = 0;;) {
     const auto client = attempts_.await_client(attempt, stop);
     if (!client) throw_lost(attempts_.container_of(attempt));
     const std::uint64_t before = position.bytes;
     try {
-      return client->collect(std::string(agent::k_supervised_id), path, position, on_bytes, stop);
+      return client->collect(std::string(agent::k_supervised_id), path, position, pass_on, stop);
     } catch (const Error& error) {
-      if (error.kind() != ErrorKind::unavailable) throw;
+      if (is_callers || error.kind() != ErrorKind::unavailable) throw;
       failures = position.bytes > before ? 0 : failures + 1;
       if (failures > k_resumptions_max) throw;
     }
-    real_clock().wait(k_resumption_pause, stop);
+    real_clock().wait(limits_.pause_min * (failures + 1), stop);
   }
 }
 
@@ -280,8 +297,8 @@ Run with_supervised_containers(const Run& run, AgentPrograms programs) {
   return workers::with_supervised_containers(run, images);
 }
 
-std::unique_ptr<Engine> with_supervision(Engine& engine, AgentPrograms programs) {
-  return std::make_unique<workers::SupervisedEngine>(engine, std::move(programs));
+std::unique_ptr<Engine> with_supervision(Engine& engine, AgentPrograms programs, SupervisionLimits limits) {
+  return std::make_unique<workers::SupervisedEngine>(engine, std::move(programs), limits);
 }
 
 }  // namespace combu

@@ -89,15 +89,19 @@ class ChildProcess {
   [[nodiscard]] pid_t pid() const { return pid_; }
   // Waits for the end. Returns the exit code; -1 after a signal.
   int wait() {
-    if (!status_) {
-      int status = 0;
-      ::waitpid(pid_, &status, 0);
-      status_ = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    }
+    has_ended(0);
     return *status_;
   }
+  [[nodiscard]] bool has_ended() { return has_ended(WNOHANG); }
 
  private:
+  bool has_ended(int flags) {
+    int status = 0;
+    if (!status_ && ::waitpid(pid_, &status, flags) == pid_)
+      status_ = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return status_.has_value();
+  }
+
   pid_t pid_ = -1;
   std::optional<int> status_;
 };

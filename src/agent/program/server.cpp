@@ -54,11 +54,12 @@ AttemptEvents Server::events() {
               },
           .refused =
               [this](std::uint64_t number, const Refused& message) {
-                if (Connection* connection = find_connection(number)) connection->send(message);
+                Refused named = message;
+                if (supervision_ && named.text.empty()) named.text = supervision_->start.argv.front();
+                if (Connection* connection = find_connection(number)) connection->send(named);
                 if (!supervision_) return;
-                const std::string& program = supervision_->start.argv.front();
-                complain(message.text.empty() ? problem_text(program, message.code) : message.text);
-                end_supervision(exit_code_of(message), report_of_refusal(message, program));
+                complain(message.text.empty() ? problem_text(named.text, message.code) : message.text);
+                end_supervision(exit_code_of(message), report_of_refusal(named));
               },
           .returned = [this](Attempt& attempt, std::uint64_t number, Returned::Status status,
                              std::string bytes) { take_value(attempt, number, status, std::move(bytes)); }};

@@ -81,10 +81,9 @@ std::string report_of_end(const Ended& ended) {
          field("memory_peak", ended.memory_peak);
 }
 
-std::string report_of_refusal(const Refused& refused, const std::string& program) {
+std::string report_of_refusal(const Refused& refused) {
   return "combu-agent refused" + field("stage", refused.stage) +
-         field("code", static_cast<std::uint64_t>(refused.code)) + " " +
-         (refused.text.empty() ? program : refused.text);
+         field("code", static_cast<std::uint64_t>(refused.code)) + " " + refused.text;
 }
 
 int Server::supervise(const std::string& folder, Supervision supervision) {
@@ -123,7 +122,9 @@ bool Server::is_supervision_over() {
 void Server::pass_signal(int signal) {
   Attempt* const attempt = attempts_.find(k_supervised_id);
   if (attempt == nullptr) return;
-  if (signal == SIGTERM)
+  if (signal == SIGTERM && attempt->phase == Phase::awaiting_inputs)
+    attempts_.forget(*attempt);  // the program does not begin, and the agent ends
+  else if (signal == SIGTERM)
     attempts_.stop(*attempt, attempt->start.grace_ms, Ended::stopped);
   else
     Attempts::pass_signal(*attempt, signal);

@@ -14,8 +14,8 @@ namespace combu::agent {
 struct Supervision {
   // The program with its arguments, its stop signal and so on. A client that starts it may add variables.
   Start start;
-  // The following times are in nanoseconds. A program with `await` starts when a client has sent Start and the
-  // inputs; without a client, the agent ends after this time. 0: the program starts at once.
+  // The following times are in nanoseconds. A program with `await` starts when a client has sent Start and
+  // the inputs; without a client, the agent ends after this time. 0: the program starts at once.
   std::int64_t await = 0;
   // After the end of the program, the agent waits without a client for Forget for this time.
   std::int64_t hold = 0;
@@ -29,8 +29,8 @@ bool read_supervision(const std::vector<std::string_view>& arguments, Supervisio
 int exit_code_of(const Ended& ended);
 int exit_code_of(const Refused& refused);
 
-// Returns the termination message of the container, see docs/agent.md.
+// Returns the termination message of the container, see docs/agent.md. The text of `refused` is not empty.
 std::string report_of_end(const Ended& ended);
-std::string report_of_refusal(const Refused& refused, const std::string& program);
+std::string report_of_refusal(const Refused& refused);
 
 }  // namespace combu::agent

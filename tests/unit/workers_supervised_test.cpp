@@ -1,0 +1,732 @@
+// The engine of with_supervision() over containers that are processes of this machine, with the real agent.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "combu/inputs.hpp"
+#include "unit/workers_pods.hpp"
+
+namespace combu {
+namespace {
+
+using test::error_in;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Key;
+using testing::Pair;
+using testing::SizeIs;
+using testing::StartsWith;
+
+using SupervisedTest = test::SupervisedTest;
+using Attempt = combu::Key;
+
+// ---- Starts
+
+TEST_F(SupervisedTest, ATrialWithoutFilesHasAContainerWithoutAgent) {
+  add("a", "exit 3").outputs.clear();
+  const Attempt key = run_to_end("a");
+  EXPECT_FALSE(listed(key).is_supervised);
+  EXPECT_EQ(listed(key).exit_code, 3);
+  EXPECT_EQ(pods_->execs, 0);
+  EXPECT_EQ(text_of_log(key), "from the engine\n");
+  EXPECT_EQ(engine_->usage(listed(key).id, {})->memory.count, 1);
+  EXPECT_EQ(error_in([&] { collect(key, "/out"); }).kind(), ErrorKind::refused);
+}
+
+TEST_F(SupervisedTest, TheEngineBelowChecksTheContainersWithTheAgent) {
+  add("a", "true");
+  add("b", "true").outputs.clear();
+  EXPECT_THAT(engine_->check(run_, {}), IsEmpty());
+  ASSERT_THAT(pods_->checked, SizeIs(2));
+  EXPECT_EQ(pods_->checked[0].process.entrypoint->front(), "/combu/agent/agent");
+  EXPECT_EQ(pods_->checked[0].outputs.size(), 0U);
+  EXPECT_EQ(pods_->checked[1].process.entrypoint, std::vector<std::string>());
+}
+
+TEST_F(SupervisedTest, AProgramThatIsNotKnownIsRefused) {
+  add("a", "true").process.entrypoint.reset();
+  const std::vector<Error> errors = engine_->check(run_, {});
+  ASSERT_THAT(errors, SizeIs(1));
+  EXPECT_THAT(errors[0].message(), HasSubstr("write `entrypoint`"));
+}
+
+TEST_F(SupervisedTest, AnAttemptIsPendingUntilItsInputsHaveArrived) {
+  Trial& trial = add_with_input("a", "cat " + path("in/input"));
+  pods_->is_full = true;
+  const Attempt key = begin("a");
+  EXPECT_EQ(await(key, [](const Observation&) { return true; }).phase, Phase::pending);
+  pods_->refuse_exec(ErrorKind::unavailable);
+  pods_->place(key);
+  const Observation waiting =
+      await(key, [](const Observation& seen) { return !seen.placement.pending_reason.empty(); });
+  EXPECT_EQ(waiting.phase, Phase::pending);
+  EXPECT_FALSE(waiting.ran_at);
+  pods_->refuse_exec(std::nullopt);
+  const Observation running =
+      await(key, [](const Observation& seen) { return seen.phase == Phase::running; });
+  EXPECT_TRUE(running.ran_at);
+  EXPECT_TRUE(running.start_took);
+  EXPECT_EQ(running.inputs, pack_inputs(trial.inputs, {}, [](std::string_view) { return true; }));
+  await_end(key);
+  EXPECT_EQ(text_of_log(key), "brought\n");
+}
+
+// The bytes that would be unpacked outside of the test's folder are not passed on.
+TEST_F(SupervisedTest, TheParamsAreAFileOfTheArchive) {
+  Trial& trial = add_with_input("a", "true");
+  trial.params_file = true;
+  trial.params = R"({"rate": 3})";
+  std::mutex mutex;
+  std::string archive;
+  bool is_whole = false;
+  pods_->filter_writes([&](std::string_view bytes) {
+    agent::FrameReader reader;
+    reader.feed(bytes);
+    agent::Frame frame;
+    bool is_put = false;
+    const std::scoped_lock lock(mutex);
+    while (reader.next(frame) == agent::FrameReader::Result::frame) {
+      agent::Put put;
+      if (frame.type != agent::FrameType::put || !agent::decode(frame.payload, put)) continue;
+      is_put = true;
+      archive += put.bytes;
+      is_whole = is_whole || put.is_last != 0;
+    }
+    return !is_put;
+  });
+  begin("a");
+  agent::await_state([&] {
+    const std::scoped_lock lock(mutex);
+    return is_whole;
+  });
+  const auto entries = test::entries_of(archive);
+  EXPECT_THAT(entries, Contains(Pair("combu/params.json", trial.params)));
+  EXPECT_THAT(entries, Contains(Pair(path("in/input").substr(1), "brought\n")));
+  end_watch();
+  engine_.reset();
+}
+
+TEST_F(SupervisedTest, AnEngineMayReportTheContainerAtOnce) {
+  add_with_input("a", "cat " + path("in/input"));
+  pods_->places = false;
+  const Attempt key = run_to_end("a");
+  EXPECT_EQ(text_of_log(key), "brought\n");
+}
+
+TEST_F(SupervisedTest, AStartWhoseAnswerWasLostIsRepeated) {
+  add_with_input("a", "cat " + path("in/input"));
+  pods_->is_answer_lost = true;
+  EXPECT_EQ(error_in([&] { begin("a"); }).kind(), ErrorKind::timeout);
+  EXPECT_EQ(text_of_log(run_to_end("a")), "brought\n");
+}
+
+TEST_F(SupervisedTest, InputsThatCannotBeReadFailTheStart) {
+  Trial& trial = add("a", "true");
+  trial.inputs = {Input{.from = path("absent"), .to = path("in")}};
+  const Attempt key = begin("a");
+  const Observation ended = await_end(key);
+  EXPECT_THAT(ended.placement.start_error, HasSubstr("absent"));
+  EXPECT_FALSE(ended.exit_code);
+  EXPECT_EQ(pods_->exit_code(key), 128 + SIGTERM) << "its container is stopped";
+  EXPECT_THAT(await(key, [](const Observation& seen) { return seen.stopped; }).placement.start_error,
+              HasSubstr("absent"));
+}
+
+TEST_F(SupervisedTest, AProgramThatCannotBeStartedIsNamed) {
+  Trial& trial = add_with_input("a", "");
+  trial.process.cmd = {"/no/program"};
+  const Attempt key = begin("a");
+  EXPECT_THAT(await_end(key).placement.start_error,
+              HasSubstr("the program \"/no/program\" cannot be executed: No such file"));
+  EXPECT_EQ(pods_->exit_code(key), 127);
+}
+
+TEST_F(SupervisedTest, AConnectionThatBreaksWhileInputsAreSentIsRepeated) {
+  const std::string text(300'000, 'x');
+  std::vector<Attempt> keys;
+  for (const std::int64_t bytes : {0, 10, 30, 60, 100, 5'000, 65'536, 131'000, 301'000}) {
+    const std::string name = "a" + std::to_string(bytes);
+    add_with_input(name, "wc -c < " + path("in/input"), text);
+    pods_->cut_to_agent = bytes;
+    const Attempt key = run_to_end(name);
+    EXPECT_EQ(text_of_log(key), "300000\n") << bytes;
+  }
+  EXPECT_EQ(pods_->cut_to_agent, test::k_all_bytes);
+  EXPECT_GE(pods_->execs, 2 * 9);
+}
+
+// ---- Ends
+
+TEST_F(SupervisedTest, TheEndIsReportedThoughTheContainerRuns) {
+  add("a", "exit 7");
+  const Attempt key = begin("a");
+  const Observation ended = await_end(key);
+  EXPECT_EQ(ended.exit_code, 7);
+  EXPECT_TRUE(ended.ended_at);
+  EXPECT_TRUE(ended.ran_at);
+  EXPECT_TRUE(ended.is_unacknowledged);
+  EXPECT_TRUE(ended.usage);
+  EXPECT_EQ(pods_->container(key).phase, Phase::running);
+  EXPECT_EQ(listed(key).phase, Phase::ended);
+}
+
+TEST_F(SupervisedTest, AcknowledgedContainersEndWithTheCodeOfTheProgram) {
+  add("a", "exit 7");
+  const Attempt key = run_to_end("a");
+  engine_->acknowledge({key});
+  EXPECT_EQ(pods_->exit_code(key), 7);
+  EXPECT_THAT(pods_->acknowledged, ElementsAre(key));
+  EXPECT_EQ(listed(key).exit_code, 7);
+}
+
+TEST_F(SupervisedTest, AnAgentThatCannotBeReachedIsAcknowledgedLater) {
+  add("a", "exit 7");
+  const Attempt key = run_to_end("a");
+  pods_->refuse_exec(ErrorKind::unavailable);
+  const int before = pods_->execs;
+  pods_->cut();
+  agent::await_state([&] { return pods_->execs > before; });
+  engine_->acknowledge({key});
+  pods_->refuse_exec(std::nullopt);
+  EXPECT_EQ(pods_->exit_code(key), 7);
+}
+
+TEST_F(SupervisedTest, ATimeoutIsReported) {
+  add("a", "sleep 100").timeout = Seconds(0.05);
+  const Observation ended = await_end(begin("a"));
+  EXPECT_TRUE(ended.timed_out);
+  EXPECT_EQ(ended.exit_code, 128 + SIGTERM);
+}
+
+// The container has ended before the agent could be reached.
+TEST_F(SupervisedTest, TheReportOfAnAgentThatHasEndedCounts) {
+  pods_->refuse_exec(ErrorKind::unavailable);
+  for (const char* name : {"ended", "killed", "program", "inputs", "lost"}) add(name, "sleep 100");
+  const auto end = [&](const std::string& name, const std::string& lost, const std::string& report) {
+    const Attempt key = start(name);
+    pods_->kill(key, lost, report);
+    return await_end(key);
+  };
+  const Observation ended = end("ended", "", "combu-agent ended flags=1 cpu_ns=5000000000 memory_peak=7");
+  EXPECT_TRUE(ended.timed_out);
+  EXPECT_FALSE(ended.stopped);
+  ASSERT_TRUE(ended.usage);
+  EXPECT_EQ(ended.usage->memory.count, 7);
+  EXPECT_EQ(ended.usage->cpu, Seconds(5));
+  EXPECT_TRUE(ended.placement.start_error.empty());
+  EXPECT_EQ(end("killed", "", "").exit_code, 128 + SIGKILL);
+  const Observation program = end("program", "", "combu-agent refused stage=3 code=2 /no/program");
+  EXPECT_EQ(program.placement.start_error,
+            "the program \"/no/program\" cannot be executed: No such file or directory; correct `cmd` or the "
+            "image");
+  EXPECT_FALSE(program.exit_code);
+  EXPECT_EQ(end("inputs", "", "combu-agent refused stage=4 code=0 in/a b: full").placement.start_error,
+            "the inputs cannot be unpacked: in/a b: full");
+  EXPECT_EQ(end("lost", "the node is gone", "combu-agent ended flags=1").timed_out, false);
+}
+
+TEST_F(SupervisedTest, AnEndThatIsKnownStaysIfTheHostIsLostLater) {
+  add("a", "exit 0");
+  const Attempt key = run_to_end("a");
+  pods_->kill(key, "the node is gone");
+  const Observation seen = await_end(key);
+  EXPECT_EQ(seen.lost, "");
+  EXPECT_EQ(seen.exit_code, 0);
+}
+
+// ---- Outputs
+
+TEST_F(SupervisedTest, FilesOfRunningAndEndedProgramsAreCollected) {
+  add("a", "mkdir " + path("out") + "; echo 1 > " + path("out/x") + "; touch " + path("ready") + "; " +
+               until("go") + "; echo 2 > " + path("out/x"));
+  const Attempt key = start("a");
+  agent::await_state([&] { return std::filesystem::exists(path("ready")); });
+  EXPECT_THAT(test::entries_of(collect(key, path("out"))), Contains(Pair("out/x", "1\n")));
+  allow("go");
+  await_end(key);
+  EXPECT_THAT(test::entries_of(collect(key, path("out"))), Contains(Pair("out/x", "2\n")));
+  EXPECT_EQ(collect(key, path("absent")), "absent");
+}
+
+// The connection is cut at the ends of frames and inside of them.
+TEST_F(SupervisedTest, AnArchiveIsCompleteAfterACutAnywhere) {
+  add("a", "head -c 150000 /dev/urandom > " + path("out"));
+  const Attempt key = run_to_end("a");
+  const std::string whole = collect(key, path("out"));
+  const std::string stream = pods_->received();
+  std::vector<std::size_t> cuts;
+  for (std::size_t at = 0; at + agent::k_header_size <= stream.size();) {
+    std::uint32_t size = 0;
+    for (std::size_t i = 4; i > 0; --i) size = (size << 8U) + static_cast<unsigned char>(stream[at + i - 1]);
+    const std::size_t end = at + agent::k_header_size + size;
+    for (const std::size_t cut : {at, at + 1, at + 5, at + agent::k_header_size, (at + end) / 2, end - 1})
+      if (cuts.empty() || cut > cuts.back()) cuts.push_back(cut);
+    at = end;
+  }
+  ASSERT_GT(cuts.size(), 30U);
+  for (const std::size_t cut : cuts) {
+    pods_->cut_from_agent = static_cast<std::int64_t>(cut);
+    pods_->cut();
+    EXPECT_TRUE(collect(key, path("out")) == whole) << cut << " of " << stream.size();
+  }
+}
+
+TEST_F(SupervisedTest, ManyCutsOfOneArchiveDoNotMatter) {
+  add("a", "head -c 3000000 /dev/urandom > " + path("out"));
+  const Attempt key = run_to_end("a");
+  const std::string whole = collect(key, path("out"));
+  std::string archive;
+  std::size_t cut_at = 0;
+  int cuts = 0;
+  (void)engine_->copy_out(key, path("out"),
+                          [&](std::string_view bytes) {
+                            archive += bytes;
+                            if (archive.size() < cut_at) return;
+                            cut_at = archive.size() + 100'000;
+                            ++cuts;
+                            pods_->cut();
+                          },
+                          {});
+  EXPECT_TRUE(archive == whole);
+  EXPECT_GT(cuts, 2);
+}
+
+TEST_F(SupervisedTest, AFileThatChangesBetweenTwoConnectionsIsNotMixed) {
+  const std::string file = write("out", std::string(3'000'000, 'a'));
+  add("a", until("go"));
+  const Attempt key = start("a");
+  bool is_first = true;
+  const Error error = error_in([&] {
+    (void)engine_->copy_out(key, file,
+                            [&](std::string_view) {
+                              if (!std::exchange(is_first, false)) return;
+                              (void)write("out", std::string(3'000'000, 'b'));
+                              pods_->cut();
+                            },
+                            {});
+  });
+  EXPECT_EQ(error.kind(), ErrorKind::corrupt);
+  allow("go");
+}
+
+TEST_F(SupervisedTest, AFaultOfTheReaderEndsTheCollection) {
+  add("a", "echo text > " + path("out"));
+  const Attempt key = run_to_end("a");
+  int calls = 0;
+  const Error error = error_in([&] {
+    (void)engine_->copy_out(key, path("out"),
+                            [&](std::string_view) {
+                              ++calls;
+                              throw Error(ErrorKind::unavailable, "bucket", "away");
+                            },
+                            {});
+  });
+  EXPECT_EQ(error.subject(), "bucket");
+  EXPECT_EQ(calls, 1);
+}
+
+TEST_F(SupervisedTest, ACollectionCanBeCancelled) {
+  add("a", "true");
+  const Attempt key = run_to_end("a");
+  pods_->refuse_exec(ErrorKind::unavailable);
+  pods_->cut();
+  std::stop_source stop;
+  std::jthread canceller([&] { stop.request_stop(); });
+  const Error error = error_in([&] { (void)engine_->copy_out(key, path("out"), {}, stop.get_token()); });
+  EXPECT_EQ(error.kind(), ErrorKind::cancelled);
+}
+
+TEST_F(SupervisedTest, OutputsOfAContainerThatDiesAreLost) {
+  for (const std::string lost : {"", "the node is gone"}) {
+    const std::string name = lost.empty() ? "a" : "b";
+    (void)write("out", std::string(4'000'000, 'a'));
+    add(name, "true");
+    const Attempt key = run_to_end(name);
+    const auto die = [&](std::string_view) {
+      if (pods_->container(key).phase == Phase::running) pods_->kill(key, lost);
+    };
+    const Error error = error_in([&] { (void)engine_->copy_out(key, path("out"), die, {}); });
+    EXPECT_EQ(error.kind(), lost.empty() ? ErrorKind::not_found : ErrorKind::lost) << error.what();
+    EXPECT_THAT(error.message(), HasSubstr(lost));
+    EXPECT_EQ(error_in([&] { collect(key, path("out")); }).kind(), error.kind()) << "a later try";
+  }
+}
+
+// No process watches the engine.
+TEST_F(SupervisedTest, ADeadContainerIsFoundWithoutTheEventOfItsEnd) {
+  (void)write("out", std::string(4'000'000, 'a'));
+  add("a", "true");
+  const Attempt key = run_to_end("a");
+  end_watch();
+  const auto die = [&](std::string_view) { pods_->remove(key); };
+  EXPECT_EQ(error_in([&] { (void)engine_->copy_out(key, path("out"), die, {}); }).kind(),
+            ErrorKind::not_found);
+}
+
+TEST_F(SupervisedTest, ARemovedContainerStillShowsThatItsHostWasLost) {
+  add("a", "true");
+  const Attempt key = run_to_end("a");
+  pods_->kill(key, "the node is gone");
+  pods_->remove(key);
+  await(key, [](const Observation& seen) { return seen.phase == Phase::gone; });
+  EXPECT_EQ(error_in([&] { collect(key, path("out")); }).kind(), ErrorKind::lost);
+  engine_->acknowledge({key});
+  EXPECT_EQ(error_in([&] { collect(key, path("out")); }).kind(), ErrorKind::not_found);
+}
+
+// ---- Connections
+
+TEST_F(SupervisedTest, AStreamWithoutAByteIsClosedAndOpenedAgain) {
+  limits_.silence_max = Seconds(0.02);
+  engine_ = decorate();
+  pods_->is_mute = true;
+  add("a", "exit 7");
+  const Attempt key = begin("a");
+  agent::await_state([&] { return pods_->execs >= 3; });
+  pods_->is_mute = false;
+  EXPECT_EQ(await_end(key).exit_code, 7);
+}
+
+TEST_F(SupervisedTest, AnAgentThatBecomesSilentIsJoinedAgain) {
+  limits_.silence_max = Seconds(0.05);
+  engine_ = decorate();
+  add("a", until("go") + "; exit 7");
+  const Attempt key = start("a");
+  const int before = pods_->execs;
+  pods_->is_mute = true;
+  allow("go");
+  agent::await_state([&] { return pods_->execs > before; });
+  pods_->is_mute = false;
+  EXPECT_EQ(await_end(key).exit_code, 7);
+}
+
+TEST_F(SupervisedTest, ARefusedExecIsTriedAgain) {
+  for (const ErrorKind fault : {ErrorKind::refused, ErrorKind::unavailable, ErrorKind::conflict,
+                                ErrorKind::not_found, ErrorKind::timeout}) {
+    pods_->refuse_exec(fault);
+    const std::string name(to_string(fault));
+    add(name, "exit 7");
+    const Attempt key = begin(name);
+    const int before = pods_->execs;
+    agent::await_state([&] { return pods_->execs > before + 2; });
+    pods_->refuse_exec(std::nullopt);
+    EXPECT_EQ(await_end(key).exit_code, 7) << name;
+  }
+}
+
+// Each case must not hang.
+TEST_F(SupervisedTest, TheEndOfTheProcessDoesNotWaitForConnections) {
+  const auto end = [&] {
+    end_watch();
+    engine_.reset();
+    pods_->is_mute = pods_->is_unread = false;
+    pods_->refuse_exec(std::nullopt);
+    engine_ = decorate();
+  };
+  for (const char* name : {"mute", "unread", "refused", "files"}) add_with_input(name, "true");
+  pods_->is_mute = true;
+  begin("mute");
+  agent::await_state([&] { return pods_->execs > 0; });
+  end();
+  pods_->is_unread = true;
+  begin("unread");
+  agent::await_state([&] { return pods_->blocked_writes > 0; });
+  end();
+  pods_->refuse_exec(ErrorKind::unavailable);
+  begin("refused");
+  end();
+  // The agent does not read the files.
+  std::atomic<int> puts{0};
+  pods_->filter_writes([&](std::string_view bytes) {
+    if (!test::is_frame(bytes, agent::FrameType::put)) return true;
+    ++puts;
+    pods_->is_unread = true;
+    return true;
+  });
+  begin("files");
+  agent::await_state([&] { return puts > 0 && pods_->blocked_writes > 0; });
+  end();
+}
+
+TEST_F(SupervisedTest, ManyAttemptsAtOnce) {
+  constexpr int k_count = 24;
+  std::vector<Attempt> keys;
+  for (int i = 0; i < k_count; ++i) {
+    const std::string number = std::to_string(i);
+    Trial& trial = add_with_input("a" + number, "cat " + path("in" + number) + " > " + path("out" + number));
+    trial.inputs[0].to = path("in" + number);
+  }
+  for (const Trial& trial : run_.experiment.trials) keys.push_back(begin(trial.name));
+  pods_->cut();
+  in_parallel(keys.size(), 4, [&](std::size_t i) {
+    await_end(keys[i]);
+    EXPECT_THAT(test::entries_of(collect(keys[i], path("out" + std::to_string(i)))),
+                Contains(Pair("out" + std::to_string(i), "brought\n")));
+    engine_->acknowledge({keys[i]});
+    EXPECT_EQ(pods_->exit_code(keys[i]), 0);
+  });
+}
+
+// ---- Other processes
+
+TEST_F(SupervisedTest, AnotherProcessCollectsTheOutputs) {
+  add("a", "echo text > " + path("out"));
+  const Attempt key = run_to_end("a");
+  end_watch();
+  engine_.reset();
+  other_ = decorate();
+  EXPECT_EQ(listed_by(*other_, key).exit_code, 0);
+  EXPECT_THAT(test::entries_of(collect_by(*other_, key, path("out"))), Contains(Pair("out", "text\n")));
+  other_->acknowledge({key});
+  EXPECT_EQ(pods_->exit_code(key), 0);
+}
+
+TEST_F(SupervisedTest, AnotherProcessCollectsWithoutAListing) {
+  add("a", "echo text > " + path("out"));
+  const Attempt key = run_to_end("a");
+  other_ = decorate();
+  EXPECT_THAT(test::entries_of(collect_by(*other_, key, path("out"))), Contains(Pair("out", "text\n")));
+}
+
+// Whoever lists the attempts of a run must not disturb its owner, which is about to send the files.
+TEST_F(SupervisedTest, AProcessThatIsNotTheOwnerLeavesAnAgentAlone) {
+  add_with_input("a", "cat " + path("in/input"));
+  pods_->is_full = true;
+  const Attempt key = begin("a");
+  end_watch();
+  pods_->refuse_exec(ErrorKind::unavailable);
+  pods_->place(key);
+  watch();
+  await(key, [](const Observation& seen) { return !seen.placement.pending_reason.empty(); });
+  std::atomic<bool> is_owner_silent{true};
+  pods_->filter_writes([&](std::string_view bytes) {
+    return !is_owner_silent || !test::is_frame(bytes, agent::FrameType::start);
+  });
+  pods_->refuse_exec(std::nullopt);
+  other_ = decorate();
+  const Observation seen = listed_by(*other_, key);
+  EXPECT_EQ(seen.phase, Phase::pending);
+  EXPECT_EQ(seen.lost, "");
+  is_owner_silent = false;
+  pods_->cut();
+  await_end(key);
+  EXPECT_EQ(pods_->stops, 0);
+  EXPECT_EQ(text_of_log(key), "brought\n");
+}
+
+class OrphanTest : public SupervisedTest {
+ protected:
+  // The owner of the run has ended before it could send the files.
+  void make_orphan() {
+    add_with_input("a", "true");
+    pods_->refuse_exec(ErrorKind::unavailable);
+    key_ = begin("a");
+    await(key_, [](const Observation& seen) { return !seen.placement.pending_reason.empty(); });
+    end_watch();
+    engine_.reset();
+    pods_->refuse_exec(std::nullopt);
+    engine_ = decorate();
+  }
+  Attempt key_;
+};
+
+TEST_F(OrphanTest, ALaterOwnerReportsTheAttemptAsLostAndStopsItsContainer) {
+  make_orphan();
+  pods_->failing_stops = 2;
+  EXPECT_THAT(engine_->check(run_, {}), IsEmpty());
+  const auto expect_lost = [&] {
+    const Observation seen = listed(key_);
+    EXPECT_EQ(seen.phase, Phase::ended);
+    EXPECT_THAT(seen.lost, HasSubstr("before it had sent the files"));
+    EXPECT_FALSE(seen.exit_code);
+    EXPECT_FALSE(seen.ran_at);
+    EXPECT_FALSE(seen.stopped);
+  };
+  expect_lost();
+  EXPECT_EQ(pods_->exit_code(key_), 128 + SIGTERM);
+  expect_lost();
+  EXPECT_EQ(pods_->stops, 1);
+}
+
+TEST_F(OrphanTest, AListingBeforeTheProcessBecomesTheOwnerChangesNothing) {
+  make_orphan();
+  EXPECT_EQ(listed(key_).phase, Phase::pending);
+  EXPECT_EQ(pods_->stops, 0);
+  EXPECT_THAT(engine_->check(run_, {}), IsEmpty());
+  EXPECT_EQ(listed(key_).phase, Phase::ended);
+  EXPECT_EQ(pods_->exit_code(key_), 128 + SIGTERM);
+}
+
+TEST_F(OrphanTest, AWatchingOwnerIsToldOfTheLoss) {
+  make_orphan();
+  EXPECT_THAT(engine_->check(run_, {}), IsEmpty());
+  watch();
+  EXPECT_THAT(await_end(key_).lost, HasSubstr("before it had sent the files"));
+}
+
+TEST_F(OrphanTest, ARepeatedStartSendsTheFiles) {
+  make_orphan();
+  engine_->start(run_, run_.experiment.trials[0], 1, {});
+  watch();
+  EXPECT_EQ(await_end(key_).exit_code, 0);
+  EXPECT_EQ(pods_->stops, 0);
+}
+
+// ---- Stops
+
+TEST_F(SupervisedTest, AStoppedProgramKeepsItsFiles) {
+  add("a", "echo text > " + path("out") + "; exec sleep 100");
+  const Attempt key = start("a");
+  agent::await_state([&] { return agent::text_of(path("out")) == "text\n"; });
+  engine_->stop(key, std::nullopt, {});
+  const Observation ended = await_end(key);
+  EXPECT_TRUE(ended.stopped);
+  EXPECT_EQ(ended.exit_code, 128 + SIGTERM);
+  EXPECT_THAT(test::entries_of(collect(key, path("out"))), Contains(Pair("out", "text\n")));
+  engine_->stop(key, std::nullopt, {});  // has ended
+  EXPECT_EQ(pods_->stops, 0);
+}
+
+TEST_F(SupervisedTest, AGracePeriodOfZeroKills) {
+  add("a", "trap '' TERM; touch " + path("ready") + "; while :; do sleep 0.01; done");
+  const Attempt key = start("a");
+  agent::await_state([&] { return std::filesystem::exists(path("ready")); });
+  engine_->stop(key, Seconds(0), {});
+  EXPECT_EQ(await_end(key).exit_code, 128 + SIGKILL);
+}
+
+TEST_F(SupervisedTest, AStopByAnotherProcessKeepsTheFiles) {
+  add("a", "echo text > " + path("out") + "; exec sleep 100");
+  const Attempt key = start("a");
+  agent::await_state([&] { return agent::text_of(path("out")) == "text\n"; });
+  other_ = decorate();
+  other_->stop(key, std::nullopt, {});
+  EXPECT_TRUE(await_end(key).stopped);
+  EXPECT_THAT(test::entries_of(collect(key, path("out"))), Contains(Pair("out", "text\n")));
+  EXPECT_EQ(pods_->stops, 0);
+}
+
+TEST_F(SupervisedTest, AnAgentThatAwaitsFilesIsStopped) {
+  add_with_input("a", "true");
+  std::atomic<int> puts{0};
+  pods_->filter_writes([&](std::string_view bytes) {
+    const bool is_put = test::is_frame(bytes, agent::FrameType::put);
+    puts += is_put ? 1 : 0;
+    return !is_put;
+  });
+  const Attempt key = begin("a");
+  agent::await_state([&] { return puts > 1; });
+  engine_->stop(key, std::nullopt, {});
+  EXPECT_EQ(pods_->exit_code(key), 128 + SIGTERM);
+  const Observation ended = await_end(key);
+  EXPECT_TRUE(ended.stopped);
+  EXPECT_EQ(ended.placement.start_error, "");
+  EXPECT_EQ(pods_->stops, 1);
+}
+
+TEST_F(SupervisedTest, AContainerWhoseAgentDoesNotAnswerIsStopped) {
+  limits_.listing_max = Seconds(0.05);
+  engine_ = decorate();
+  pods_->refuse_exec(ErrorKind::refused);
+  add("a", "exec sleep 100");
+  const Attempt key = start("a");
+  engine_->stop(key, std::nullopt, {});
+  EXPECT_EQ(pods_->exit_code(key), 128 + SIGTERM);
+}
+
+// ---- Logs and usage
+
+TEST_F(SupervisedTest, TheLogHasBothStreams) {
+  add("a", "echo out; echo err >&2");
+  const Attempt key = run_to_end("a");
+  EXPECT_EQ(text_of_log(key, {}, LogStream::out), "out\n");
+  EXPECT_EQ(text_of_log(key, {}, LogStream::err), "err\n");
+}
+
+TEST_F(SupervisedTest, TheLastLinesAndLaterLinesOfALog) {
+  add("a", "echo 1; echo 2; " + until("go") + "; echo 3");
+  const Attempt key = start("a");
+  agent::await_state([&] { return text_of_log(key) == "1\n2\n"; });
+  EXPECT_EQ(text_of_log(key, {.tail = 1}), "2\n");
+  Instant last{};
+  engine_->logs(key, {.timed = true}, [&](const LogPiece& piece) { last = piece.at; }, {});
+  allow("go");
+  await_end(key);
+  EXPECT_EQ(text_of_log(key, {.since = last + Instant::duration(1)}), "3\n");
+  EXPECT_EQ(text_of_log(key, {.tail = 2}), "2\n3\n");
+}
+
+TEST_F(SupervisedTest, ALogIsFollowedToTheEndOfTheProgram) {
+  add("a", "echo 1; " + until("go") + "; echo 2");
+  const Attempt key = start("a");
+  std::string text;
+  engine_->logs(key, {.follow = true},
+                [&](const LogPiece& piece) {
+                  text += piece.text;
+                  allow("go");
+                },
+                {});
+  EXPECT_EQ(text, "1\n2\n");
+  EXPECT_EQ(pods_->container(key).phase, Phase::running);
+}
+
+TEST_F(SupervisedTest, AnotherProcessReadsTheLog) {
+  add("a", "echo text");
+  const Attempt key = run_to_end("a");
+  other_ = decorate();
+  std::string text;
+  other_->logs(key, {}, [&](const LogPiece& piece) { text += piece.text; }, {});
+  EXPECT_EQ(text, "text\n");
+}
+
+TEST_F(SupervisedTest, AnAttemptThatAwaitsFilesHasAnEmptyLog) {
+  add_with_input("a", "echo text");
+  pods_->is_unread = true;
+  const Attempt key = begin("a");
+  agent::await_state([&] { return pods_->blocked_writes > 0; });
+  std::atomic<bool> is_held{true};
+  pods_->filter_writes(
+      [&](std::string_view bytes) { return !is_held || !test::is_frame(bytes, agent::FrameType::put); });
+  pods_->is_unread = false;
+  EXPECT_EQ(text_of_log(key), "");
+  std::jthread sender([&] {
+    is_held = false;
+    pods_->cut();
+  });
+  EXPECT_EQ(text_of_log(key, {.follow = true}), "text\n");
+}
+
+TEST_F(SupervisedTest, TheEngineBelowHasTheLogOfAnEndedContainer) {
+  add("a", "echo text");
+  const Attempt key = run_to_end("a");
+  engine_->acknowledge({key});
+  (void)pods_->exit_code(key);
+  (void)listed(key);
+  EXPECT_EQ(text_of_log(key), "from the engine\n");
+}
+
+TEST_F(SupervisedTest, TheUsageIsThatOfTheProgram) {
+  add("a", "exec sleep 100");
+  const Attempt key = start("a");
+  const std::string id = listed(key).id;
+  agent::await_state([&] {
+    const auto usage = engine_->usage(id, {});
+    return usage && usage->memory.count > 1;
+  });
+  engine_->stop(key, std::nullopt, {});
+  await_end(key);
+  EXPECT_FALSE(engine_->usage(id, {}));
+}
+
+}  // namespace
+}  // namespace combu
