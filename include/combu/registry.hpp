@@ -38,6 +38,7 @@ struct Login {
   std::string password;
   std::string identity_token;  // for a token server, instead of user and password
 
+  // True if there are no credentials.
   [[nodiscard]] bool is_anonymous() const { return user.empty() && identity_token.empty(); }
   bool operator==(const Login&) const = default;
 };

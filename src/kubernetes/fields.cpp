@@ -170,15 +170,7 @@ class TrialCheck {
 
   // Fields that need a program of combu's own inside the Pod. Only workers have one.
   void check_agent() {
-    if (trial_.cache.on && !is_worker_container(trial_))
-      add("cache",
-          "combu cannot compare the images of Pods yet, so no earlier trial counts as equal; remove "
-          "the field");
     const bool is_worker = trial_.worker->on;
-    if (is_worker && !trial_.process.entrypoint)
-      add("worker",
-          "combu cannot read the entrypoint of the image yet; write `entrypoint`: the program and its first "
-          "arguments, or `[]` if `cmd` begins with the program");
     const bool has_files = std::ranges::any_of(
         trial_.inputs, [&](const Input& input) { return !is_worker || !input.in_scratch; });
     if (has_files)

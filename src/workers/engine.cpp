@@ -127,14 +127,6 @@ std::vector<Error> WorkersEngine::check(const Run& run, std::stop_token stop) {
   if (!facts.can_exec)
     errors.emplace_back(ErrorKind::refused, first->name + ": worker",
                         "this engine cannot run programs in running containers; remove `worker`");
-  const auto nameless = std::ranges::find_if(run.experiment.trials, [](const Trial& trial) {
-    return !trial.has_own_container() && !trial.process.entrypoint;
-  });
-  if (!facts.reports_programs && nameless != run.experiment.trials.end())
-    errors.emplace_back(
-        ErrorKind::refused, nameless->name + ": worker",
-        "this engine does not report the entrypoint of the image; write `entrypoint`: the program "
-        "and its first arguments, or `[]` if `cmd` begins with the program");
   for (const StartLimit& limit : limits_of(run.experiment, facts.capacity)) {
     const Trial& trial = run.experiment.trials[limit.trials.front()];
     if (limit.attempts_max > 0) continue;

@@ -98,20 +98,12 @@ const std::vector<Refused>& refused() {
       {"inputs", [](Trial& t) { t.inputs = {{.from = "/a", .to = "/a"}}; }, "inputs", "mount a volume"},
       {"params_file", [](Trial& t) { t.params_file = true; }, "params_file", "COMBU_PARAM_"},
       {"metrics", [](Trial& t) { t.metrics = Metrics{.file = "/m.csv"}; }, "metrics.file", "standard output"},
-      {"cache", [](Trial& t) { t.cache.on = true; }, "cache", "remove the field"},
-      {"worker", [](Trial& t) { t.worker = WorkerSettings{.on = true}; }, "worker", "write `entrypoint`"},
       {"worker_inputs",
        [](Trial& t) {
          make_worker(t);
          t.inputs = {{.from = "/a", .to = "a", .in_scratch = true}, {.from = "/b", .to = "/b"}};
        },
-       "inputs", "relative paths"},
-      {"worker_cache",
-       [](Trial& t) {
-         make_worker(t);
-         t.cache.on = true;
-       },
-       "cache", "remove the field"}};
+       "inputs", "relative paths"}};
   return k_refused;
 }
 
