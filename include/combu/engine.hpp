@@ -67,8 +67,7 @@ struct Facts {
   bool is_remote = false;  // the engine may run on another machine, where paths of this machine are not valid
   // True for the simulated engine: it runs no real containers, and its state is lost when this process ends.
   bool is_simulated = false;
-  bool reports_programs = true;  // prepare() reports the programs of images (Preparation::program)
-  bool can_exec = false;         // the engine supports exec()
+  bool can_exec = false;  // the engine supports exec()
   // True if start() stages inputs, and copy_out() reads the files of ended attempts.
   bool copies_files = true;
   // True if the engine itself chooses the host, CPUs and GPUs of each attempt, and start() returns Accepted.
@@ -160,8 +159,9 @@ struct Observation {
   std::optional<Usage> usage;
   // content_digest() of each element of Trial::inputs, as start() staged the input.
   std::vector<std::string> inputs;
-  // Set by start() if the trial has `cache`. Holds Preparation::digest of the container's image. Empty if the
-  // engine did not report the digest.
+  // Set by start() if the trial has `cache`. An engine that places attempts sets it in reports about attempts
+  // that run or have ended. Holds Preparation::digest of the container's image. Empty if the engine did not
+  // report the digest.
   std::string digest;
 };
 

@@ -161,13 +161,13 @@ struct KnownEntry {
   std::string equal_trial;
 };
 
-// A started attempt: how long the engine took to create and to start its container, and digests of its inputs
-// and image.
+// A started attempt: how long the engine took to create and to start its container (nullopt: not known), and
+// digests of its inputs and image.
 struct Started {
   TrialIndex trial = 0;
   int attempt = 1;
-  Seconds created_in{0};
-  Seconds started_in{0};
+  std::optional<Seconds> created_in = {};
+  std::optional<Seconds> started_in = {};
   std::vector<std::string> inputs;  // content_digest() of each of Trial::inputs
   std::string digest = {};          // digest of the image, as in TrialEntry; empty: not known
 };
@@ -265,10 +265,10 @@ class Record {
               std::span<const CacheResult> cache_results = {});
   enum class RunEnds { no, with_last_trial };
   // Writes facts that happened while no process drove the run. The times of these facts may precede times
-  // that are on record for other trials. Returns false and changes nothing if the run's stamp is no longer
-  // `stamp`.
+  // that are on record for other trials. `started`: the digests of the attempts' images, if the engine has
+  // reported them. Returns false and changes nothing if the run's stamp is no longer `stamp`.
   [[nodiscard]] bool append_unwatched(const RunId& run, std::span<const Fact> facts, const Stamp& stamp,
-                                      RunEnds ends);
+                                      RunEnds ends, std::span<const Started> started = {});
   // Like append_unwatched(), but for facts that follow from a user's command. If the record has a later time
   // for the run than the first fact, append_if_unchanged() moves the times of all facts later, so that none
   // is earlier than this time.

@@ -78,8 +78,9 @@ class Journal {
  public:
   virtual ~Journal() = default;
   virtual void fact(const Fact& fact) = 0;  // called for every fact, in order
-  // Called when Engine::start() has returned a running attempt. fact() may have been called for this attempt
-  // earlier.
+  // Called when Engine::start() has returned a running attempt, and when an engine that has only accepted the
+  // attempt of a trial with `cache` reports the digest of its image. fact() may have been called for this
+  // attempt earlier.
   virtual void started(TrialIndex /*trial*/, const Observation& /*seen*/) {}
   // Called after outputs of an ended attempt have been collected, and before fact() reports the end of the
   // collection.

@@ -253,6 +253,7 @@ struct ProvidedProgram {
   std::string path;  // absolute path in the container; the program is alone in its folder
   // The bytes of the program. It must be a binary: every user may execute it, but only root may read it.
   std::string content;
+  std::string platform = {};  // for which the program is built; empty: that of this machine
   // Absolute path of a folder on the host's disk. The folder contains only the empty folder `w`, which every
   // user may write to.
   std::string folder;

@@ -80,7 +80,23 @@ struct MissingFacts {
   Loaded loaded;
   std::vector<RestoredTrial> restored;
   std::vector<Fact> facts;
+  std::vector<Started> started;
 };
+
+// Returns the digests of images that the engine has reported for attempts of trials with `cache`.
+std::vector<Started> digests_of(const Experiment& experiment, const std::vector<Observation>& observations) {
+  std::map<std::string_view, TrialIndex> cached;
+  for (TrialIndex trial = 0; trial < experiment.trials.size(); ++trial)
+    if (experiment.trials[trial].cache.on) cached.emplace(experiment.trials[trial].name, trial);
+  std::vector<Started> started;
+  for (const Observation& seen : observations)
+    if (const auto found = cached.find(seen.key.trial); found != cached.end() && !seen.digest.empty())
+      started.push_back({.trial = found->second,
+                         .attempt = seen.key.attempt,
+                         .inputs = {},
+                         .digest = digest_in(seen.digest)});
+  return started;
+}
 
 std::optional<MissingFacts> find_missing(Session& session, Record& record, const RunId& run, Outlook outlook,
                                          const TrialNames& stopped,
@@ -94,7 +110,8 @@ std::optional<MissingFacts> find_missing(Session& session, Record& record, const
   MissingFacts result{.stamp = stamp,
                       .loaded = load(record, run, Texts::newest),
                       .restored = record.restored_trials(run),
-                      .facts = {}};
+                      .facts = {},
+                      .started = {}};
   const combu::Run& of = result.loaded.run;
   const std::vector<Observation> observations = changed;
   result.facts = reconcile(run, of.experiment, result.loaded.plan, result.restored,
@@ -106,6 +123,7 @@ std::optional<MissingFacts> find_missing(Session& session, Record& record, const
                             .engine_began_at = session.engine().facts(session.stop()).began_at},
                            real_clock().now());
   add_usage(result.facts, of.experiment, observations);
+  result.started = digests_of(of.experiment, observations);
   return result;
 }
 
@@ -114,7 +132,7 @@ std::optional<MissingFacts> find_missing(Session& session, Record& record, const
 bool append_missing(Record& record, const RunId& run, const MissingFacts& missing) {
   const auto ends =
       are_all_over(missing.restored, missing.facts) ? Record::RunEnds::with_last_trial : Record::RunEnds::no;
-  return record.append_unwatched(run, missing.facts, missing.stamp, ends);
+  return record.append_unwatched(run, missing.facts, missing.stamp, ends, missing.started);
 }
 
 }  // namespace

@@ -14,13 +14,15 @@ void Recorder::fact(const Fact& fact) {
 }
 
 void Recorder::started(TrialIndex trial, const Observation& seen) {
-  if (seen.start_took)
-    started_.push_back({.trial = trial,
-                        .attempt = seen.key.attempt,
-                        .created_in = seen.start_took->created,
-                        .started_in = seen.start_took->started,
-                        .inputs = seen.inputs,
-                        .digest = digest_in(seen.digest)});
+  Started started{
+      .trial = trial, .attempt = seen.key.attempt, .inputs = seen.inputs, .digest = digest_in(seen.digest)};
+  if (seen.start_took) {
+    started.created_in = seen.start_took->created;
+    started.started_in = seen.start_took->started;
+  } else if (seen.digest.empty()) {
+    return;
+  }
+  started_.push_back(std::move(started));
 }
 
 void Recorder::cache_result(const CacheResult& result) {

@@ -7,7 +7,6 @@
 
 #include "docker/api.hpp"
 #include "docker/api_json.hpp"
-#include "docker/credentials.hpp"
 #include "docker/json_pieces.hpp"
 #include "docker/log_frames.hpp"
 

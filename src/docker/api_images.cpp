@@ -2,9 +2,9 @@
 
 #include <map>
 
+#include "combu/registry.hpp"
 #include "docker/api.hpp"
 #include "docker/api_json.hpp"
-#include "docker/image_reference.hpp"
 #include "docker/json_pieces.hpp"
 
 namespace combu::docker {
@@ -108,14 +108,14 @@ std::optional<ImageFacts> inspect_image(Connections& engine, const std::string& 
     facts.has_healthcheck = has_healthcheck(body);
     facts.id = text_at(body, "Id");
     facts.program = program_of(body);
-    facts.digest = reference_of(body, parse_image_reference(image).name);
+    facts.digest = reference_of(body, registry::parse_image_reference(image).name);
     return facts;
   });
 }
 
 void pull_image(Connections& engine, const PullOptions& options,
                 const std::function<void(Bytes, Bytes)>& on_progress, const std::stop_token& stop) {
-  const ImageReference reference = parse_image_reference(options.image);
+  const registry::ImageReference reference = registry::parse_image_reference(options.image);
   HttpRequest request;
   request.method = "POST";
   request.target = fmt::format("/images/create?fromImage={}&tag={}", percent_encode(reference.name),

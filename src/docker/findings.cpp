@@ -12,8 +12,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include "combu/registry.hpp"
 #include "combu/system.hpp"
-#include "docker/credentials.hpp"
 
 namespace combu::docker {
 namespace {
@@ -243,7 +243,7 @@ std::optional<Finding> gpu_finding(const GpuSupport& support) {
 std::vector<Finding> credential_findings(const std::string& config_folder) {
   std::vector<Finding> findings;
   try {
-    for (const std::string& program : credential_programs(config_folder)) {
+    for (const std::string& program : registry::credential_programs(config_folder)) {
       if (!find_program(program).empty()) continue;
       findings.push_back(
           {.kind = Finding::Kind::warning,

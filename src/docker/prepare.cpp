@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "combu/json.hpp"
+#include "combu/registry.hpp"
 #include "docker/container_json.hpp"
-#include "docker/credentials.hpp"
 #include "docker/docker_engine.hpp"
 #include "docker/duplicate_networks.hpp"
-#include "docker/image_reference.hpp"
 
 namespace combu::docker {
 namespace {
@@ -65,6 +65,19 @@ bool is_of_platform(const ImageFacts& facts, const std::string& platform) {
   return platform.empty() || platform == facts.platform || platform.starts_with(facts.platform + "/");
 }
 
+// Returns the value of the header X-Registry-Auth.
+std::string header_of(const registry::Login& login, const std::string& registry_key) {
+  if (login.is_anonymous()) return "";
+  nlohmann::json auth = {{"serveraddress", registry_key}};
+  if (!login.identity_token.empty()) {
+    auth["identitytoken"] = login.identity_token;
+  } else {
+    auth["username"] = login.user;
+    auth["password"] = login.password;
+  }
+  return encode_base64url(json_text(auth));
+}
+
 class ImagePreparer {
  public:
   ImagePreparer(Connections& engine, std::string config_folder,
@@ -108,11 +121,12 @@ class ImagePreparer {
     Preparation preparation;
     preparation.name = wanted.image;
     on_progress_(preparation);
-    const std::string key = parse_image_reference(wanted.image).credentials_key();
-    const Credentials credentials = find_credentials(config_folder_, key, k_credential_program_max, stop_);
+    const std::string key = registry::parse_image_reference(wanted.image).credentials_key();
+    const registry::FoundLogin found =
+        registry::find_login(config_folder_, key, k_credential_program_max, stop_);
     try {
       pull_image(
-          engine_, {wanted.image, wanted.platform, credentials.header},
+          engine_, {wanted.image, wanted.platform, header_of(found.login, key)},
           [&](Bytes done, Bytes total) {
             preparation.done = done;
             preparation.total = total;
@@ -120,8 +134,8 @@ class ImagePreparer {
           },
           stop_);
     } catch (const Error& error) {
-      if (!is_definite(error) || credentials.note.empty()) throw;
-      throw Error(error.kind(), error.subject(), error.message() + "; also, " + credentials.note);
+      if (!is_definite(error) || found.note.empty()) throw;
+      throw Error(error.kind(), error.subject(), error.message() + "; also, " + found.note);
     }
     wanted.facts = inspect_image(engine_, wanted.image, stop_);
     preparation.finished = true;

@@ -22,6 +22,13 @@ std::string address_of(const Access& access) {
                      access.name_space);
 }
 
+// Returns the folder of Docker's config.json, or an empty text if the user has no home folder.
+std::string docker_config(const ClusterEnvironment& env) {
+  if (auto folder = env("DOCKER_CONFIG"); folder && !folder->empty()) return *std::move(folder);
+  const std::string home = env("HOME").value_or("");
+  return home.empty() ? "" : home + "/.docker";
+}
+
 std::pair<std::string, std::string> split_at_last_slash(const std::string& text) {
   const std::size_t slash = text.rfind('/');
   if (slash == std::string::npos) return {text, ""};
@@ -79,9 +86,9 @@ ClusterPlace find_cluster(const ClusterEnvironment& env, const std::string& engi
   ClusterPlace place{.address = address_of(access),
                      .source = fmt::format("context {}, namespace {}", access.context, access.name_space),
                      .open = {}};
-  place.open = [access = std::move(access), address = place.address] {
+  place.open = [access = std::move(access), address = place.address, config = docker_config(env)] {
     return std::make_unique<kubernetes::KubernetesEngine>(access, address,
-                                                          kubernetes::KubernetesEngine::Limits{});
+                                                          kubernetes::KubernetesEngine::Limits{}, config);
   };
   return place;
 }

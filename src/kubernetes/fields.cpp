@@ -170,28 +170,13 @@ class TrialCheck {
 
   // Fields that need a program of combu's own inside the Pod.
   void check_agent() {
-    if (trial_.cache.on && !is_worker_container(trial_))
-      add("cache",
-          "combu cannot compare the images of Pods yet, so no earlier trial counts as equal; remove "
-          "the field");
     if (is_worker_container(trial_) || is_supervised(trial_)) return;
     const bool is_worker = trial_.worker->on;
-    const char* const field = is_worker                       ? "worker"
-                              : !trial_.outputs.empty()       ? "outputs"
-                              : !trial_.inputs.empty()        ? "inputs"
-                              : trial_.params_file            ? "params_file"
-                              : !trial_.metrics->file.empty() ? "metrics.file"
-                                                              : nullptr;
-    if (field != nullptr && !trial_.process.entrypoint)
-      add(field,
-          "combu cannot read the entrypoint of the image yet; write `entrypoint`: the program and its first "
-          "arguments, or `[]` if `cmd` begins with the program");
-    if (field != nullptr && (section_has({"container", "command"}) || section_has({"container", "args"})))
+    const bool needs_agent = is_worker || trial_.moves_files();
+    if (needs_agent && (section_has({"container", "command"}) || section_has({"container", "args"})))
       add("kubernetes.container.command",
-          fmt::format(
-              "is not possible with `{}`, for which combu starts the program itself; write the program "
-              "as `entrypoint` and `cmd`",
-              field));
+          "is not possible with `worker`, `outputs`, `inputs`, `params_file` and `metrics.file`, for which combu "
+          "starts the program itself; write the program as `entrypoint` and `cmd`");
     if (is_worker && std::ranges::any_of(trial_.inputs, [](const Input& input) { return !input.in_scratch; }))
       add("inputs",
           "combu cannot copy files to absolute paths in the Pods of workers; write paths that begin at the "

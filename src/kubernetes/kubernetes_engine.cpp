@@ -28,14 +28,16 @@ constexpr Seconds k_anchor_answer_max{5};  // a watch does nothing else meanwhil
 
 }  // namespace
 
-KubernetesEngine::KubernetesEngine(Access access, std::string address, Limits limits)
+KubernetesEngine::KubernetesEngine(Access access, std::string address, Limits limits,
+                                   std::string docker_config)
     : access_(std::move(access)),
       address_(std::move(address)),
       limits_(limits),
       api_(access_, limits_.api),
       objects_(api_, access_.name_space),
       metrics_(objects_),
-      ended_(objects_) {}
+      ended_(objects_),
+      images_(objects_, std::move(docker_config)) {}
 
 Facts KubernetesEngine::facts(std::stop_token stop) {
   const json version = parse_json_or_discard(api_.send({.target = "/version"}, stop).body);
@@ -49,7 +51,6 @@ Facts KubernetesEngine::facts(std::stop_token stop) {
   facts.is_remote = true;
   facts.can_exec = true;
   facts.copies_files = false;
-  facts.reports_programs = false;
   facts.places_attempts = true;
   facts.pending_max = k_pending_max;
   facts.reading = k_reading;
@@ -67,9 +68,11 @@ std::vector<Gpu> KubernetesEngine::gpus(std::stop_token /*stop*/) {
 std::optional<PodReport> KubernetesEngine::report_of(const json& pod, bool is_gone) const {
   const ServerClock& clock = api_.server_clock();
   auto report = read_pod(pod, clock.at(real_clock().now()), is_gone);
-  const Instant::duration lead = clock.lead();
-  if (!report || lead == Instant::duration{}) return report;
+  if (!report) return report;
   Observation& seen = report->observation;
+  seen.digest = images_.digest_of(seen.image, seen.digest);
+  const Instant::duration lead = clock.lead();
+  if (lead == Instant::duration{}) return report;
   if (seen.created_at != Instant{}) seen.created_at -= lead;
   for (std::optional<Instant>* const moment : {&seen.ran_at, &seen.ended_at, &report->changes_at})
     if (*moment) **moment -= lead;

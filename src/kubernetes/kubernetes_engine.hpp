@@ -15,6 +15,7 @@
 #include "kubernetes/api_client.hpp"
 #include "kubernetes/create_rate.hpp"
 #include "kubernetes/ended_pods.hpp"
+#include "kubernetes/images.hpp"
 #include "kubernetes/manifest.hpp"
 #include "kubernetes/objects.hpp"
 #include "kubernetes/pod_metrics.hpp"
@@ -33,8 +34,9 @@ class KubernetesEngine final : public Engine {
     Seconds watch_silence_max{150};
     Seconds events_max{5};  // time of a request for Events, during which a watch does nothing else
   };
-  // `address`: the engine's canonical name (ClusterPlace::address).
-  KubernetesEngine(Access access, std::string address, Limits limits);
+  // `address`: the engine's canonical name (ClusterPlace::address). `docker_config`: the folder of Docker's
+  // config.json, with the user's credentials for registries; empty: none.
+  KubernetesEngine(Access access, std::string address, Limits limits, std::string docker_config = {});
 
   Facts facts(std::stop_token stop) override;
   std::vector<Finding> diagnose(std::stop_token stop) override;
@@ -115,6 +117,7 @@ class KubernetesEngine final : public Engine {
   CreateRate rate_;
   PodMetrics metrics_;
   EndedPods ended_;
+  Images images_;
   std::mutex mutex_;
   std::map<RunId, std::string> anchors_;  // uids
   // When the ConfigMap of a program was last known to exist. The programs live as long as the process.

@@ -22,13 +22,6 @@ namespace {
 
 using nlohmann::json;
 
-// The platform of a Pod with a program of combu's own, if its trial names none.
-#if defined(__aarch64__)
-constexpr const char* k_own_platform = "linux/arm64";
-#else
-constexpr const char* k_own_platform = "linux/amd64";
-#endif
-
 // Kubelets replace $(NAME) in commands, arguments, variables and probes, and turn $$ into $.
 // https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/
 std::string escaped(std::string_view text) {
@@ -124,6 +117,13 @@ void add_platform(json& spec, const std::string& platform) {
                           {"kubernetes.io/arch", platform.substr(slash + 1, next - slash - 1)}};
 }
 
+// Returns an empty text if every node may run the trial.
+std::string platform_of(const Trial& trial) {
+  const auto& program = trial.container.provided;
+  if (!trial.platform.empty() || !program) return trial.platform;
+  return program->platform.empty() ? k_own_platform : program->platform;
+}
+
 json spec_of(const Run& run, const Trial& trial) {
   constexpr Seconds k_stop_grace{10};
   json spec = {
@@ -138,7 +138,7 @@ json spec_of(const Run& run, const Trial& trial) {
   // A worker ends by itself after its idle time, and may live as long as the run.
   if (run.experiment.ttl.count() > 0 && !is_worker_container(trial))
     spec["activeDeadlineSeconds"] = whole_seconds(run.experiment.ttl);
-  add_platform(spec, trial.platform.empty() && trial.container.provided ? k_own_platform : trial.platform);
+  add_platform(spec, platform_of(trial));
   return spec;
 }
 

@@ -25,6 +25,8 @@ inline constexpr Kind k_pods{"/api/v1", "pods"};
 inline constexpr Kind k_config_maps{"/api/v1", "configmaps"};
 inline constexpr Kind k_services{"/api/v1", "services"};
 inline constexpr Kind k_claims{"/api/v1", "persistentvolumeclaims"};
+inline constexpr Kind k_secrets{"/api/v1", "secrets"};
+inline constexpr Kind k_service_accounts{"/api/v1", "serviceaccounts"};
 inline constexpr Kind k_events{"/api/v1", "events"};
 inline constexpr Kind k_network_policies{"/apis/networking.k8s.io/v1", "networkpolicies"};
 inline constexpr Kind k_pod_metrics{"/apis/metrics.k8s.io/v1beta1", "pods"};

@@ -63,20 +63,14 @@ std::vector<Error> KubernetesEngine::prepare(const Run& run,
                                              const std::function<void(const Preparation&)>& on_progress,
                                              std::stop_token stop) {
   if (stop.stop_requested()) throw Error(ErrorKind::cancelled, address_, "cancelled");
-  std::vector<Error> errors;
   if (on_progress) {
     const std::scoped_lock lock(mutex_);
     for (const std::string& note : std::exchange(notes_, {}))
       on_progress({.kind = Preparation::Kind::note, .name = note, .finished = true});
-    std::set<std::pair<std::string, std::string>> images;
-    for (const Trial& trial : run.experiment.trials)
-      if (trial.worker->on && images.emplace(trial.image, trial.platform).second)
-        on_progress({.kind = Preparation::Kind::found,
-                     .name = trial.image,
-                     .finished = true,
-                     .platform = trial.platform,
-                     .program = {.platform = trial.platform}});
   }
+  const auto report = on_progress ? on_progress : [](const Preparation&) {};
+  std::vector<Error> errors = images_.prepare(run.experiment, report, stop);
+  if (!errors.empty()) return errors;
   try {
     const Home home{.name_space = objects_.name_space(), .anchor_uid = anchor_of(run, stop)};
     for (const json& object : network_manifests(run, home)) {

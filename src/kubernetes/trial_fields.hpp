@@ -16,6 +16,13 @@ inline constexpr const char* k_gpu_memory = "nvidia.com/gpu.memory";
 // The resource of NVIDIA's device plugin.
 inline constexpr const char* k_gpu = "nvidia.com/gpu";
 
+// The platform of a Pod with a program of combu's own, if neither its trial nor its image names one.
+#if defined(__aarch64__)
+inline constexpr const char* k_own_platform = "linux/arm64";
+#else
+inline constexpr const char* k_own_platform = "linux/amd64";
+#endif
+
 struct NumericUser {
   std::int64_t uid = 0;
   std::optional<std::int64_t> gid;

@@ -348,8 +348,9 @@ void Record::append(const RunId& run, std::span<const Fact> facts, std::span<con
     impl_->write(number, facts);
     for (const Started& one : started) {
       const TrialKey trial{number, static_cast<std::int64_t>(one.trial)};
-      impl_->attempts.set_times(number_of(one.created_in), number_of(one.started_in),
-                                AttemptKey{number, trial.trial, one.attempt});
+      if (one.created_in && one.started_in)
+        impl_->attempts.set_times(number_of(*one.created_in), number_of(*one.started_in),
+                                  AttemptKey{number, trial.trial, one.attempt});
       impl_->forget_unless_as_known(trial, one);
       impl_->write_inputs(trial, one.inputs);
     }
@@ -365,10 +366,12 @@ Record::Stamp Record::stamp(const RunId& run) {
   return database::guarded(impl_->path, [&] { return impl_->stamp(impl_->number_of_run(run)); });
 }
 
-bool Record::append_unwatched(const RunId& run, std::span<const Fact> facts, const Stamp& stamp,
-                              RunEnds ends) {
+bool Record::append_unwatched(const RunId& run, std::span<const Fact> facts, const Stamp& stamp, RunEnds ends,
+                              std::span<const Started> started) {
   return impl_->append_if(run, stamp, ends, [&](std::int64_t number) {
     for (const Fact& fact : facts) impl_->write(number, 0, fact);
+    for (const Started& one : started)
+      impl_->forget_unless_as_known({number, static_cast<std::int64_t>(one.trial)}, one);
   });
 }
 

@@ -150,6 +150,11 @@ class Drive {
     bool has_log = false;       // the attempt's program has run
     bool is_concluded = false;  // the planner has reported the end, and collects nothing more of the attempt
   };
+  // Reports of the engine about attempts.
+  struct Reported {
+    std::map<std::pair<TrialIndex, int>, EngineResult> results;  // by trial and attempt
+    std::unordered_map<TrialIndex, int> digests;                 // the attempts whose digests are journaled
+  };
   // Reasons why the run ends early.
   struct Ending {
     bool interrupted = false;
@@ -322,8 +327,11 @@ class Drive {
       executor_.interrupt_starts();
     }
     if (const auto* answer = std::get_if<StartAnswered>(&event)) {
-      if (const auto* running = std::get_if<Running>(&answer->result))
+      if (const auto* running = std::get_if<Running>(&answer->result)) {
         journal_.started(answer->trial, running->observation);
+        if (trial_of(answer->trial).cache.on)
+          reported_.digests[answer->trial] = running->observation.key.attempt;
+      }
       if (const auto* no_room = std::get_if<NoRoom>(&answer->result)) remarks_.add_no_room(no_room->reason);
     }
     note_results(event);
@@ -357,19 +365,31 @@ class Drive {
     // The engine had accepted the start before it could begin.
     if (seen.phase == Phase::running && seen.start_took && is_observed)
       if (const auto trial = planner_.find(seen.key.trial)) journal_.started(*trial, seen);
+    note_digest(seen);
     if (seen.phase != Phase::ended) return;
     if (!seen.usage && !seen.is_unacknowledged) return;
     const auto trial = planner_.find(seen.key.trial);
     if (!trial) return;
     const bool is_recorded =
         is_over(planner_.state(*trial));  // by an earlier process, or the result is repeated
-    const auto [result, is_new] =
-        results_.try_emplace({*trial, seen.key.attempt},
-                             EngineResult{.usage = seen.usage,
-                                          .is_unacknowledged = seen.is_unacknowledged,
-                                          .has_log = seen.exit_code && seen.placement.start_error.empty(),
-                                          .is_concluded = is_recorded});
+    const auto [result, is_new] = reported_.results.try_emplace(
+        {*trial, seen.key.attempt},
+        EngineResult{.usage = seen.usage,
+                     .is_unacknowledged = seen.is_unacknowledged,
+                     .has_log = seen.exit_code && seen.placement.start_error.empty(),
+                     .is_concluded = is_recorded});
     if (is_new && is_recorded) pending_.ended.emplace_back(*trial, seen.key.attempt);
+  }
+
+  // Journals the digest of an attempt's image, once for each attempt of a trial with `cache`. An engine that
+  // answers a start with Accepted reports the digest later. The digest must be journaled before the success
+  // of the trial, which another trial would reuse.
+  void note_digest(const Observation& seen) {
+    if (seen.digest.empty()) return;
+    const auto trial = planner_.find(seen.key.trial);
+    if (!trial || !trial_of(*trial).cache.on || is_over(planner_.state(*trial))) return;
+    int& attempt = reported_.digests[*trial];
+    if (std::exchange(attempt, seen.key.attempt) != seen.key.attempt) journal_.started(*trial, seen);
   }
 
   void note_pending(const Observation& seen) {
@@ -381,7 +401,7 @@ class Drive {
   // it may be repeated, and the repeated start must find the ended attempt.
   void acknowledge_results() {
     std::vector<Key> keys;
-    std::erase_if(results_, [&](const auto& one) {
+    std::erase_if(reported_.results, [&](const auto& one) {
       const auto& [trial, attempt] = one.first;
       const EngineResult& result = one.second;
       if (!result.is_concluded || planner_.is_start_in_flight(trial)) return false;
@@ -430,8 +450,8 @@ class Drive {
     } else {
       partial_.end(fact.trial);
       if (const auto usage = usage_.end(fact.trial)) fact.usage = usage;
-      const auto result = results_.find({fact.trial, fact.attempt});
-      if (result == results_.end()) return;
+      const auto result = reported_.results.find({fact.trial, fact.attempt});
+      if (result == reported_.results.end()) return;
       if (result->second.usage) fact.usage = result->second.usage;
       result->second.is_concluded = !is_alive(fact.state) && fact.state != TrialState::collecting;
     }
@@ -571,7 +591,7 @@ class Drive {
   // Attempts that an earlier process left running; empty after the first listing.
   std::vector<std::pair<TrialIndex, int>> ran_before_;
   Pending pending_;
-  std::map<std::pair<TrialIndex, int>, EngineResult> results_;  // by trial and attempt
+  Reported reported_;
   std::set<TrialIndex> succeeded_;  // succeeded trials with `cache` that are not published yet
   Remarks remarks_;
   bool has_begun_ = false;

@@ -113,6 +113,16 @@ std::vector<std::string> argv_of(const Trial& trial, const ImageProgram& image) 
   return argv;
 }
 
+void prepare_image(Engine& engine, const Run& run, const Trial& trial, const std::stop_token& stop) {
+  Run one = run;
+  one.experiment.trials = {trial};
+  one.experiment.trials.front().depends.clear();
+  one.experiment.trials.front().pull = Pull::never;  // like start() of other engines
+  const std::vector<Error> errors = engine.prepare(
+      one, [](const Preparation&) {}, stop);
+  if (!errors.empty()) throw Error(errors.front().kind(), trial.name, errors.front().message());
+}
+
 std::size_t count_max(const Trial& trial, const Slots& capacity) {
   const WorkerSettings& worker = *trial.worker;
   if (capacity.empty()) return worker.count > 0 ? worker.count : k_count_on_cluster;

@@ -51,6 +51,10 @@ inline constexpr Seconds k_default_grace{10};  // the default of a Docker Engine
 // Returns the program and the arguments of an attempt: what the container of the trial would run.
 [[nodiscard]] std::vector<std::string> argv_of(const Trial& trial, const ImageProgram& image);
 
+// Prepares the image of the trial: a process that resumes a run may start attempts without Engine::prepare().
+// Throws the first error.
+void prepare_image(Engine& engine, const Run& run, const Trial& trial, const std::stop_token& stop);
+
 // Returns the number of workers that the trials of one shape can have at once. `capacity`: empty if unknown.
 [[nodiscard]] std::size_t count_max(const Trial& trial, const Slots& capacity);
 // See Engine::limits().

@@ -68,7 +68,6 @@ class WorkersEngine final : public Engine {
                             const std::vector<Observation>& attempts, const std::set<Key>& kept,
                             const ReleaseCallbacks& callbacks, const std::stop_token& stop);
   std::optional<AssignedAttempt> find(const Key& key, const std::stop_token& stop);
-  void ensure_programs(const Run& run, const Trial& trial, const std::stop_token& stop);
   void read_log(const AssignedAttempt& found, const LogOptions& options, const OnLogPiece& on_piece,
                 const std::stop_token& stop);
 
@@ -127,14 +126,6 @@ std::vector<Error> WorkersEngine::check(const Run& run, std::stop_token stop) {
   if (!facts.can_exec)
     errors.emplace_back(ErrorKind::refused, first->name + ": worker",
                         "this engine cannot run programs in running containers; remove `worker`");
-  const auto nameless = std::ranges::find_if(run.experiment.trials, [](const Trial& trial) {
-    return !trial.has_own_container() && !trial.process.entrypoint;
-  });
-  if (!facts.reports_programs && nameless != run.experiment.trials.end())
-    errors.emplace_back(
-        ErrorKind::refused, nameless->name + ": worker",
-        "this engine does not report the entrypoint of the image; write `entrypoint`: the program "
-        "and its first arguments, or `[]` if `cmd` begins with the program");
   for (const StartLimit& limit : limits_of(run.experiment, facts.capacity)) {
     const Trial& trial = run.experiment.trials[limit.trials.front()];
     if (limit.attempts_max > 0) continue;
@@ -176,18 +167,6 @@ std::vector<Error> WorkersEngine::prepare(const Run& run,
   return errors;
 }
 
-// A process that resumes a run may start attempts without prepare().
-void WorkersEngine::ensure_programs(const Run& run, const Trial& trial, const std::stop_token& stop) {
-  if (images_.program_of(trial)) return;
-  Run one = run;
-  one.experiment.trials = {trial};
-  one.experiment.trials.front().depends.clear();
-  one.experiment.trials.front().pull = Pull::never;  // like start() of other engines
-  const std::vector<Error> errors = prepare(
-      one, [](const Preparation&) {}, stop);
-  if (!errors.empty()) throw Error(errors.front().kind(), trial.name, errors.front().message());
-}
-
 StartResult WorkersEngine::start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) {
   if (trial.has_own_container()) {
     while (true) {
@@ -204,7 +183,7 @@ StartResult WorkersEngine::start(const Run& run, const Trial& trial, int attempt
     fleet_.adopt(run.id);
     (void)list({.run = run.id}, ListDetail::basic, stop);
   }
-  ensure_programs(run, trial, stop);
+  if (!images_.program_of(trial)) prepare_image(*this, run, trial, stop);
   while (true) {
     auto place = fleet_.reserve(run, trial, attempt, stop);
     if (auto* taken = std::get_if<TakenByOther>(&place)) return *taken;

@@ -40,6 +40,7 @@ class Images {
     if (!provided)
       provided = std::make_shared<ProvidedProgram>(ProvidedProgram{.path = std::string(k_program),
                                                                    .content = std::string(agents_(platform)),
+                                                                   .platform = platform,
                                                                    .folder = std::string(k_writable)});
     return provided;
   }

@@ -117,17 +117,7 @@ bool SupervisedEngine::copies_files(const std::stop_token& stop) {
 
 std::vector<Error> SupervisedEngine::check(const Run& run, std::stop_token stop) {
   attempts_.adopt(run.id);
-  const Facts facts = engine_.facts(stop);
-  if (facts.copies_files) return engine_.check(run, stop);
-  std::vector<Error> errors;
-  for (const Trial& trial : run.experiment.trials)
-    if (may_be_supervised(trial) && !trial.process.entrypoint && !facts.reports_programs)
-      errors.emplace_back(
-          ErrorKind::refused, trial.name,
-          "combu must start the program itself to copy files, but this engine does not report "
-          "the entrypoint of the image; write `entrypoint`: the program and its first arguments, "
-          "or `[]` if `cmd` begins with the program");
-  if (!errors.empty()) return errors;
+  if (copies_files(stop)) return engine_.check(run, stop);
   return engine_.check(with_supervised_containers(run, images_), stop);
 }
 
@@ -146,6 +136,8 @@ std::vector<Error> SupervisedEngine::prepare(const Run& run,
 StartResult SupervisedEngine::start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) {
   if (!is_supervised(trial, stop)) return engine_.start(run, trial, attempt, stop);
   const Key key{.run = run.id, .trial = trial.name, .attempt = attempt};
+  if (!trial.process.entrypoint && !images_.program_of(trial))
+    prepare_image(*this, run, trial, stop);
   const Trial container = supervised_container(trial, images_.program_of(trial).value_or(ImageProgram{}),
                                                images_.agent_for(trial), run.experiment.hold);
   attempts_.expect(key, awaits_files(trial) ? std::optional(trial) : std::nullopt);

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import tempfile
 from pathlib import Path
@@ -54,6 +55,30 @@ class Cluster:
     def load_image(self, name, **options):
         """Builds the test image on the real node; image_options() describes the options."""
         script("image", self.dir, *image_options(**options), name)
+
+    # ---- Registries on this machine, which the real node reaches
+
+    def start_registry(self, account=None):
+        """Starts a registry, which requires a login if `account` is USER:PASSWORD. Returns its address."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        script("registry", "start", self.dir, port, *([account] if account else []))
+        return f"127.0.0.1:{port}"
+
+    def stop_registry(self, address):
+        script("registry", "stop", self.dir, address.split(":")[1])
+
+    def push(self, image, name, account=None):
+        """Pushes an image of the real node to a registry as `name`, and removes this name from the node."""
+        self._ctr("tag", "--force", f"docker.io/library/{image}", name)
+        self._ctr("push", "--plain-http", *(["--user", account] if account else []), name)
+        self._ctr("rm", name)
+
+    def _ctr(self, *arguments):
+        command = ["ctr", "--address", self.dir / "containerd.sock", "--namespace", "k8s.io", "images", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, f"{arguments}: {done.stderr}"
 
     def new_namespace(self, name):
         """Creates a namespace, and returns its user."""

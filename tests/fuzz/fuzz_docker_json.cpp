@@ -7,7 +7,6 @@
 #include "combu/json.hpp"
 #include "docker/api.hpp"
 #include "docker/api_json.hpp"
-#include "docker/credentials.hpp"
 #include "fuzz/answering_server.hpp"
 
 namespace {

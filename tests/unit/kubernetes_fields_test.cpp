@@ -94,25 +94,18 @@ const std::vector<Refused>& refused() {
        "volumes[0]", "write the name of a claim"},
       {"healthcheck", [](Trial& t) { t.healthcheck = Healthcheck{.retries = 5}; }, "healthcheck",
        "must have a `test`", R"({"container": {"readinessProbe": {"tcpSocket": {"port": 80}}}})"},
-      {"outputs", [](Trial& t) { t.outputs = {{"/out"}}; }, "outputs", "write `entrypoint`"},
-      {"inputs", [](Trial& t) { t.inputs = {{.from = "/a", .to = "/a"}}; }, "inputs", "write `entrypoint`"},
-      {"params_file", [](Trial& t) { t.params_file = true; }, "params_file", "write `entrypoint`"},
-      {"metrics", [](Trial& t) { t.metrics = Metrics{.file = "/m.csv"}; }, "metrics.file",
-       "write `entrypoint`"},
-      {"cache", [](Trial& t) { t.cache.on = true; }, "cache", "remove the field"},
-      {"worker", [](Trial& t) { t.worker = WorkerSettings{.on = true}; }, "worker", "write `entrypoint`"},
       {"worker_inputs",
        [](Trial& t) {
          make_worker(t);
          t.inputs = {{.from = "/a", .to = "a", .in_scratch = true}, {.from = "/b", .to = "/b"}};
        },
        "inputs", "begin at the scratch folder"},
-      {"worker_cache",
+      {"command",
        [](Trial& t) {
-         make_worker(t);
-         t.cache.on = true;
+         t.outputs = {{"/out"}};
+         t.container.kubernetes = R"({"container": {"command": ["x"]}})";
        },
-       "cache", "remove the field"}};
+       "kubernetes.container.command", "as `entrypoint` and `cmd`"}};
   return k_refused;
 }
 

@@ -92,6 +92,21 @@ TEST_F(RecordTest, AChangedImageOrInputRemovesTheCacheKey) {
   EXPECT_THAT(record.inputs(run.id, run.experiment.trials[1].name), ElementsAre("sha256:x", "sha256:z"));
 }
 
+TEST_F(RecordTest, AChangedImageOfAnUnwatchedTrialRemovesTheCacheKey) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  record.append(run.id, {}, {}, {},
+                std::vector<CacheResult>{{.trial = 0, .hash = "aa", .parts = R"({"image":"sha256:1"})"},
+                                         {.trial = 1, .hash = "aa", .parts = R"({"image":"sha256:1"})"}});
+  ASSERT_TRUE(record.append_unwatched(
+      run.id, std::vector<Fact>{fact(0, TrialState::succeeded), fact(1, TrialState::succeeded)},
+      record.stamp(run.id), Record::RunEnds::no,
+      std::vector<Started>{{.trial = 0, .digest = "sha256:1"}, {.trial = 1, .digest = "sha256:2"}}));
+  const std::vector<DoneEntry> done = record.done("aa", 8);
+  ASSERT_EQ(done.size(), 1U);
+  EXPECT_EQ(done[0].trial, run.experiment.trials[0].name);
+}
+
 TEST_F(RecordTest, AnInputOutsideTheCacheKeyMayChange) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);

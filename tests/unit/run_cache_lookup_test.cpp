@@ -71,6 +71,39 @@ TEST_F(CacheLookupTest, ACacheHitIsSkipped) {
   EXPECT_EQ(skipped->reason, "equal to `other` of run run0");
 }
 
+// Reports the digest of the image of each attempt that runs or has ended, as a cluster does.
+class WithDigests final : public test::PassingEngine {
+ public:
+  using PassingEngine::PassingEngine;
+  std::vector<Observation> list(const Selector& selector, ListDetail detail, std::stop_token stop) override {
+    std::vector<Observation> seen = engine_.list(selector, detail, stop);
+    std::ranges::for_each(seen, add_digest);
+    return seen;
+  }
+  void watch(const Selector& selector, const std::function<void(const Change&)>& on_change,
+             std::stop_token stop) override {
+    const auto pass_on = [&](Change change) {
+      if (auto* seen = std::get_if<Observation>(&change)) add_digest(*seen);
+      on_change(change);
+    };
+    engine_.watch(selector, pass_on, stop);
+  }
+
+ private:
+  static void add_digest(Observation& seen) {
+    if (has_run(seen.phase)) seen.digest = "lab/x@sha256:1";
+  }
+};
+
+TEST_F(CacheLookupTest, ADigestThatIsReportedAfterTheStartIsJournaledOnce) {
+  run_.experiment.trials[2].cache.on = false;
+  const auto placing = open_simulated({.places = true, .speed = test::k_speed});
+  WithDigests engine(*placing);
+  (void)drive_on(engine, run_, {.until = Until::ended, .looks_up_cache = true}, nullptr, nullptr, &memory_);
+  EXPECT_THAT(recorder_.started_trials, UnorderedElementsAre(0, 1)) << "those with `cache`";
+  EXPECT_THAT(memory_.finished, UnorderedElementsAre(0, 1));
+}
+
 TEST_F(CacheLookupTest, OnlySucceededTrialsWithCacheArePublished) {
   run_.experiment.trials[1].process.cmd = {"sh", "-c", "exit 1"};
   run_.experiment.trials[2].cache.on = false;

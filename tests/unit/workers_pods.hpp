@@ -46,7 +46,6 @@ class PodEngine : public Engine {
     Facts facts;
     facts.can_exec = true;
     facts.copies_files = false;
-    facts.reports_programs = false;
     facts.places_attempts = true;
     return facts;
   }

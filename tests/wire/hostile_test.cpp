@@ -8,7 +8,6 @@
 
 #include "docker/api.hpp"
 #include "docker/api_json.hpp"
-#include "docker/credentials.hpp"
 #include "wire/scripted_daemon.hpp"
 
 namespace combu::docker {

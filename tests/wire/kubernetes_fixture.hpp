@@ -84,12 +84,14 @@ inline std::string watch_event(const std::string& type, const nlohmann::json& ob
 inline constexpr const char* k_anchor = R"({"metadata": {"name": "combu-run1", "uid": "anchor-uid"}})";
 
 // A scripted API server with a client. The server answers the creation of the run's anchor with `anchor`;
-// `rest` answers all other requests. `change`: changes the settings of the client.
+// `rest` answers all other requests. `change`: changes the settings of the client. `docker_config`: the
+// folder of Docker's config.json.
 class ScriptedCluster {
  public:
   explicit ScriptedCluster(ScriptedDaemon::Handler rest, kubernetes::KubernetesEngine::Limits limits = {},
                            const std::string& anchor = k_anchor,
-                           const std::function<void(kubernetes::Access&)>& change = {})
+                           const std::function<void(kubernetes::Access&)>& change = {},
+                           const std::string& docker_config = {})
       : server_(
             [rest = std::move(rest), anchor](const Asked& asked) {
               if (asked.target.starts_with("/api/v1/namespaces/ns/configmaps") && asked.method == "POST")
@@ -104,7 +106,7 @@ class ScriptedCluster {
                               .account = {.source = "the test"}};
     if (change) change(access);
     engine_ = std::make_unique<kubernetes::KubernetesEngine>(std::move(access), "kubernetes:" + url + "/ns",
-                                                             limits);
+                                                             limits, docker_config);
   }
 
   Engine& engine() { return *engine_; }

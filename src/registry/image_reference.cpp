@@ -1,9 +1,24 @@
-#include "docker/image_reference.hpp"
+#include "combu/registry.hpp"
 
-namespace combu::docker {
+namespace combu::registry {
+namespace {
+
+constexpr std::string_view k_hub = "docker.io";
+constexpr std::string_view k_old_hub = "index.docker.io";
+
+}  // namespace
 
 std::string ImageReference::credentials_key() const {
-  return registry == "docker.io" ? "https://index.docker.io/v1/" : registry;
+  return registry == k_hub ? "https://index.docker.io/v1/" : registry;
+}
+
+std::string ImageReference::repository() const {
+  std::string_view path = name;
+  for (const std::string_view host : {std::string_view(registry), k_old_hub})
+    if (path.starts_with(host) && path.substr(host.size()).starts_with('/'))
+      path.remove_prefix(host.size() + 1);
+  const bool is_official = registry == k_hub && path.find('/') == std::string_view::npos;
+  return (is_official ? "library/" : "") + std::string(path);
 }
 
 ImageReference parse_image_reference(std::string_view text) {
@@ -22,8 +37,8 @@ ImageReference parse_image_reference(std::string_view text) {
   const bool is_host =
       host.size() < name.size() && (host.find('.') != std::string_view::npos ||
                                     host.find(':') != std::string_view::npos || host == "localhost");
-  reference.registry = is_host && host != "index.docker.io" ? host : "docker.io";
+  reference.registry = is_host && host != k_old_hub ? host : k_hub;
   return reference;
 }
 
-}  // namespace combu::docker
+}  // namespace combu::registry
