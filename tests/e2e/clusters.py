@@ -29,6 +29,15 @@ class Cluster:
         """Sends SIGKILL to one part, or cuts the power of a node with real Pods: all processes of the node end."""
         script("cluster", "kill9", self.dir, part)
 
+    def cut(self, node):
+        """Cuts a node with real Pods off the network until start(). Its Pods go on."""
+        script("cluster", "cut", self.dir, node)
+
+    def address(self):
+        """Returns the address of this machine in the network of the nodes with real Pods."""
+        values = dict(line.split("=") for line in (self.dir / "addresses").read_text(encoding="utf-8").split())
+        return f"{values['net']}.1"
+
     def terminate(self, part):
         """Ends one part by SIGTERM. The API server first ends all watches regularly."""
         script("cluster", "term", self.dir, part)
