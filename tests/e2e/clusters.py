@@ -11,11 +11,11 @@ from engines import SCRIPTS, image_options, script
 
 
 class Cluster:
-    """A cluster with simulated nodes, and with the real node `node` if `node` is true."""
+    """A cluster with `nodes` nodes that run real Pods (node-1, node-2, …), and `kwok` nodes that simulate Pods."""
 
-    def __init__(self, node=False, kwok=0, silent_after=None):
+    def __init__(self, nodes=0, kwok=0, silent_after=None):
         self.options = [
-            *(["--node"] if node else []),
+            *(["--nodes", nodes] if nodes else []),
             *(["--kwok", kwok] if kwok else []),
             *(["--silent-after", silent_after] if silent_after else []),
         ]
@@ -27,7 +27,17 @@ class Cluster:
         script("cluster", "start", self.dir, *self.options)
 
     def kill9(self, part):
+        """Sends SIGKILL to one part, or cuts the power of a node with real Pods: all processes of the node end."""
         script("cluster", "kill9", self.dir, part)
+
+    def cut(self, node):
+        """Cuts a node with real Pods off the network until start(). Its Pods go on."""
+        script("cluster", "cut", self.dir, node)
+
+    def address(self):
+        """Returns the address of this machine in the network of the nodes with real Pods."""
+        values = dict(line.split("=") for line in (self.dir / "addresses").read_text(encoding="utf-8").split())
+        return f"{values['net']}.1"
 
     def terminate(self, part):
         """Ends one part by SIGTERM. The API server first ends all watches regularly."""
@@ -53,7 +63,7 @@ class Cluster:
         script("cluster", "wipe", self.dir)
 
     def load_image(self, name, **options):
-        """Builds the test image on the real node; image_options() describes the options."""
+        """Builds the test image on all nodes with real Pods; image_options() describes the options."""
         script("image", self.dir, *image_options(**options), name)
 
     # ---- Registries on this machine, which the real node reaches
@@ -143,7 +153,7 @@ class User:
 
 
 def pod(name, script, annotations=None, **spec):
-    """Returns a pod that runs a shell script once in the test image on the real node."""
+    """Returns a pod that runs a shell script once in the test image on a real node."""
     container = {"name": "main", "image": "combu-test", "imagePullPolicy": "Never", "command": ["sh", "-c", script]}
     return {
         "apiVersion": "v1",

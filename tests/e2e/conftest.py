@@ -118,7 +118,7 @@ def new_engine(version, witnesses):
 @pytest.fixture(scope="session")
 def shared_cluster():
     """A cluster with a real node, which has the test image, and two simulated nodes."""
-    cluster = Cluster(node=True, kwok=2)
+    cluster = Cluster(nodes=1, kwok=2)
     try:
         cluster.start()
         cluster.load_image("combu-test:latest")

@@ -205,7 +205,7 @@ def test_later_commands_find_the_cluster_by_the_record(combu, user):
     combu.write([local("one", "echo here; sleep 600")])
     combu("run")
     wait_until(lambda: states(combu)["one"] == "running", "the start of one")
-    assert combu.ps()["one"]["reason"] == "on node"
+    assert combu.ps()["one"]["reason"] == "on node-1"
     assert combu("logs", "one").stdout == "here\n"
     combu("stop", "one")
     combu.engine_options = []

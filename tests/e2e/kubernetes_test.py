@@ -30,7 +30,7 @@ def end_of(seen):
 def test_a_pod_runs_on_the_real_node(user):
     user.create(pod("real", "echo hello; hostname; exit 3"))
     seen = ended(user, "real")
-    assert seen["spec"]["nodeName"] == "node"
+    assert seen["spec"]["nodeName"] == "node-1"
     assert end_of(seen) == (3, "Error")
     assert user.kubectl("logs", "real") == "hello\nreal\n"
 
