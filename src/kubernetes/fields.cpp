@@ -175,7 +175,8 @@ class TrialCheck {
     const bool needs_agent = is_worker || trial_.moves_files();
     if (needs_agent && (section_has({"container", "command"}) || section_has({"container", "args"})))
       add("kubernetes.container.command",
-          "is not possible with `worker`, `outputs`, `inputs`, `params_file` and `metrics.file`, for which combu "
+          "is not possible with `worker`, `outputs`, `inputs`, `params_file` and `metrics.file`, for which "
+          "combu "
           "starts the program itself; write the program as `entrypoint` and `cmd`");
     if (is_worker && std::ranges::any_of(trial_.inputs, [](const Input& input) { return !input.in_scratch; }))
       add("inputs",

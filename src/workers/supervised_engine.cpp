@@ -136,8 +136,7 @@ std::vector<Error> SupervisedEngine::prepare(const Run& run,
 StartResult SupervisedEngine::start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) {
   if (!is_supervised(trial, stop)) return engine_.start(run, trial, attempt, stop);
   const Key key{.run = run.id, .trial = trial.name, .attempt = attempt};
-  if (!trial.process.entrypoint && !images_.program_of(trial))
-    prepare_image(*this, run, trial, stop);
+  if (!trial.process.entrypoint && !images_.program_of(trial)) prepare_image(*this, run, trial, stop);
   const Trial container = supervised_container(trial, images_.program_of(trial).value_or(ImageProgram{}),
                                                images_.agent_for(trial), run.experiment.hold);
   attempts_.expect(key, awaits_files(trial) ? std::optional(trial) : std::nullopt);
