@@ -196,7 +196,7 @@ std::shared_ptr<AgentClient> SupervisedAttempts::await_client(const SupervisedPt
   const auto is_settled = [&] {
     return attempt->is_over() || (attempt->client && !attempt->is_broken && attempt->is_listed);
   };
-  if (!changed_.wait(lock, stop, is_settled))
+  if (stop.stop_requested() || !changed_.wait(lock, stop, is_settled))
     throw Error(ErrorKind::cancelled, attempt->key.trial, "cancelled");
   return attempt->is_over() ? nullptr : attempt->client;
 }
@@ -395,6 +395,7 @@ void SupervisedAttempts::open_client(const SupervisedPtr& attempt, const std::st
   {
     Lock lock(mutex_);
     attempt->client = opened;
+    changed_.notify_all();
     changed_.notify_all();
     const auto is_settled = [&] { return attempt->is_listed || attempt->is_broken; };
     if (!changed_.wait_for(lock, quit, limits_.silence_max, is_settled)) {

@@ -72,6 +72,7 @@ class PodEngine : public Engine {
       pod.seen.id = trial.name + "-" + std::to_string(attempt);
       pod.seen.is_supervised = trial.container.provided != nullptr;
       pod.seen.phase = Phase::pending;
+      pod.seen.is_unacknowledged = keeps_results;
       pod.folder = folder_ + "/" + pod.seen.id;
       pod.argv = trial.process.entrypoint.value_or(std::vector<std::string>());
       const auto& cmd = trial.process.cmd.value_or(std::vector<std::string>());
@@ -203,6 +204,7 @@ class PodEngine : public Engine {
   std::atomic<bool> is_away{false};
   std::atomic<bool> is_full{false};  // no container has a place
   std::atomic<bool> places{true};    // start() returns Accepted
+  std::atomic<bool> keeps_results{false};
   std::atomic<bool> is_answer_lost{false};
   std::atomic<int> failing_stops{0};
   std::atomic<int> stops{0};

@@ -185,8 +185,20 @@ TEST_F(SupervisedTest, AcknowledgedContainersEndWithTheCodeOfTheProgram) {
   const Attempt key = run_to_end("a");
   engine_->acknowledge({key});
   EXPECT_EQ(pods_->exit_code(key), 7);
-  EXPECT_THAT(pods_->acknowledged, ElementsAre(key));
   EXPECT_EQ(listed(key).exit_code, 7);
+  EXPECT_THAT(pods_->acknowledged, IsEmpty()) << "the engine below does not keep the container";
+}
+
+TEST_F(SupervisedTest, TheEngineBelowForgetsTheContainersThatItKeeps) {
+  pods_->keeps_results = true;
+  add("a", until("go"));
+  const Attempt key = start("a");
+  EXPECT_FALSE(listed(key).is_unacknowledged) << "the program runs";
+  allow("go");
+  EXPECT_TRUE(await_end(key).is_unacknowledged);
+  engine_->acknowledge({key});
+  EXPECT_THAT(pods_->acknowledged, ElementsAre(key));
+  EXPECT_EQ(pods_->exit_code(key), 0);
 }
 
 TEST_F(SupervisedTest, AnAgentThatCannotBeReachedIsAcknowledgedLater) {
