@@ -193,9 +193,7 @@ SupervisedPtr SupervisedAttempts::find_by_id(const std::string& id) {
 std::shared_ptr<AgentClient> SupervisedAttempts::await_client(const SupervisedPtr& attempt,
                                                               const std::stop_token& stop) {
   Lock lock(mutex_);
-  const auto is_settled = [&] {
-    return attempt->is_over() || (attempt->client && !attempt->is_broken && attempt->is_listed);
-  };
+  const auto is_settled = [&] { return attempt->is_over() || attempt->is_joined(); };
   if (stop.stop_requested() || !changed_.wait(lock, stop, is_settled))
     throw Error(ErrorKind::cancelled, attempt->key.trial, "cancelled");
   return attempt->is_over() ? nullptr : attempt->client;
@@ -217,19 +215,20 @@ bool SupervisedAttempts::await_begun(const SupervisedPtr& attempt, const std::st
   return has_begun();
 }
 
-void SupervisedAttempts::await_listed(const SupervisedPtr& attempt,
+void SupervisedAttempts::await_joined(const SupervisedPtr& attempt,
                                       std::chrono::steady_clock::time_point until,
                                       const std::stop_token& stop) {
   Lock lock(mutex_);
   const auto is_settled = [&] {
-    return attempt->container.phase != Phase::running || attempt->is_listed || attempt->refused;
+    return attempt->container.phase != Phase::running || attempt->refused || attempt->abandoned_at ||
+           attempt->is_acknowledged || attempt->is_joined();
   };
   changed_.wait_until(lock, stop, until, is_settled);
 }
 
 std::shared_ptr<AgentClient> SupervisedAttempts::client_of(const SupervisedPtr& attempt) {
   const std::scoped_lock lock(mutex_);
-  return attempt->is_over() || attempt->is_broken ? nullptr : attempt->client;
+  return !attempt->is_over() && attempt->is_joined() ? attempt->client : nullptr;
 }
 
 Observation SupervisedAttempts::shown(const SupervisedPtr& attempt) {
