@@ -205,6 +205,7 @@ class PodEngine : public Engine {
   std::atomic<bool> is_full{false};  // no container has a place
   std::atomic<bool> places{true};    // start() returns Accepted
   std::atomic<bool> keeps_results{false};
+  std::atomic<bool> hides_ends{false};  // containers that have ended are reported as running
   std::atomic<bool> is_answer_lost{false};
   std::atomic<int> failing_stops{0};
   std::atomic<int> stops{0};
@@ -255,7 +256,9 @@ class PodEngine : public Engine {
         throw Error(ErrorKind::unavailable, "exec", "no sockets");
       to_ = in[0];
       from_ = out[0];
-      process_.emplace(argv, in[1], out[1], -1);
+      const int errors = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+      process_.emplace(argv, in[1], out[1], errors);
+      ::close(errors);
       ::close(in[1]);
       ::close(out[1]);
       const std::scoped_lock lock(engine_.streams_mutex_);
@@ -351,8 +354,8 @@ class PodEngine : public Engine {
     pod.seen.phase = Phase::running;
     pod.seen.ran_at = real_clock().now();
   }
-  static void refresh(Pod& pod) {
-    if (pod.seen.phase != Phase::running || !pod.process->has_ended()) return;
+  void refresh(Pod& pod) const {
+    if (pod.seen.phase != Phase::running || hides_ends || !pod.process->has_ended()) return;
     pod.seen.phase = Phase::ended;
     pod.seen.stopped = pod.is_stopped;
     pod.seen.ended_at = real_clock().now();
