@@ -193,10 +193,8 @@ SupervisedPtr SupervisedAttempts::find_by_id(const std::string& id) {
 std::shared_ptr<AgentClient> SupervisedAttempts::await_client(const SupervisedPtr& attempt,
                                                               const std::stop_token& stop) {
   Lock lock(mutex_);
-  const auto is_settled = [&] {
-    return attempt->is_over() || (attempt->client && !attempt->is_broken && attempt->is_listed);
-  };
-  if (!changed_.wait(lock, stop, is_settled))
+  const auto is_settled = [&] { return attempt->is_over() || attempt->is_joined(); };
+  if (stop.stop_requested() || !changed_.wait(lock, stop, is_settled))
     throw Error(ErrorKind::cancelled, attempt->key.trial, "cancelled");
   return attempt->is_over() ? nullptr : attempt->client;
 }
@@ -217,19 +215,20 @@ bool SupervisedAttempts::await_begun(const SupervisedPtr& attempt, const std::st
   return has_begun();
 }
 
-void SupervisedAttempts::await_listed(const SupervisedPtr& attempt,
+void SupervisedAttempts::await_joined(const SupervisedPtr& attempt,
                                       std::chrono::steady_clock::time_point until,
                                       const std::stop_token& stop) {
   Lock lock(mutex_);
   const auto is_settled = [&] {
-    return attempt->container.phase != Phase::running || attempt->is_listed || attempt->refused;
+    return attempt->container.phase != Phase::running || attempt->refused || attempt->abandoned_at ||
+           attempt->is_acknowledged || attempt->is_joined();
   };
   changed_.wait_until(lock, stop, until, is_settled);
 }
 
 std::shared_ptr<AgentClient> SupervisedAttempts::client_of(const SupervisedPtr& attempt) {
   const std::scoped_lock lock(mutex_);
-  return attempt->is_over() || attempt->is_broken ? nullptr : attempt->client;
+  return !attempt->is_over() && attempt->is_joined() ? attempt->client : nullptr;
 }
 
 Observation SupervisedAttempts::shown(const SupervisedPtr& attempt) {
@@ -395,6 +394,7 @@ void SupervisedAttempts::open_client(const SupervisedPtr& attempt, const std::st
   {
     Lock lock(mutex_);
     attempt->client = opened;
+    changed_.notify_all();
     changed_.notify_all();
     const auto is_settled = [&] { return attempt->is_listed || attempt->is_broken; };
     if (!changed_.wait_for(lock, quit, limits_.silence_max, is_settled)) {

@@ -49,6 +49,8 @@ struct SupervisedAttempt {
   [[nodiscard]] bool is_over() const {
     return container.phase == Phase::ended || container.phase == Phase::gone;
   }
+  // True if there is a connection over which the agent has listed what it knows.
+  [[nodiscard]] bool is_joined() const { return client && !is_broken && is_listed; }
   // True if the agent has listed what it knows, and its program has not begun.
   [[nodiscard]] bool awaits_files() const { return is_listed && !started && !ended && !refused; }
   // Returns the attempt as combu reports it: its program may have ended although the container still runs.
@@ -85,13 +87,14 @@ class SupervisedAttempts {
   // Error(cancelled).
   [[nodiscard]] std::shared_ptr<AgentClient> await_client(const SupervisedPtr& attempt,
                                                           const std::stop_token& stop);
-  // Waits until the agent has reported what it knows, or the container does not run, at most until `until`.
-  void await_listed(const SupervisedPtr& attempt, std::chrono::steady_clock::time_point until,
+  // Waits until there is a connection and the agent has reported what it knows, at most until `until`.
+  // Returns at once if no connection is needed.
+  void await_joined(const SupervisedPtr& attempt, std::chrono::steady_clock::time_point until,
                     const std::stop_token& stop);
   [[nodiscard]] bool has_begun(const SupervisedPtr& attempt);
   // Waits until the program has begun. Returns false if it will not begin.
   bool await_begun(const SupervisedPtr& attempt, const std::stop_token& stop);
-  // Like await_client(), but returns nullptr if there is no connection now.
+  // Like await_client(), but returns nullptr if there is no such connection now.
   [[nodiscard]] std::shared_ptr<AgentClient> client_of(const SupervisedPtr& attempt);
   [[nodiscard]] Observation shown(const SupervisedPtr& attempt);
   // Returns the last report of the engine below.

@@ -169,7 +169,7 @@ SupervisedPtr SupervisedEngine::find(const Key& key, const std::stop_token& stop
 
 void SupervisedEngine::stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) {
   const SupervisedPtr attempt = find(key, stop);
-  if (attempt) attempts_.await_listed(attempt, listing_limit(), stop);
+  if (attempt && !attempts_.end_of(attempt)) attempts_.await_joined(attempt, listing_limit(), stop);
   // If the agent does not answer, or waits for files, the container is stopped.
   const auto client = attempt && attempts_.runs(attempt) ? attempts_.client_of(attempt) : nullptr;
   if (client) {
@@ -200,7 +200,7 @@ std::vector<Observation> SupervisedEngine::list(const Selector& selector, ListDe
   const auto until = listing_limit();
   for (std::size_t i = 0; i < seen.size(); ++i) {
     if (!attempts[i]) continue;
-    attempts_.await_listed(attempts[i], until, stop);
+    if (!attempts_.end_of(attempts[i])) attempts_.await_joined(attempts[i], until, stop);
     seen[i] = attempts_.shown(attempts[i]);
   }
   return seen;
@@ -234,7 +234,7 @@ std::optional<Usage> SupervisedEngine::usage(const std::string& id, std::stop_to
 void SupervisedEngine::logs(const Key& key, const LogOptions& options, const OnLogPiece& on_piece,
                             std::stop_token stop) {
   const SupervisedPtr attempt = find(key, stop);
-  if (attempt) attempts_.await_listed(attempt, listing_limit(), stop);
+  if (attempt) attempts_.await_joined(attempt, listing_limit(), stop);
   if (!attempt || !attempts_.client_of(attempt)) return engine_.logs(key, options, on_piece, stop);
   if (!attempts_.has_begun(attempt) && !(options.follow && attempts_.await_begun(attempt, stop))) return;
   const auto client = attempts_.await_client(attempt, stop);

@@ -29,7 +29,7 @@ class Recorder : public Journal {
   void fact(const Fact& fact) override { facts.push_back(fact); }
   void commit() override {}
   void outputs_collected(TrialIndex trial, int attempt, const CollectionResult& collection) override {
-    EXPECT_EQ(attempt, 1);
+    EXPECT_EQ(attempt, attempt_with_outputs);
     collected_outputs.emplace_back(trial, collection);
   }
   void started(TrialIndex trial, const Observation& /*seen*/) override { started_trials.push_back(trial); }
@@ -61,6 +61,7 @@ class Recorder : public Journal {
   std::vector<Fact> facts;
   std::vector<std::pair<Fact, std::vector<std::string>>> failures;
   std::vector<Snapshot> snapshots;
+  int attempt_with_outputs = 1;
   std::vector<std::pair<TrialIndex, CollectionResult>> collected_outputs;
   std::vector<std::string> remarks;
   std::vector<TrialIndex> started_trials;

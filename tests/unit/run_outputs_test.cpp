@@ -50,6 +50,37 @@ TEST_F(OutputsTest, RequiredOutputsOfAFailedAttemptMayBeMissing) {
     EXPECT_EQ(fact.cause, fact.trial == 0 ? Cause::error : Cause::outputs);
 }
 
+TEST_F(OutputsTest, AnAttemptWhoseHostIsLostBeforeTheCollectionRunsAgain) {
+  combu::Run run = test::run("t");
+  run.experiment.trials[0].retries.max = 1;
+  run.experiment.trials[0].retries.on.set(static_cast<std::size_t>(Cause::host_lost));
+  run.experiment.trials[0].outputs = {Output{.path = "/out", .required = false}};
+  std::vector<int> attempts;
+  hooked_.before_copy_out = [&](const Key& key, const std::stop_token&) {
+    attempts.push_back(key.attempt);
+    if (key.attempt == 1) throw Error(ErrorKind::lost, "t", "the node is gone");
+  };
+  recorder_.attempt_with_outputs = 2;
+  const Outcome outcome = drive_collecting(run);
+  EXPECT_THAT(attempts, ElementsAre(1, 2));
+  EXPECT_EQ(outcome.last.count(TrialState::succeeded), 1U);
+  EXPECT_EQ(outcome.undelivered, "");
+  EXPECT_THAT(recorder_.remarks, Not(Contains(HasSubstr("collecting the outputs failed"))));
+  EXPECT_THAT(places_.all(), ElementsAre("t"));
+}
+
+TEST_F(OutputsTest, AnAttemptWhoseContainerIsGoneBeforeTheCollectionFails) {
+  combu::Run run = test::run("t");
+  run.experiment.trials[0].outputs = {Output{.path = "/out", .required = false}};
+  hooked_.before_copy_out = [&](const Key&, const std::stop_token&) {
+    throw Error(ErrorKind::not_found, "t", "no such container");
+  };
+  const Outcome outcome = drive_collecting(run);
+  ASSERT_EQ(outcome.unsuccessful.size(), 1U);
+  EXPECT_EQ(outcome.unsuccessful[0].cause, Cause::outputs);
+  EXPECT_THAT(outcome.unsuccessful[0].reason, HasSubstr("its outputs are lost"));
+}
+
 // A failed attempt may have written fewer outputs.
 TEST_F(OutputsTest, PartialOutputsStayIfNoneCanBeCollectedAtTheEnd) {
   combu::Run run = test::run("t");

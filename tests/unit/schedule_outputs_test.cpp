@@ -88,6 +88,66 @@ TEST(Outputs, OutputsOfAFailedAttemptAreCollectedBeforeTheRetry) {
   EXPECT_EQ(it.not_left("a"), " | a failed (exit code 3; outputs: /out: nothing there, after 2 attempts)");
 }
 
+TEST(Outputs, ASucceededAttemptWhoseHostIsLostWithItsOutputsRunsAgain) {
+  Planned it(with_outputs_and_retries("a b<-a:succeeded", 1));
+  it.begin();
+  it.started("a");
+  it.ended("a", 0);
+  EXPECT_EQ(it.lost_with_outputs("a"),
+            "start a#2 | a retrying (its node is gone; attempt 2 in 0 ms), a starting");
+  it.started("a");
+  it.ended("a", 0);
+  EXPECT_EQ(it.collected("a"), "start b | a succeeded, b starting");
+}
+
+TEST(Outputs, OutputsLostWithTheirHostDoNotCountAsAFailure) {
+  Planned it(with_outputs_and_retries("a", 1));
+  it.begin();
+  it.started("a");
+  it.ended("a", 0);
+  it.lost_with_outputs("a");
+  it.pass(0);
+  it.started("a");
+  it.ended("a", 3);
+  EXPECT_EQ(it.collected("a"), " | a retrying (exit code 3; attempt 3 in 1.0 s)");
+  it.pass(1);
+  it.started("a");
+  it.ended("a", 3);
+  EXPECT_EQ(it.collected("a"), " | a failed (exit code 3, after 3 attempts)");
+}
+
+TEST(Outputs, AFailedAttemptWhoseHostIsLostWithItsOutputsHasFailed) {
+  Planned it(with_outputs("a"));
+  it.begin();
+  it.started("a");
+  it.ended("a", 3);
+  EXPECT_EQ(it.lost_with_outputs("a"), " | a failed (exit code 3; outputs: its node is gone)");
+}
+
+TEST(Outputs, OutputsLostWithTheirHostFailATrialWithoutRetries) {
+  Planned it(with_outputs("a"));
+  it.begin();
+  it.started("a");
+  it.ended("a", 0);
+  EXPECT_EQ(it.lost_with_outputs("a"), " | a failed (its node is gone)");
+  EXPECT_EQ(it.fact("a").cause, Cause::host_lost);
+}
+
+TEST(Outputs, OutputsAreNotLostForEver) {
+  Planned it(with_outputs_and_retries("a", 1));
+  it.begin();
+  int losses = 0;
+  while (it.state("a") != TrialState::failed) {
+    ASSERT_LT(++losses, 1000);
+    it.started("a");
+    it.ended("a", 0);
+    it.lost_with_outputs("a");
+    it.pass(0);
+  }
+  EXPECT_GT(losses, 1);
+  EXPECT_TRUE(it.done());
+}
+
 TEST(Outputs, OutputsCanBeLimitedToSucceededAttempts) {
   Experiment experiment = with_outputs("a b");
   experiment.collect.on = CollectOn::success;

@@ -83,6 +83,10 @@ class Planned {
   std::string not_left(const std::string& name) {
     return text(step(Collected{.trial = index(name), .fault = "/out: nothing there", .by_attempt = true}));
   }
+  // The attempt's host has failed before the outputs were collected.
+  std::string lost_with_outputs(const std::string& name) {
+    return text(step(Collected{.trial = index(name), .fault = "its node is gone", .is_lost = true}));
+  }
   std::string not_taken(const std::string& name) {
     return text(step(Collected{.trial = index(name), .fault = "disk full"}));
   }

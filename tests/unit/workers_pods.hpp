@@ -71,6 +71,7 @@ class PodEngine : public Engine {
       pod.seen.id = trial.name + "-" + std::to_string(attempt);
       pod.seen.is_supervised = trial.container.provided != nullptr;
       pod.seen.phase = Phase::pending;
+      pod.seen.is_unacknowledged = keeps_results;
       pod.folder = folder_ + "/" + pod.seen.id;
       pod.argv = trial.process.entrypoint.value_or(std::vector<std::string>());
       const auto& cmd = trial.process.cmd.value_or(std::vector<std::string>());
@@ -202,6 +203,8 @@ class PodEngine : public Engine {
   std::atomic<bool> is_away{false};
   std::atomic<bool> is_full{false};  // no container has a place
   std::atomic<bool> places{true};    // start() returns Accepted
+  std::atomic<bool> keeps_results{false};
+  std::atomic<bool> hides_ends{false};  // containers that have ended are reported as running
   std::atomic<bool> is_answer_lost{false};
   std::atomic<int> failing_stops{0};
   std::atomic<int> stops{0};
@@ -252,7 +255,9 @@ class PodEngine : public Engine {
         throw Error(ErrorKind::unavailable, "exec", "no sockets");
       to_ = in[0];
       from_ = out[0];
-      process_.emplace(argv, in[1], out[1], -1);
+      const int errors = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+      process_.emplace(argv, in[1], out[1], errors);
+      ::close(errors);
       ::close(in[1]);
       ::close(out[1]);
       const std::scoped_lock lock(engine_.streams_mutex_);
@@ -348,8 +353,8 @@ class PodEngine : public Engine {
     pod.seen.phase = Phase::running;
     pod.seen.ran_at = real_clock().now();
   }
-  static void refresh(Pod& pod) {
-    if (pod.seen.phase != Phase::running || !pod.process->has_ended()) return;
+  void refresh(Pod& pod) const {
+    if (pod.seen.phase != Phase::running || hides_ends || !pod.process->has_ended()) return;
     pod.seen.phase = Phase::ended;
     pod.seen.stopped = pod.is_stopped;
     pod.seen.ended_at = real_clock().now();

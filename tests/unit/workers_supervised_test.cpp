@@ -138,16 +138,18 @@ TEST_F(SupervisedTest, InputsThatCannotBeReadFailTheStart) {
   EXPECT_THAT(ended.placement.start_error, HasSubstr("absent"));
   EXPECT_FALSE(ended.exit_code);
   EXPECT_EQ(pods_->exit_code(key), 128 + SIGTERM) << "its container is stopped";
-  EXPECT_THAT(await(key, [](const Observation& seen) { return seen.stopped; }).placement.start_error,
-              HasSubstr("absent"));
+  EXPECT_THAT(listed(key).placement.start_error, HasSubstr("absent"));
+  EXPECT_EQ(pods_->stops, 1);
 }
 
 TEST_F(SupervisedTest, AProgramThatCannotBeStartedIsNamed) {
   Trial& trial = add_with_input("a", "");
   trial.process.cmd = {"/no/program"};
+  pods_->hides_ends = true;  // so that the reason comes from the agent's message
   const Attempt key = begin("a");
   EXPECT_THAT(await_end(key).placement.start_error,
               HasSubstr("the program \"/no/program\" cannot be executed: No such file"));
+  pods_->hides_ends = false;
   EXPECT_EQ(pods_->exit_code(key), 127);
 }
 
@@ -185,8 +187,20 @@ TEST_F(SupervisedTest, AcknowledgedContainersEndWithTheCodeOfTheProgram) {
   const Attempt key = run_to_end("a");
   engine_->acknowledge({key});
   EXPECT_EQ(pods_->exit_code(key), 7);
-  EXPECT_THAT(pods_->acknowledged, ElementsAre(key));
   EXPECT_EQ(listed(key).exit_code, 7);
+  EXPECT_THAT(pods_->acknowledged, IsEmpty()) << "the engine below does not keep the container";
+}
+
+TEST_F(SupervisedTest, TheEngineBelowForgetsTheContainersThatItKeeps) {
+  pods_->keeps_results = true;
+  add("a", until("go"));
+  const Attempt key = start("a");
+  EXPECT_FALSE(listed(key).is_unacknowledged) << "the program runs";
+  allow("go");
+  EXPECT_TRUE(await_end(key).is_unacknowledged);
+  engine_->acknowledge({key});
+  EXPECT_THAT(pods_->acknowledged, ElementsAre(key));
+  EXPECT_EQ(pods_->exit_code(key), 0);
 }
 
 TEST_F(SupervisedTest, AnAgentThatCannotBeReachedIsAcknowledgedLater) {
