@@ -116,6 +116,9 @@ struct Placement {
   std::string pending_reason;  // why a pending attempt does not run yet, in the engine's words
   // Set if the attempt has ended because the engine could not start it: the reason.
   std::string start_error;
+  // Set if the first process of the container is a program of combu's own, which runs the trial's program
+  // (ContainerSettings::written_folders): the text that this process has left at its end, else empty.
+  std::optional<std::string> supervisor_report = std::nullopt;
 };
 
 // The report of an engine about one attempt at one moment.
@@ -143,12 +146,7 @@ struct Observation {
   bool timed_out = false;  // true if the attempt has ended because the engine enforced Trial::timeout
   // If the attempt was lost because what it ran in has failed: the failure, as text for users. Else empty.
   std::string lost;
-  // True if the first process of the container is a program of combu's own, which runs the trial's program
-  // (ContainerSettings::written_folders). `supervisor_report`: the text that this process has left at its
-  // end.
-  bool is_supervised = false;
-  std::string supervisor_report;
-  // True if the attempt has ended, or is_supervised, and the engine keeps its result until acknowledge().
+  // True if the attempt has ended, or is_supervised(), and the engine keeps its result until acknowledge().
   bool is_unacknowledged = false;
   // When the attempt began and ended, by the engine's clock. With ListDetail::full, ran_at is set if the
   // attempt has begun, and ended_at is set if it has ended.
@@ -164,6 +162,12 @@ struct Observation {
   // report the digest.
   std::string digest;
 };
+
+// True if the first process of the attempt's container is a program of combu's own, which runs the program of
+// the trial.
+[[nodiscard]] inline bool is_supervised(const Observation& seen) {
+  return seen.placement.supervisor_report.has_value();
+}
 
 // True if the attempt runs, or is pending and will run. An attempt that was created but not started will not
 // end.

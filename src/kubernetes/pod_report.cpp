@@ -81,7 +81,7 @@ class PodReader {
     if (!read_end()) member_of(state_, "running").is_object() ? read_running() : read_pending();
     if (is_gone_) read_removal();
     report_.is_deleted = !seen_.lost.empty() && disruption_ && disruption_->sign.reason == k_deleted;
-    const bool may_have_result = seen_.phase == Phase::ended || seen_.is_supervised;
+    const bool may_have_result = seen_.phase == Phase::ended || combu::is_supervised(seen_);
     seen_.is_unacknowledged = may_have_result && (!report_.is_kept || is_started_again_);
     return std::move(report_);
   }
@@ -167,7 +167,7 @@ class PodReader {
   void read_settings() {
     seen_.image = text_of(container_, "image");
     seen_.service = text_of(annotations_, k_service) == "true";
-    seen_.is_supervised = text_of(annotations_, k_supervised) == "true";
+    if (text_of(annotations_, k_supervised) == "true") seen_.placement.supervisor_report = "";
     try {
       if (const std::string_view cpus = text_of(annotations_, k_cpus); !cpus.empty())
         seen_.slots.cpus = parse_cpus(cpus);
@@ -213,7 +213,7 @@ class PodReader {
       end_without_exit_code(finished_at, lost_container_text(sign, seen_.placement.host));
       return true;
     }
-    if (seen_.is_supervised) seen_.supervisor_report = text_of(terminated, "message");
+    if (combu::is_supervised(seen_)) seen_.placement.supervisor_report = text_of(terminated, "message");
     seen_.exit_code = exit_code_of(terminated);
     seen_.oom = sign.reason == "OOMKilled";
     end(finished_at);

@@ -76,7 +76,7 @@ class SupervisedEngine final : public Engine {
 
  private:
   bool copies_files(const std::stop_token& stop);
-  bool is_supervised(const Trial& trial, const std::stop_token& stop) {
+  bool needs_supervisor(const Trial& trial, const std::stop_token& stop) {
     return may_be_supervised(trial) && !copies_files(stop);
   }
   SupervisedPtr find(const Key& key, const std::stop_token& stop);
@@ -134,7 +134,7 @@ std::vector<Error> SupervisedEngine::prepare(const Run& run,
 }
 
 StartResult SupervisedEngine::start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) {
-  if (!is_supervised(trial, stop)) return engine_.start(run, trial, attempt, stop);
+  if (!needs_supervisor(trial, stop)) return engine_.start(run, trial, attempt, stop);
   const Key key{.run = run.id, .trial = trial.name, .attempt = attempt};
   if (!trial.process.entrypoint && !images_.program_of(trial)) prepare_image(*this, run, trial, stop);
   const Trial container = supervised_container(trial, images_.program_of(trial).value_or(ImageProgram{}),
@@ -143,7 +143,7 @@ StartResult SupervisedEngine::start(const Run& run, const Trial& trial, int atte
   try {
     StartResult result = engine_.start(run, container, attempt, stop);
     if (auto* running = std::get_if<Running>(&result)) {
-      running->observation.is_supervised = true;
+      running->observation.placement.supervisor_report.emplace();
       running->observation = attempts_.take(running->observation);
       if (running->observation.phase == Phase::pending) return Accepted{};
     } else if (!std::holds_alternative<Accepted>(result)) {
@@ -163,7 +163,7 @@ SupervisedPtr SupervisedEngine::find(const Key& key, const std::stop_token& stop
   if (copies_files(stop) || attempts_.is_adopted(key.run)) return nullptr;
   for (const Observation& seen :
        engine_.list({.run = key.run, .trials = {key.trial}}, ListDetail::full, stop))
-    if (seen.key == key && seen.is_supervised) return attempts_.connect_to(seen);
+    if (seen.key == key && is_supervised(seen)) return attempts_.connect_to(seen);
   return nullptr;
 }
 
@@ -191,7 +191,7 @@ std::vector<Observation> SupervisedEngine::list(const Selector& selector, ListDe
   std::vector<Observation> seen = engine_.list(selector, detail, stop);
   std::vector<SupervisedPtr> attempts(seen.size());
   for (std::size_t i = 0; i < seen.size(); ++i) {
-    if (!seen[i].is_supervised) continue;
+    if (!is_supervised(seen[i])) continue;
     if (detail != ListDetail::basic && seen[i].phase == Phase::running)
       attempts[i] = attempts_.connect_to(seen[i]);
     seen[i] = attempts_.take(seen[i]);
@@ -214,7 +214,7 @@ void SupervisedEngine::watch(const Selector& selector, const std::function<void(
                                const std::stop_token& until) {
     const auto take = [&](const Change& change) {
       const auto* seen = std::get_if<Observation>(&change);
-      pass_on(seen != nullptr && seen->is_supervised ? Change(attempts_.take(*seen)) : change);
+      pass_on(seen != nullptr && is_supervised(*seen) ? Change(attempts_.take(*seen)) : change);
     };
     engine_.watch(selector, take, until);
   };

@@ -1,10 +1,12 @@
 """Kubernetes clusters for tests: a thin layer over tests/engines/cluster and kubectl."""
 
+import ctypes
 import json
 import os
 import socket
 import subprocess
 import tempfile
+import threading
 from pathlib import Path
 
 from engines import SCRIPTS, image_options, script
@@ -21,6 +23,7 @@ class Cluster:
         ]
         self.dir = Path(tempfile.mkdtemp(prefix="cluster-", dir=os.environ.get("COMBU_TEST_DIR")))
         self.kubeconfig = self.dir / "kubeconfig"  # the administrator's
+        self.forwards = {}  # by port
 
     def start(self):
         """Starts the parts that do not run."""
@@ -57,7 +60,7 @@ class Cluster:
     def kill_container(self, pod):
         """Kills the first process of a Pod on the real node, as the kernel does if memory runs out."""
         container = pod["status"]["containerStatuses"][0]["containerID"].removeprefix("containerd://")
-        script("cluster", "in", self.dir, "ctr", "--address", self.dir / "containerd.sock", "--namespace", "k8s.io", "tasks", "kill", "--signal", "SIGKILL", container)
+        self._ctr("tasks", "kill", "--signal", "SIGKILL", container)
 
     def wipe(self):
         script("cluster", "wipe", self.dir)
@@ -74,19 +77,22 @@ class Cluster:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         script("registry", "start", self.dir, port, *([account] if account else []))
+        self.forwards[port] = Forward((self.dir / "node-1.pid").read_text(encoding="utf-8").strip(), port)
         return f"127.0.0.1:{port}"
 
     def stop_registry(self, address):
-        script("registry", "stop", self.dir, address.split(":")[1])
+        port = int(address.split(":")[1])
+        self.forwards.pop(port).close()
+        script("registry", "stop", self.dir, port)
 
     def push(self, image, name, account=None):
         """Pushes an image of the real node to a registry as `name`, and removes this name from the node."""
-        self._ctr("tag", "--force", f"docker.io/library/{image}", name)
-        self._ctr("push", "--plain-http", *(["--user", account] if account else []), name)
-        self._ctr("rm", name)
+        self._ctr("images", "tag", "--force", f"docker.io/library/{image}", name)
+        self._ctr("images", "push", "--plain-http", *(["--user", account] if account else []), name)
+        self._ctr("images", "rm", name)
 
     def _ctr(self, *arguments):
-        command = ["ctr", "--address", self.dir / "containerd.sock", "--namespace", "k8s.io", "images", *arguments]
+        command = ["ctr", "--address", self.dir / "containerd-1.sock", "--namespace", "k8s.io", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 0, f"{arguments}: {done.stderr}"
 
@@ -118,6 +124,47 @@ class Cluster:
         for log in sorted(self.dir.glob("*.log")):
             lines += [f"== {log.name}", *log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:]]
         return "\n".join(lines)
+
+
+class Forward:
+    """Makes a port of this machine's 127.0.0.1 the same port of 127.0.0.1 in the network namespace of a process."""
+
+    def __init__(self, pid, port):
+        self.port = port
+        self.listener = None
+        opened = threading.Event()
+        threading.Thread(target=self._serve, args=(pid, opened), daemon=True).start()
+        assert opened.wait(10) and self.listener, "the port cannot be opened in the node"
+
+    def close(self):
+        self.listener.shutdown(socket.SHUT_RDWR)
+
+    def _serve(self, pid, opened):
+        libc = ctypes.CDLL(None, use_errno=True)
+        with open("/proc/thread-self/ns/net", "rb") as own, open(f"/proc/{pid}/ns/net", "rb") as other:
+            # A socket stays in the namespace in which it was made, and each thread has its own namespace.
+            if libc.setns(other.fileno(), 0) == 0:
+                self.listener = socket.create_server(("127.0.0.1", self.port))
+                assert libc.setns(own.fileno(), 0) == 0
+        opened.set()
+        with self.listener:
+            while True:
+                try:
+                    client, _ = self.listener.accept()
+                except OSError:
+                    return
+                server = socket.create_connection(("127.0.0.1", self.port))
+                for ends in ((client, server), (server, client)):
+                    threading.Thread(target=self._copy, args=ends, daemon=True).start()
+
+    @staticmethod
+    def _copy(source, target):
+        try:
+            while block := source.recv(65536):
+                target.sendall(block)
+            target.shutdown(socket.SHUT_WR)
+        except OSError:
+            return
 
 
 class User:

@@ -156,11 +156,10 @@ TEST(KubernetesFields, FieldsOfDockerThatPodsHaveAreAccepted) {
 }
 
 TEST(KubernetesFields, AnErrorOfManyTrialsIsReportedOnce) {
-  const auto change = [](Trial& trial) { trial.params_file = true; };
+  const auto change = [](Trial& trial) { trial.container.networks = {"none"}; };
   EXPECT_THAT(
       field_faults({trial_of("a"), trial_of("b", change), trial_of("c", change), trial_of("d", change)}),
-      ElementsAre(
-          AllOf(StartsWith("trials[1].params_file: "), testing::EndsWith(" (trial `b` and 2 more)"))));
+      ElementsAre(AllOf(StartsWith("trials[1].networks: "), testing::EndsWith(" (trial `b` and 2 more)"))));
 }
 
 // ---- Names and dependencies
