@@ -88,7 +88,7 @@ std::vector<Error> KubernetesEngine::prepare(const Run& run,
 }
 
 // Creates the ConfigMap with the program. It is large, so it is not sent for each attempt; it is sent again
-// after some time, because somebody may have deleted it.
+// after some time, because a user may have deleted it.
 void KubernetesEngine::provide_program(const Run& run, const ProvidedProgram& program, const Home& home,
                                        const std::stop_token& stop) {
   const auto now = std::chrono::steady_clock::now();

@@ -328,8 +328,8 @@ void SupervisedAttempts::ping_all(const std::stop_token& quit) {
   }
 }
 
-// Does what the attempt needs: connects to its agent, drops a connection that nobody needs any more, or stops
-// its container.
+// Does what the attempt needs: connects to its agent, drops a connection that is not needed any more, or
+// stops its container.
 void SupervisedAttempts::attend(const SupervisedPtr& attempt, const std::stop_token& quit) {
   std::shared_ptr<AgentClient> old;
   bool is_needed = false;

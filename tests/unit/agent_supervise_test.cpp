@@ -275,7 +275,7 @@ TEST_F(SuperviseTest, AClientThatForgetsTheRunningProgramKillsIt) {
   EXPECT_EQ(worker_->wait(), 128 + SIGKILL);
 }
 
-// As without the agent, a program waits while nobody reads its output, and loses nothing of it.
+// As without the agent, a program waits while no process reads its output, and loses nothing of it.
 TEST_F(SuperviseTest, ASlowReaderGetsTheWholeOutput) {
   constexpr std::size_t k_size = 4'000'000;
   std::array<int, 2> pipe{};

@@ -54,9 +54,15 @@ class PodEngine : public Engine {
     checked = run.experiment.trials;
     return {};
   }
-  std::vector<Error> prepare(const combu::Run& /*run*/,
-                             const std::function<void(const Preparation&)>& /*on_progress*/,
+  std::vector<Error> prepare(const combu::Run& run,
+                             const std::function<void(const Preparation&)>& on_progress,
                              std::stop_token /*stop*/) override {
+    ++prepares;
+    for (const Trial& trial : run.experiment.trials)
+      on_progress({.kind = Preparation::Kind::found,
+                   .name = trial.image,
+                   .platform = trial.platform,
+                   .program = image_program});
     return {};
   }
 
@@ -216,6 +222,8 @@ class PodEngine : public Engine {
   }
   std::set<Key> acknowledged;
   std::vector<Trial> checked;
+  std::atomic<int> prepares{0};
+  ImageProgram image_program;  // of each image
   // The next connection breaks after so many bytes from the agent, or to the agent.
   std::atomic<std::int64_t> cut_from_agent{k_all_bytes};
   std::atomic<std::int64_t> cut_to_agent{k_all_bytes};

@@ -14,7 +14,8 @@ class Forward {
   explicit Forward(int to) : to_(to) {}
 
   // Writes what the reader takes without waiting, and queues the rest. Returns false if the queue is not
-  // empty: then calls `on_written` once the queue is written. Drops the bytes if nobody reads them any more.
+  // empty: then calls `on_written` once the queue is written. Drops the bytes if no process reads them any
+  // more.
   bool write(Loop& loop, std::string_view bytes, const std::function<void()>& on_written);
   // Blocks until the queue is written.
   void write_rest();

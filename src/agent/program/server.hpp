@@ -45,7 +45,7 @@ class Server {
     std::uint64_t call;
   };
 
-  // supervision.cpp
+  // server_supervision.cpp
   void end_supervision(int exit_code, std::string report);
   bool is_supervision_over();
   void pass_signal(int signal);

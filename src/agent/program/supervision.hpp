@@ -11,6 +11,11 @@
 
 namespace combu::agent {
 
+// Exit codes of shells: a program that cannot be executed, and (plus its number) a signal that ended a
+// program.
+inline constexpr int k_not_started = 126;
+inline constexpr int k_signalled = 128;
+
 struct Supervision {
   // The program with its arguments, its stop signal and so on. A client that starts it may add variables.
   Start start;
