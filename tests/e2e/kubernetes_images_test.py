@@ -162,6 +162,6 @@ def test_cache_without_a_readable_registry_runs_every_trial(combu, shared_cluste
 
 def test_an_image_for_another_platform_is_refused_before_the_start(combu, registry):
     combu.write([{"name": "one", "image": f"{registry}/lab/x:1", "platform": "linux/s390x", "worker": True}])
-    refused = combu("run", "--wait", code=1)
+    refused = combu("run", "--wait", code=2)
     assert "the image is not for linux/s390x, but for linux/amd64; correct `platform`" in refused.stderr
     assert "nothing was started" in refused.stderr

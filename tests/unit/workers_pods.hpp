@@ -75,7 +75,7 @@ class PodEngine : public Engine {
       Pod& pod = pods_[key];
       pod.seen.key = key;
       pod.seen.id = trial.name + "-" + std::to_string(attempt);
-      pod.seen.is_supervised = trial.container.provided != nullptr;
+      if (trial.container.provided) pod.seen.placement.supervisor_report.emplace();
       pod.seen.phase = Phase::pending;
       pod.seen.is_unacknowledged = keeps_results;
       pod.folder = folder_ + "/" + pod.seen.id;
@@ -173,7 +173,7 @@ class PodEngine : public Engine {
     const std::scoped_lock lock(mutex_);
     Pod& pod = pods_.at(key);
     pod.seen.lost = lost;
-    pod.seen.supervisor_report = report;
+    pod.seen.placement.supervisor_report = report;
     kill_processes(pod);
     refresh(pod);
   }
@@ -355,7 +355,7 @@ class PodEngine : public Engine {
     pod.process.emplace(pod.argv, -1, output, output);
     ::close(output);
     // The engine reports the container when its first process listens.
-    if (pod.seen.is_supervised)
+    if (is_supervised(pod.seen))
       agent::await_state(
           [&] { return std::filesystem::exists(pod.folder + "/socket") || pod.process->has_ended(); });
     pod.seen.phase = Phase::running;

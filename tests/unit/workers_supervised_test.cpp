@@ -33,7 +33,7 @@ using Attempt = combu::Key;
 TEST_F(SupervisedTest, ATrialWithoutFilesHasAContainerWithoutAgent) {
   add("a", "exit 3").outputs.clear();
   const Attempt key = run_to_end("a");
-  EXPECT_FALSE(listed(key).is_supervised);
+  EXPECT_FALSE(is_supervised(listed(key)));
   EXPECT_EQ(listed(key).exit_code, 3);
   EXPECT_EQ(pods_->execs, 0);
   EXPECT_EQ(text_of_log(key), "from the engine\n");
