@@ -28,7 +28,8 @@ void fail_start(Observation& seen, const agent::Refused& refused) {
 void add_report(Observation& seen) {
   constexpr std::string_view k_refused = "combu-agent refused ";
   constexpr std::string_view k_ended = "combu-agent ended ";
-  const std::string report = seen.placement.supervisor_report.value_or("");
+  const std::string left = seen.placement.supervisor_report.value_or("");
+  const std::string_view report = left;
   const auto number = [&](std::string_view name) {
     const std::size_t at = report.find(fmt::format(" {}=", name));
     if (at == std::string_view::npos) return std::uint64_t{0};
