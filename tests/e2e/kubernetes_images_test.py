@@ -99,7 +99,7 @@ def test_a_result_of_an_image_that_changes_before_the_start_is_never_reused(comb
     image = f"{registry}/lab/x:1"
     cached = {"name": "cached", "image": image, "cmd": "cat /etc/hostname", "pull": "always", "cache": True}
     gate = {"name": "gate", "image": image, "cmd": ["sh", "-c", "while :; do sleep 0.05; done"], "stop_grace": "1s"}
-    combu.write([gate, {**cached, "depends": {"gate": "finished"}}])
+    combu.write([gate, {**cached, "depends": {"gate": {"condition": "finished"}}}])
     process = combu.start("run", "--wait")
     wait_until(lambda: states(combu).get("gate") == "running", "the running gate")
     user.cluster.push(images["second"], image)
