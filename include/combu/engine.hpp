@@ -68,8 +68,6 @@ struct Facts {
   // True for the simulated engine: it runs no real containers, and its state is lost when this process ends.
   bool is_simulated = false;
   bool can_exec = false;  // the engine supports exec()
-  // True if start() stages inputs, and copy_out() reads the files of ended attempts.
-  bool copies_files = true;
   // True if the engine itself chooses the host, CPUs and GPUs of each attempt, and start() returns Accepted.
   // `capacity` and gpus() are then empty.
   bool places_attempts = false;
@@ -354,6 +352,9 @@ class Engine {
   [[nodiscard]] virtual std::vector<StartLimit> limits(const Run& /*run*/, const Slots& /*capacity*/) {
     return {};
   }
+
+  // True if start() stages inputs, and copy_out() reads the files of ended attempts. Does not ask the engine.
+  [[nodiscard]] virtual bool copies_files() const { return true; }
 
   // Looks up each distinct image reference once, and pulls the images that are needed, several at a time.
   // Then creates missing networks, unless there were errors. Returns one error for each image or network that

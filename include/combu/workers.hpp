@@ -40,14 +40,14 @@ struct SupervisionLimits {
 };
 
 // Returns an engine that starts the containers of some trials with the agent as first process, which runs the
-// program of the trial. On an engine without Facts::copies_files, these are the trials with
+// program of the trial. On an engine without Engine::copies_files(), these are the trials with
 // Trial::moves_files(): the agent receives the inputs before it starts the program, and keeps the files after
 // its end, until acknowledge() or until Experiment::hold has passed. `engine` must outlive the result.
 [[nodiscard]] std::unique_ptr<Engine> with_supervision(Engine& engine, AgentPrograms programs,
                                                        SupervisionLimits limits = {});
 
 // Returns the run with the trials as the engine of with_supervision() starts them on an engine without
-// Facts::copies_files.
+// Engine::copies_files().
 [[nodiscard]] Run with_supervised_containers(const Run& run, AgentPrograms programs);
 
 // True if `name` is the name of a worker's container. No trial may have such a name.

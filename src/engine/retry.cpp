@@ -21,6 +21,7 @@ class Retry : public Engine {
     return repeat(stop, [&] { return engine_.check(run, stop); });
   }
 
+  bool copies_files() const override { return engine_.copies_files(); }
   std::vector<StartLimit> limits(const Run& run, const Slots& capacity) override {
     return engine_.limits(run, capacity);
   }

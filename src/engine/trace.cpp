@@ -29,6 +29,7 @@ class Trace : public Engine {
   std::vector<Error> check(const Run& run, std::stop_token stop) override {
     return traced("check", run.id.text(), [&] { return engine_.check(run, stop); });
   }
+  bool copies_files() const override { return engine_.copies_files(); }
   std::vector<StartLimit> limits(const Run& run, const Slots& capacity) override {
     return engine_.limits(run, capacity);
   }

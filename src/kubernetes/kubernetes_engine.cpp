@@ -50,7 +50,6 @@ Facts KubernetesEngine::facts(std::stop_token stop) {
   facts.began_at = Instant{};  // a restart of the API server ends no Pod
   facts.is_remote = true;
   facts.can_exec = true;
-  facts.copies_files = false;
   facts.places_attempts = true;
   facts.pending_max = k_pending_max;
   facts.reading = k_reading;

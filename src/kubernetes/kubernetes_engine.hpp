@@ -42,6 +42,7 @@ class KubernetesEngine final : public Engine {
   std::vector<Finding> diagnose(std::stop_token stop) override;
   std::vector<Gpu> gpus(std::stop_token stop) override;
   std::vector<Error> check(const Run& run, std::stop_token stop) override;
+  bool copies_files() const override { return false; }
   std::vector<Error> prepare(const Run& run, const std::function<void(const Preparation&)>& on_progress,
                              std::stop_token stop) override;
   // If the trial has a host name, the Pod of the previous attempt is deleted, also with Experiment::keep.

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -43,7 +42,7 @@ class SupervisedEngine final : public Engine {
   SupervisedEngine(Engine& engine, AgentPrograms programs, const SupervisionLimits& limits)
       : engine_(engine), limits_(limits), images_(std::move(programs)), attempts_(engine, limits) {}
 
-  Facts facts(std::stop_token stop) override;
+  Facts facts(std::stop_token stop) override { return engine_.facts(stop); }
   std::vector<Finding> diagnose(std::stop_token stop) override { return engine_.diagnose(stop); }
   std::vector<Gpu> gpus(std::stop_token stop) override { return engine_.gpus(stop); }
   std::vector<Error> check(const Run& run, std::stop_token stop) override;
@@ -75,9 +74,8 @@ class SupervisedEngine final : public Engine {
   }
 
  private:
-  bool copies_files(const std::stop_token& stop);
-  bool needs_supervisor(const Trial& trial, const std::stop_token& stop) {
-    return may_be_supervised(trial) && !copies_files(stop);
+  bool needs_supervisor(const Trial& trial) const {
+    return may_be_supervised(trial) && !engine_.copies_files();
   }
   SupervisedPtr find(const Key& key, const std::stop_token& stop);
   [[noreturn]] static void throw_lost(const Observation& container);
@@ -91,33 +89,11 @@ class SupervisedEngine final : public Engine {
   const SupervisionLimits limits_;
   Images images_;
   SupervisedAttempts attempts_;
-  std::mutex mutex_;
-  std::optional<bool> copies_files_;  // Facts::copies_files, once known
 };
-
-Facts SupervisedEngine::facts(std::stop_token stop) {
-  Facts facts = engine_.facts(stop);
-  {
-    const std::scoped_lock lock(mutex_);
-    copies_files_ = facts.copies_files;
-  }
-  facts.copies_files = true;
-  return facts;
-}
-
-bool SupervisedEngine::copies_files(const std::stop_token& stop) {
-  {
-    const std::scoped_lock lock(mutex_);
-    if (copies_files_) return *copies_files_;
-  }
-  (void)facts(stop);
-  const std::scoped_lock lock(mutex_);
-  return *copies_files_;
-}
 
 std::vector<Error> SupervisedEngine::check(const Run& run, std::stop_token stop) {
   attempts_.adopt(run.id);
-  if (copies_files(stop)) return engine_.check(run, stop);
+  if (engine_.copies_files()) return engine_.check(run, stop);
   return engine_.check(with_supervised_containers(run, images_), stop);
 }
 
@@ -134,7 +110,7 @@ std::vector<Error> SupervisedEngine::prepare(const Run& run,
 }
 
 StartResult SupervisedEngine::start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) {
-  if (!needs_supervisor(trial, stop)) return engine_.start(run, trial, attempt, stop);
+  if (!needs_supervisor(trial)) return engine_.start(run, trial, attempt, stop);
   const Key key{.run = run.id, .trial = trial.name, .attempt = attempt};
   if (!trial.process.entrypoint && !images_.program_of(trial)) prepare_image(*this, run, trial, stop);
   const Trial container = supervised_container(trial, images_.program_of(trial).value_or(ImageProgram{}),
@@ -160,7 +136,7 @@ StartResult SupervisedEngine::start(const Run& run, const Trial& trial, int atte
 SupervisedPtr SupervisedEngine::find(const Key& key, const std::stop_token& stop) {
   if (SupervisedPtr known = attempts_.find(key)) return known;
   // Of its own runs, this process knows all attempts.
-  if (copies_files(stop) || attempts_.is_adopted(key.run)) return nullptr;
+  if (engine_.copies_files() || attempts_.is_adopted(key.run)) return nullptr;
   for (const Observation& seen :
        engine_.list({.run = key.run, .trials = {key.trial}}, ListDetail::full, stop))
     if (seen.key == key && is_supervised(seen)) return attempts_.connect_to(seen);
@@ -249,7 +225,7 @@ void SupervisedEngine::logs(const Key& key, const LogOptions& options, const OnL
 bool SupervisedEngine::copy_out(const Key& key, const std::string& path,
                                 const std::function<void(std::string_view)>& on_bytes, std::stop_token stop) {
   const SupervisedPtr attempt = find(key, stop);
-  if (!attempt && !copies_files(stop) && attempts_.is_adopted(key.run))
+  if (!attempt && !engine_.copies_files() && attempts_.is_adopted(key.run))
     throw Error(ErrorKind::not_found, key.trial, "the container does not exist any more");
   if (!attempt) return engine_.copy_out(key, path, on_bytes, stop);
   bool is_callers = false;  // an exception comes from `on_bytes`

@@ -45,10 +45,10 @@ class PodEngine : public Engine {
   Facts facts(std::stop_token /*stop*/) override {
     Facts facts;
     facts.can_exec = true;
-    facts.copies_files = false;
     facts.places_attempts = true;
     return facts;
   }
+  bool copies_files() const override { return false; }
   std::vector<Gpu> gpus(std::stop_token /*stop*/) override { return {}; }
   std::vector<Error> check(const combu::Run& run, std::stop_token /*stop*/) override {
     checked = run.experiment.trials;

@@ -46,7 +46,7 @@ class Server {
   };
 
   // server_supervision.cpp
-  void end_supervision(int exit_code, std::string report);
+  void end_supervision(int exit_code, const std::string& report);
   bool is_supervision_over();
   void pass_signal(int signal);
   bool begin_supervised(Start& message, std::uint64_t connection);

@@ -39,7 +39,7 @@ int Server::supervise(const std::string& folder, Supervision supervision) {
   return supervision_->exit_code.value_or(k_signalled + SIGKILL);
 }
 
-void Server::end_supervision(int exit_code, std::string report) {
+void Server::end_supervision(int exit_code, const std::string& report) {
   supervision_->exit_code = exit_code;
   const Descriptor log(open(k_termination_log, O_WRONLY | O_TRUNC | O_CLOEXEC));
   if (log.is_open()) write_all(log.get(), report);
