@@ -216,8 +216,11 @@ std::optional<Usage> KubernetesEngine::usage(const std::string& id, std::stop_to
 
 bool KubernetesEngine::copy_out(const Key& key, const std::string& /*path*/,
                                 const std::function<void(std::string_view)>& /*on_bytes*/,
-                                std::stop_token /*stop*/) {
-  throw Error(ErrorKind::refused, key.trial, "combu does not copy files out of Pods yet");
+                                std::stop_token stop) {
+  if (!objects_.find(k_pods, pod_name(key), stop))
+    throw Error(ErrorKind::not_found, key.trial, "there is no such Pod");
+  throw Error(ErrorKind::refused, key.trial,
+              "the Pod has no program of combu that could copy files; add the path to `outputs`");
 }
 
 void KubernetesEngine::acknowledge(const std::vector<Key>& keys) {

@@ -30,6 +30,10 @@ std::int64_t nanoseconds_of(Instant instant) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(instant.time_since_epoch()).count();
 }
 
+void throw_if_cancelled(const Key& key, const std::stop_token& stop) {
+  if (stop.stop_requested()) throw Error(ErrorKind::cancelled, key.trial, "cancelled");
+}
+
 int signal_number(std::string_view name) {
   if (const auto number = parse_number<int>(name)) return *number > 0 && *number < NSIG ? *number : SIGTERM;
   if (name.starts_with("SIG")) name.remove_prefix(3);

@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -93,6 +94,9 @@ class LastLines {
   std::int64_t ends_ = 0;  // number of line ends in pieces_, without that of the last piece
   std::optional<Instant> last_at_;
 };
+
+// Throws Error(cancelled) if a stop is requested.
+void throw_if_cancelled(const Key& key, const std::stop_token& stop);
 
 // Returns the number of a signal, such as "SIGINT", "INT", "2", "SIGRTMIN+3" or "SIGRTMAX-2"; SIGTERM for an
 // unknown name.

@@ -102,10 +102,6 @@ bool is_left(const Key& key, const Released& released) {
   return std::ranges::find(released.left, key.trial, &Error::subject) != released.left.end();
 }
 
-void throw_if_cancelled(const Key& key, const std::stop_token& stop) {
-  if (stop.stop_requested()) throw Error(ErrorKind::cancelled, key.trial, "cancelled");
-}
-
 bool has_workers(const Experiment& experiment) {
   return std::ranges::any_of(experiment.trials,
                              [](const Trial& trial) { return !trial.has_own_container(); });

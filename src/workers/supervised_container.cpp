@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "combu/inputs.hpp"
 #include "workers/attempt.hpp"
 #include "workers/container.hpp"
 
@@ -43,6 +44,12 @@ bool awaits_files(const Trial& trial) {
 std::map<std::string, std::string> provided_files(const Trial& trial) {
   if (!trial.params_file) return {};
   return {{std::string(k_params_file), trial.params.empty() ? "{}" : trial.params}};
+}
+
+void check_inputs(const Trial& trial) {
+  // The function packs the beginning of an input before it calls its argument.
+  for (const Input& input : trial.inputs)
+    (void)pack_inputs({input}, input_owner(trial), [](std::string_view) { return false; });
 }
 
 Trial supervised_container(const Trial& trial, const ImageProgram& image,

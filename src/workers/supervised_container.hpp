@@ -18,6 +18,9 @@ namespace combu::workers {
 [[nodiscard]] Trial supervised_container(const Trial& trial, const ImageProgram& image,
                                          std::shared_ptr<const ProvidedProgram> program, Seconds hold);
 
+// Throws Error(refused) if an input is missing or cannot be opened: the agent gets the inputs later.
+void check_inputs(const Trial& trial);
+
 // Returns a map from the paths of the files that combu itself writes into the container to their contents.
 [[nodiscard]] std::map<std::string, std::string> provided_files(const Trial& trial);
 

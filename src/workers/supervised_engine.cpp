@@ -115,6 +115,7 @@ StartResult SupervisedEngine::start(const Run& run, const Trial& trial, int atte
   if (!trial.process.entrypoint && !images_.program_of(trial)) prepare_image(*this, run, trial, stop);
   const Trial container = supervised_container(trial, images_.program_of(trial).value_or(ImageProgram{}),
                                                images_.agent_for(trial), run.experiment.hold);
+  check_inputs(trial);
   attempts_.expect(key, awaits_files(trial) ? std::optional(trial) : std::nullopt);
   try {
     StartResult result = engine_.start(run, container, attempt, stop);
@@ -144,6 +145,7 @@ SupervisedPtr SupervisedEngine::find(const Key& key, const std::stop_token& stop
 }
 
 void SupervisedEngine::stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) {
+  throw_if_cancelled(key, stop);
   const SupervisedPtr attempt = find(key, stop);
   if (attempt && !attempts_.end_of(attempt)) attempts_.await_joined(attempt, listing_limit(), stop);
   // If the agent does not answer, or waits for files, the container is stopped.
@@ -176,6 +178,7 @@ std::vector<Observation> SupervisedEngine::list(const Selector& selector, ListDe
   const auto until = listing_limit();
   for (std::size_t i = 0; i < seen.size(); ++i) {
     if (!attempts[i]) continue;
+    throw_if_cancelled(seen[i].key, stop);
     if (!attempts_.end_of(attempts[i])) attempts_.await_joined(attempts[i], until, stop);
     seen[i] = attempts_.shown(attempts[i]);
   }
@@ -209,6 +212,7 @@ std::optional<Usage> SupervisedEngine::usage(const std::string& id, std::stop_to
 // container has ended.
 void SupervisedEngine::logs(const Key& key, const LogOptions& options, const OnLogPiece& on_piece,
                             std::stop_token stop) {
+  throw_if_cancelled(key, stop);
   const SupervisedPtr attempt = find(key, stop);
   if (attempt) attempts_.await_joined(attempt, listing_limit(), stop);
   if (!attempt || !attempts_.client_of(attempt)) return engine_.logs(key, options, on_piece, stop);
