@@ -133,15 +133,24 @@ TEST_F(SupervisedTest, AStartWhoseAnswerWasLostIsRepeated) {
   EXPECT_EQ(text_of_log(run_to_end("a")), "brought\n");
 }
 
-TEST_F(SupervisedTest, InputsThatCannotBeReadFailTheStart) {
-  Trial& trial = add("a", "true");
-  trial.inputs = {Input{.from = path("absent"), .to = path("in")}};
+TEST_F(SupervisedTest, AMissingInputIsRefusedBeforeTheStart) {
+  add("a", "true").inputs = {Input{.from = path("absent"), .to = path("in")}};
+  const Error error = error_in([&] { (void)begin("a"); });
+  EXPECT_EQ(error.kind(), ErrorKind::refused);
+  EXPECT_THAT(error.what(), HasSubstr("absent is not there"));
+}
+
+TEST_F(SupervisedTest, AnInputThatIsRemovedLaterFailsTheStart) {
+  add("a", "true").inputs = {Input{.from = write("removed", "text"), .to = path("in")}};
+  pods_->is_full = true;
   const Attempt key = begin("a");
+  std::filesystem::remove(path("removed"));
+  pods_->place(key);
   const Observation ended = await_end(key);
-  EXPECT_THAT(ended.placement.start_error, HasSubstr("absent"));
+  EXPECT_THAT(ended.placement.start_error, HasSubstr("removed is not there"));
   EXPECT_FALSE(ended.exit_code);
   EXPECT_EQ(pods_->exit_code(key), 128 + SIGTERM) << "its container is stopped";
-  EXPECT_THAT(listed(key).placement.start_error, HasSubstr("absent"));
+  EXPECT_THAT(listed(key).placement.start_error, HasSubstr("removed is not there"));
   EXPECT_EQ(pods_->stops, 1);
 }
 
