@@ -111,10 +111,11 @@ std::vector<std::string> secret_paths(const std::string& folder, const std::stri
   add_secret_files(parse_json_or_discard(evaluated), files);
   for (const std::string& file : files) {
     const std::filesystem::path path =
-        file.starts_with("~/") ? std::filesystem::path(environment("HOME").value_or("/")) / file.substr(2)
-                               : std::filesystem::path(folder) / file;
+        (file.starts_with("~/") ? std::filesystem::path(environment("HOME").value_or("/")) / file.substr(2)
+                                : std::filesystem::path(folder) / file)
+            .lexically_normal();
     std::error_code ignored;
-    for (const auto& known : {path.lexically_normal(), std::filesystem::weakly_canonical(path, ignored)}) {
+    for (const auto& known : {path, std::filesystem::weakly_canonical(path, ignored)}) {
       const std::filesystem::path inside = known.lexically_relative(top);
       if (!inside.empty() && *inside.begin() != "..")
         paths.push_back(fmt::format(":(top,literal){}", inside.string()));
