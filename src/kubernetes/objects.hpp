@@ -25,6 +25,7 @@ inline constexpr Kind k_pods{"/api/v1", "pods"};
 inline constexpr Kind k_config_maps{"/api/v1", "configmaps"};
 inline constexpr Kind k_services{"/api/v1", "services"};
 inline constexpr Kind k_claims{"/api/v1", "persistentvolumeclaims"};
+inline constexpr Kind k_secrets{"/api/v1", "secrets"};
 inline constexpr Kind k_events{"/api/v1", "events"};
 inline constexpr Kind k_network_policies{"/apis/networking.k8s.io/v1", "networkpolicies"};
 inline constexpr Kind k_pod_metrics{"/apis/metrics.k8s.io/v1beta1", "pods"};
@@ -53,6 +54,9 @@ class Objects {
   [[nodiscard]] std::optional<nlohmann::json> find(const Kind& kind, const std::string& name,
                                                    const std::stop_token& stop,
                                                    std::optional<Seconds> answer_max = {});
+
+  // True if the object exists. The server sends only the object's metadata, and not its content.
+  [[nodiscard]] bool exists(const Kind& kind, const std::string& name, const std::stop_token& stop);
 
   // Returns the created object as the server has completed it.
   nlohmann::json create(const Kind& kind, const nlohmann::json& object, const std::stop_token& stop);
