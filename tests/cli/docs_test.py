@@ -6,7 +6,7 @@ import shlex
 import pytest
 from conftest import ROOT
 
-PAGES = ["README.md", "docs/experiment.md", "docs/workers.md", "docs/compose.md", "docs/kubernetes.md"]
+PAGES = ["README.md", "docs/experiment.md", "docs/workers.md", "docs/secrets.md", "docs/compose.md", "docs/kubernetes.md"]
 QUIET = ["--progress", "quiet"]  # omits the line that combu prints on a slow machine while it evaluates a file
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 
