@@ -372,19 +372,19 @@ TEST(ClusterDiagnosis, RightsOfSomeExperimentsOnlyAreWarnings) {
   cluster.deny("create secrets");
   cluster.deny("list pods.metrics.k8s.io");
   const std::vector<Finding> findings = cluster.findings();
-  EXPECT_THAT(lines_of(findings),
-              ElementsAre(StartsWith("ok cluster"),
-                          AllOf(StartsWith("warning rights: the user may not list events"),
-                                HasSubstr("why a trial is pending")),
-                          AllOf(StartsWith("warning rights: the user may not create networkpolicies"),
-                                HasSubstr("`isolate`")),
-                          AllOf(StartsWith("warning rights: the user may not get persistentvolumeclaims"),
-                                HasSubstr("named volumes")),
-                          AllOf(StartsWith("warning rights: the user may not create secrets"),
-                                HasSubstr("`secrets`")),
-                          AllOf(StartsWith("warning rights: the user may not list pods.metrics.k8s.io"),
-                                HasSubstr("memory")),
-                          StartsWith("ok metrics")));
+  EXPECT_THAT(
+      lines_of(findings),
+      ElementsAre(
+          StartsWith("ok cluster"),
+          AllOf(StartsWith("warning rights: the user may not list events"),
+                HasSubstr("why a trial is pending")),
+          AllOf(StartsWith("warning rights: the user may not create networkpolicies"),
+                HasSubstr("`isolate`")),
+          AllOf(StartsWith("warning rights: the user may not get persistentvolumeclaims"),
+                HasSubstr("named volumes")),
+          AllOf(StartsWith("warning rights: the user may not create secrets"), HasSubstr("`secrets`")),
+          AllOf(StartsWith("warning rights: the user may not list pods.metrics.k8s.io"), HasSubstr("memory")),
+          StartsWith("ok metrics")));
 }
 
 // ---- Limits of the namespace
