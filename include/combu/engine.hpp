@@ -25,6 +25,26 @@ struct archive;  // of libarchive
 
 namespace combu {
 
+// The value of a secret. It cannot be copied or printed by accident, and its memory is cleared at the end.
+class SecretValue {
+ public:
+  // Clears `bytes`.
+  explicit SecretValue(std::string&& bytes);
+  SecretValue(SecretValue&&) noexcept = default;
+  SecretValue& operator=(SecretValue&&) = delete;
+  SecretValue(const SecretValue&) = delete;
+  SecretValue& operator=(const SecretValue&) = delete;
+  ~SecretValue();
+  // Returns the value, only to pass it on to a trial: it must not be part of a message, a label, a hash, the
+  // arguments of a process, or a file. Valid as long as this object.
+  [[nodiscard]] std::string_view reveal() const { return {bytes_.data(), bytes_.size()}; }
+
+ private:
+  std::vector<char> bytes_;
+};
+// The values by SecretSource::name. Values of sources in a cluster are missing.
+using SecretValues = std::map<std::string, SecretValue, std::less<>>;
+
 // One execution of an experiment, with the data that an engine needs.
 struct Run {
   RunId id;
@@ -32,7 +52,18 @@ struct Run {
   // The moment at which an earlier process began the run; nullopt: this process begins the run.
   std::optional<Instant> began_at = std::nullopt;
   HostPaths host_paths = {};
+  // The values of the secrets of all trials that may start. nullptr in a process that starts no trial.
+  std::shared_ptr<const SecretValues> secrets = nullptr;
 };
+
+// The values of a trial's secrets, without those of sources in a cluster. The views are valid as long as
+// Run::secrets.
+struct RevealedSecrets {
+  std::vector<std::pair<std::string_view, std::string_view>> files;      // Secret::target, and the content
+  std::vector<std::pair<std::string_view, std::string_view>> variables;  // Secret::variable, and its value
+};
+// Throws Error(refused) if the run does not know a value.
+[[nodiscard]] RevealedSecrets reveal_secrets(const Run& run, const Trial& trial);
 
 // A GPU of the engine's host that can be assigned to attempts.
 struct Gpu {

@@ -48,8 +48,9 @@ struct ClusterPlace {
 [[nodiscard]] std::vector<Error> check_kubernetes_fields(const Experiment& experiment);
 
 // Returns the objects that the run creates in a cluster, as a YAML stream of JSON documents: the run's
-// anchor, its Service and NetworkPolicies, and the Pod of each trial's first attempt in the order of the
-// file. The ConfigMap with a program of combu's own is left out, because it is large. Pure function.
+// anchor, its Service and NetworkPolicies, its Secret without values, and the Pod of each trial's first
+// attempt in the order of the file. The ConfigMap with a program of combu's own is left out, because it is
+// large. Pure function.
 [[nodiscard]] std::string kubernetes_manifests(const Run& run, const std::string& name_space);
 
 }  // namespace combu

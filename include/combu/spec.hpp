@@ -179,6 +179,29 @@ struct Input {
 // in a mounted folder.
 using HostPaths = std::map<std::string, std::string>;
 
+// Where combu finds the value of a secret. Exactly one of `file`, `variable`, `command` and `object` is set.
+struct SecretSource {
+  std::string name;
+  std::string file;                  // absolute path on this machine
+  std::string variable;              // of the environment of the process that starts trials
+  std::vector<std::string> command;  // a program and its arguments; the value is its standard output
+  // The Secret of the cluster that has the value, and the key in it. combu does not read this value.
+  std::string object;
+  std::string key;
+  std::string path;  // location of the source in the evaluated file, for messages
+  bool operator==(const SecretSource&) const = default;
+};
+
+// A secret that a trial gets, as a file or as an environment variable.
+struct Secret {
+  std::string source;          // SecretSource::name
+  std::string target;          // absolute path of the file in the container; empty: `variable` is set
+  std::string variable;        // name of the environment variable; empty: `target` is set
+  bool is_in_cluster = false;  // SecretSource::object is set
+  std::string path;            // location of this element in the evaluated file, for messages
+  bool operator==(const Secret&) const = default;
+};
+
 // If `on`, combu skips a trial for which an equal trial has already succeeded.
 struct Cache {
   bool on = false;
@@ -268,6 +291,7 @@ struct ContainerSettings {
   Bytes shm_size;                     // size of /dev/shm; 0: the engine's default
   std::string docker;                 // the `docker` section as JSON text of an object, or empty
   std::string kubernetes;             // the `kubernetes` section as JSON text of an object, or empty
+  Rare<std::vector<Secret>> secrets = {};
   std::shared_ptr<const ProvidedProgram> provided = nullptr;  // nullptr: none
   // If `provided` is the first process and runs the program of the trial: the folders into which it writes
   // files before. Else empty.
@@ -319,6 +343,9 @@ struct Trial {
   // the run's owner stores them.
   [[nodiscard]] bool has_own_container() const { return !worker->on; }
 };
+// True if a worker gets the secret when it starts, so that all its attempts have the secret. The other
+// secrets are environment variables, which an attempt gets when it starts.
+[[nodiscard]] bool is_of_container(const Secret& secret);
 // Returns a text that is equal for trials whose attempts can share workers: the settings of the workers, and
 // everything that a container is made of except the program, its environment and labels.
 [[nodiscard]] std::string worker_shape(const Trial& trial);
@@ -346,9 +373,10 @@ struct Experiment {
   Seconds hold{3600};
   Seconds ttl{0};                  // maximum time that an attempt may run if no process stops it; 0: no limit
   bool isolates_networks = false;  // trials accept connections only from trials on the same networks
-  std::string defaults_kubernetes;  // the `kubernetes` section of `defaults` as JSON text, or empty
-  std::string defaults_docker;      // the `docker` section of `defaults` as JSON text, or empty; each trial's
-                                    // section includes it
+  std::vector<SecretSource> secrets;  // in the order of the file
+  std::string defaults_kubernetes;    // the `kubernetes` section of `defaults` as JSON text, or empty
+  std::string defaults_docker;  // the `docker` section of `defaults` as JSON text, or empty; each trial's
+                                // section includes it
 };
 
 // Facts about the caller and the file that read_experiment() needs.

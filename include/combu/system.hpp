@@ -40,6 +40,7 @@ struct ProgramCall {
   std::vector<std::string>
       arguments;  // the program's name, which is searched in PATH, and the arguments of the program
   std::vector<std::string> environment;  // NAME=VALUE
+  std::string folder = {};               // the program's working folder; empty: the folder of this process
   std::string input;                     // the program's standard input
   std::size_t output_max =
       SIZE_MAX;              // maximum size of the output in bytes; combu kills a program that writes more

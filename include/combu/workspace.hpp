@@ -117,10 +117,10 @@ struct GitRevision {
 };
 
 // Returns the revision of `folder` as git reports it; empty if git is not installed. Does not read files that
-// may hold secrets: the `env_file`s in `evaluated` (the evaluated experiment file), and files whose names
-// suggest keys or passwords. Ignores submodules, and runs no filter that git's settings name. A file with a
-// filter is compared only with the index. SIGINT and SIGTERM end this process as usual, together with git.
-// The caller must call revision_of() only while no `Interrupts` object exists.
+// may hold secrets: the `env_file`s and the files of `secrets` in `evaluated` (the evaluated experiment
+// file), and files whose names suggest keys or passwords. Ignores submodules, and runs no filter that git's
+// settings name. A file with a filter is compared only with the index. SIGINT and SIGTERM end this process as
+// usual, together with git. The caller must call revision_of() only while no `Interrupts` object exists.
 [[nodiscard]] GitRevision revision_of(const std::string& folder, const std::string& evaluated);
 
 }  // namespace combu

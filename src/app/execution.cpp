@@ -14,6 +14,7 @@
 #include "app/record_kill.hpp"
 #include "app/recorder.hpp"
 #include "app/run_telemetry.hpp"
+#include "app/secrets.hpp"
 #include "combu/analysis.hpp"
 #include "combu/inputs.hpp"
 #include "combu/reuse.hpp"
@@ -241,6 +242,15 @@ std::optional<Result> clear_earlier_runs(const DrivenRun& run, const std::set<Ru
   return std::nullopt;
 }
 
+// Shows why this process cannot continue the run, and returns the Result that matches the errors.
+Result give_up(Session& session, const Loaded& loaded, const std::vector<Error>& errors) {
+  session.progress().end();
+  for (const Error& error : errors) session.progress().error(error.what());
+  session.progress().note(fmt::format("the run is interrupted: `{}` resumes it",
+                                      resume_line(loaded.run.id, session.given_engine())));
+  return result_of(errors);
+}
+
 }  // namespace
 
 Result execute(const DrivenRun& run, Readiness ready, const std::optional<ResumePoint>& resume_point) {
@@ -259,6 +269,8 @@ Result execute(const DrivenRun& run, Readiness ready, const std::optional<Resume
     const RunEntry entry = record.run(loaded.run.id);
     Loaded newest = load_newest(record, entry, run_options_of(entry.options));
     const ResumePoint here = resume_point_of(record, entry, newest);
+    if (const auto errors = read_secrets(session, newest); !errors.empty())
+      return give_up(session, newest, errors);
     const Experiment& now = newest.run.experiment;
     if (std::exchange(parallel_max, now.parallel_max) != now.parallel_max)
       (void)owner.steering().post({.parallel_max = now.parallel_max}, [](const Settings&) {});

@@ -249,12 +249,15 @@ void expect_env_files(const Experiment& experiment, std::span<const RestoredTria
     if (may_start(experiment.trials[trial], restored[trial].state)) expect(trial);
 }
 
-void forget_inputs(Experiment& experiment, std::span<const RestoredTrial> restored,
-                   std::span<const TrialIndex> again) {
+void forget_files(Experiment& experiment, std::span<const RestoredTrial> restored,
+                  std::span<const TrialIndex> again) {
   for (TrialIndex trial = 0; trial < restored.size(); ++trial) {
     Trial& one = experiment.trials[trial];
-    if (one.inputs.empty() || may_start(one, restored[trial].state)) continue;
-    if (std::ranges::find(again, trial) == again.end()) one.inputs.clear();
+    const bool has_any = !one.inputs.empty() || one.container.secrets;
+    if (!has_any || may_start(one, restored[trial].state)) continue;
+    if (std::ranges::find(again, trial) != again.end()) continue;
+    one.inputs.clear();
+    one.container.secrets = {};
   }
 }
 

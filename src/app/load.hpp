@@ -49,10 +49,10 @@ enum class Texts { as_ran, newest };
 void expect_env_files(const Experiment& experiment, std::span<const RestoredTrial> restored,
                       std::span<const TrialIndex> again = {});
 
-// Clears the inputs of trials that will not start, since the input files may be missing. Trials in `again`
-// keep their inputs.
-void forget_inputs(Experiment& experiment, std::span<const RestoredTrial> restored,
-                   std::span<const TrialIndex> again = {});
+// Clears the inputs and secrets of trials that will not start, since their files may be missing. Trials in
+// `again` keep both.
+void forget_files(Experiment& experiment, std::span<const RestoredTrial> restored,
+                  std::span<const TrialIndex> again = {});
 
 // Throws Error(invalid) if the file belongs to another experiment than the run. `name`: the file's name in
 // the message of the error.

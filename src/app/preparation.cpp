@@ -10,6 +10,7 @@
 
 #include "app/earlier_runs.hpp"
 #include "app/outputs.hpp"
+#include "app/secrets.hpp"
 #include "combu/inputs.hpp"
 #include "combu/jsonnet.hpp"
 #include "combu/text.hpp"
@@ -17,12 +18,13 @@
 namespace combu {
 namespace {
 
-// Returns all errors that the run would cause on the engine, in the run's host paths or in the run's results
-// bucket. Changes nothing.
-std::vector<Error> look_ahead(Session& session, const Facts& facts, const Loaded& loaded,
+// Returns all errors that the run would cause on the engine, in the run's host paths, in its secrets or in
+// its results bucket. Changes nothing but Run::secrets.
+std::vector<Error> look_ahead(Session& session, const Facts& facts, Loaded& loaded,
                               const std::optional<Capacity>& capacity, const RunOptions& options) {
   session.progress().phase("checking");
-  std::vector<Error> errors = session.engine().check(loaded.run, session.stop());
+  std::vector<Error> errors = read_secrets(session, loaded);
+  std::ranges::move(session.engine().check(loaded.run, session.stop()), std::back_inserter(errors));
   if (capacity)
     std::ranges::move(check_slots(loaded.run.experiment, capacity->slots, capacity->gpus, until_of(options)),
                       std::back_inserter(errors));
@@ -56,7 +58,7 @@ std::vector<Error> prepare(Session& session, const Loaded& loaded, Prepared& pre
 
 }  // namespace
 
-std::vector<Error> make_ready(Session& session, const Loaded& loaded, const RunOptions& options,
+std::vector<Error> make_ready(Session& session, Loaded& loaded, const RunOptions& options,
                               Prepared& prepared) {
   const Facts facts = session.engine().facts(session.stop());
   std::vector<Error> errors = look_ahead(
@@ -71,7 +73,7 @@ Result refuse_start(Session& session, const std::vector<Error>& errors) {
   return result_of(errors);
 }
 
-std::variant<Readiness, Result> prepare_run(Session& session, const Loaded& loaded, const RunOptions& options,
+std::variant<Readiness, Result> prepare_run(Session& session, Loaded& loaded, const RunOptions& options,
                                             Earlier earlier) {
   Readiness ready{.starts = acquire_lock(LockScope::starts, session, loaded),
                   .facts = session.engine().facts(session.stop())};

@@ -21,9 +21,10 @@ struct Prepared {
   Digests references;
 };
 
-// Runs all checks. If a check finds errors, returns all these errors. Otherwise prepares images, networks and
-// folders, sets `prepared`, and returns the errors of the preparation.
-[[nodiscard]] std::vector<Error> make_ready(Session& session, const Loaded& loaded, const RunOptions& options,
+// Runs all checks, and reads the secrets of `loaded`. If a check finds errors, returns all these errors.
+// Otherwise prepares images, networks and folders, sets `prepared`, and returns the errors of the
+// preparation.
+[[nodiscard]] std::vector<Error> make_ready(Session& session, Loaded& loaded, const RunOptions& options,
                                             Prepared& prepared);
 
 // The treatment of running containers of earlier runs: refuse the new run, or remove the containers.
@@ -38,9 +39,9 @@ struct Readiness {
   std::set<RunId> replaced;
   Prepared prepared;
 };
-// Checks and prepares a run. If the run must not begin, shows the errors and returns the Result that matches
-// them. Changes neither the record nor a container. Throws Error.
-[[nodiscard]] std::variant<Readiness, Result> prepare_run(Session& session, const Loaded& loaded,
+// Checks and prepares a run, and reads its secrets. If the run must not begin, shows the errors and returns
+// the Result that matches them. Changes neither the record nor a container. Throws Error.
+[[nodiscard]] std::variant<Readiness, Result> prepare_run(Session& session, Loaded& loaded,
                                                           const RunOptions& options, Earlier earlier);
 
 // Shows the errors and a note that nothing was started. Returns the Result that matches the errors.

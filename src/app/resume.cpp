@@ -108,7 +108,7 @@ Result retry(Session& session, Record& record, const RetryOptions& options, cons
   override_fields(loaded.run.experiment, run);
   loaded.plan = changes.plan;
   expect_env_files(loaded.run.experiment, restored, changes.again);
-  forget_inputs(loaded.run.experiment, restored, changes.again);
+  forget_files(loaded.run.experiment, restored, changes.again);
   session.progress().note(fmt::format("run {}: {} {} retried", id.text(), number_of(changes.retried, "trial"),
                                       changes.retried == 1 ? "is" : "are"));
   auto ready = prepare_run(session, loaded, run, Earlier::refuse);

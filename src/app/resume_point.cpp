@@ -12,7 +12,7 @@ Loaded load_newest(Record& record, const RunEntry& entry, const RunOptions& opti
 ResumePoint resume_point_of(Record& record, const RunEntry& entry, Loaded& loaded) {
   ResumePoint point{.trials = record.restored_trials(entry.id), .working_since = entry.working_since};
   expect_env_files(loaded.run.experiment, point.trials);
-  forget_inputs(loaded.run.experiment, point.trials);
+  forget_files(loaded.run.experiment, point.trials);
   return point;
 }
 

@@ -57,6 +57,14 @@ Json inputs_of(const Trial& trial, const std::vector<std::string>& digests) {
   return inputs;
 }
 
+// A secret counts by its name, and not by its value.
+Json secrets_of(const Trial& trial) {
+  Json secrets = Json::object();
+  for (const Secret& secret : *trial.container.secrets)
+    secrets[secret.target.empty() ? secret.variable : secret.target] = secret.source;
+  return secrets;
+}
+
 Json object_of(const std::string& text) {
   return text.empty() ? Json::object() : parse_json(text);
 }
@@ -79,6 +87,7 @@ Json all_parts(const Trial& trial, const std::vector<std::string>& inputs) {
           {"memory", trial.slots.memory.count},
           {"gpus", gpus_of(*trial.gpus)},
           {"inputs", inputs_of(trial, inputs)},
+          {"secrets", secrets_of(trial)},
           {"metrics", metrics_of(trial.metrics)},
           {"docker", object_of(trial.container.docker)},
           {"kubernetes", object_of(trial.container.kubernetes)}};

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -59,6 +60,35 @@ class OccupiedNames {
   std::map<std::pair<std::uint16_t, std::string>, std::vector<Holder>> ports_;
 };
 
+// Refuses the secrets that the engine cannot pass to containers without a trace on its host. A worker's
+// container (see k_worker_name_prefix) has the secrets that its attempts share; see is_of_container().
+void check_secrets(const Run& run, std::vector<Error>& errors) {
+  const Secret* of_trial = nullptr;
+  const Secret* of_worker = nullptr;
+  const Secret* of_cluster = nullptr;
+  for (const Trial& trial : run.experiment.trials) {
+    const bool is_worker = trial.name.starts_with(k_worker_name_prefix);
+    for (const Secret& secret : *trial.container.secrets) {
+      const Secret*& first = secret.is_in_cluster ? of_cluster : is_worker ? of_worker : of_trial;
+      if (first == nullptr) first = &secret;
+    }
+  }
+  const auto refuse = [&](const Secret* first, std::string_view message) {
+    if (first != nullptr) errors.emplace_back(ErrorKind::refused, first->path, std::string(message));
+  };
+  refuse(
+      of_cluster,
+      "the source is a Secret of a Kubernetes cluster, which a Docker Engine cannot read; use `file`, `env` "
+      "or `command` as source, or run the experiment on the cluster");
+  refuse(
+      of_trial,
+      "combu cannot give secrets to containers of a Docker Engine yet; give the trial a `worker` and write "
+      "`env` in place of `target`, or run the experiment on a Kubernetes cluster");
+  refuse(of_worker,
+         "combu cannot give files of secrets to workers of a Docker Engine yet; write `env` in place of "
+         "`target`, or run the experiment on a Kubernetes cluster");
+}
+
 }  // namespace
 
 std::vector<Error> DockerEngine::check(const Run& run, std::stop_token stop) {
@@ -72,6 +102,7 @@ std::vector<Error> DockerEngine::check(const Run& run, std::stop_token stop) {
       stop);
   std::vector<Error> errors;
   for (const Trial& trial : run.experiment.trials) occupied.check(trial, errors);
+  check_secrets(run, errors);
   return errors;
 }
 

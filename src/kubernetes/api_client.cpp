@@ -430,7 +430,7 @@ Answer ApiClient::Impl::ask_once(const ApiRequest& request, const ApiStream* str
                     .on_date = on_date};
   set_up(easy, request, identity);
   const ServerAddress& address = access.cluster.address;
-  std::vector<std::string> lines{"Accept: application/json", "User-Agent: combu/" COMBU_VERSION, "Expect:"};
+  std::vector<std::string> lines{"Accept: " + request.accept, "User-Agent: combu/" COMBU_VERSION, "Expect:"};
   if (has_body(request)) lines.push_back("Content-Type: " + request.content_type);
   if (!access.cluster.tls_server_name.empty()) lines.push_back("Host: " + address.authority());
   const curl::List headers = curl::list_of(lines);

@@ -24,6 +24,7 @@ struct ApiRequest {
   std::string target;  // path and query of the URL, already percent-encoded, such as "/api/v1/pods?limit=500"
   std::string body;
   std::string content_type = "application/json";  // of `body`
+  std::string accept = "application/json";        // the header Accept
   std::optional<Seconds> answer_max = {};         // instead of ApiLimits::answer_max
 };
 

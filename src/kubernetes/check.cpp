@@ -11,6 +11,7 @@
 #include "kubernetes/names.hpp"
 #include "kubernetes/quota.hpp"
 #include "kubernetes/rights.hpp"
+#include "kubernetes/secrets.hpp"
 #include "kubernetes/trial_fields.hpp"
 
 namespace combu::kubernetes {
@@ -107,11 +108,13 @@ std::vector<Error> KubernetesEngine::check_rights(const Run& run, const std::sto
   });
   const bool has_agent = std::ranges::any_of(
       run.experiment.trials, [](const Trial& trial) { return trial.container.provided != nullptr; });
+  const bool has_secrets = std::ranges::any_of(run.experiment.trials, needs_secret);
   std::vector<Error> errors;
   for (const Right& right : missing_rights(api_, objects_.name_space(), stop)) {
     const bool is_needed =
         right.need == Need::runs || (right.need == Need::isolation && run.experiment.isolates_networks) ||
-        (right.need == Need::volumes && has_volumes) || (right.need == Need::agent && has_agent);
+        (right.need == Need::volumes && has_volumes) || (right.need == Need::agent && has_agent) ||
+        (right.need == Need::secrets && has_secrets);
     if (is_needed)
       errors.emplace_back(
           ErrorKind::refused, address_,
@@ -122,9 +125,40 @@ std::vector<Error> KubernetesEngine::check_rights(const Run& run, const std::sto
   return errors;
 }
 
+// Returns an error for each secret that Pods cannot have. Asks the server whether it would store the run's
+// Secret, but without the values, so that no message of the server can quote them.
+std::vector<Error> KubernetesEngine::check_secrets(const Run& run, const std::stop_token& stop) {
+  std::vector<Error> errors = check_secret_values(run);
+  for (const SecretSource* source : cluster_sources(run.experiment)) {
+    try {
+      if (!objects_.exists(k_secrets, source->object, stop))
+        errors.emplace_back(
+            ErrorKind::not_found, source->path,
+            fmt::format("the namespace {} has no Secret {}; create it first, or correct the name",
+                        objects_.name_space(), source->object));
+    } catch (const ApiError& error) {
+      if (error.kind() != ErrorKind::refused) throw;  // the user may not read Secrets
+    }
+  }
+  if (std::ranges::none_of(run.experiment.trials, needs_secret)) return errors;
+  json object = empty_secret_manifest(run, {.name_space = objects_.name_space(), .anchor_uid = {}});
+  // A resumed run has a Secret of this name already.
+  object["metadata"].erase("name");
+  object["metadata"]["generateName"] = k_check_prefix;
+  try {
+    (void)objects_.try_create(
+        k_secrets, object, [](const std::string&) {}, stop);
+  } catch (const ApiError& error) {
+    if (error.kind() == ErrorKind::unavailable) throw;
+    errors.emplace_back(error.kind(), "secrets", error.message());
+  }
+  return errors;
+}
+
 std::vector<Error> KubernetesEngine::check(const Run& run, std::stop_token stop) {
   std::vector<Error> errors = check_fields(run.experiment);
   if (errors.empty()) errors = check_rights(run, stop);
+  if (errors.empty()) errors = check_secrets(run, stop);
   if (!errors.empty()) return errors;
   std::map<std::string, std::pair<json, const Trial*>> shapes;
   std::set<std::string> claims;

@@ -201,6 +201,8 @@ class ClusterDiagnosis {
         return ", so that trials with named volumes fail";
       case Need::agent:
         return ", so that trials with `worker`, `outputs`, `inputs`, `params_file` or `metrics.file` fail";
+      case Need::secrets:
+        return ", so that trials with `secrets` fail";
       case Need::usage:
         return ", so that `ps` shows neither memory nor CPU of running trials";
     }

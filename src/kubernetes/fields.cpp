@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -16,6 +17,7 @@
 #include "kubernetes/merge.hpp"
 #include "kubernetes/names.hpp"
 #include "kubernetes/networks.hpp"
+#include "kubernetes/secrets.hpp"
 #include "kubernetes/trial_fields.hpp"
 
 namespace combu::kubernetes {
@@ -260,7 +262,9 @@ std::vector<Error> check_fields(const Experiment& experiment) {
   Findings findings(ErrorKind::refused);
   for (const Trial& trial : experiment.trials) TrialCheck(trial, section_of(trial), findings).check();
   TrialsCheck(experiment, findings).check();
-  return findings.errors();
+  std::vector<Error> errors = findings.errors();
+  std::ranges::move(check_secret_names(experiment), std::back_inserter(errors));
+  return errors;
 }
 
 }  // namespace combu::kubernetes

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -72,6 +73,9 @@ class KubernetesEngine final : public Engine {
   void provide_program(const Run& run, const ProvidedProgram& program, const Home& home,
                        const std::stop_token& stop);
   nlohmann::json create_once(const Kind& kind, const nlohmann::json& object, const std::stop_token& stop);
+  // Creates or changes the run's Secret, unless this process has done so with the same values.
+  void deliver_secrets(const Run& run, const Home& home, const std::stop_token& stop);
+  std::vector<Error> check_secrets(const Run& run, const std::stop_token& stop);
   // Stops the Pod of an attempt as it was just read. Throws ApiError with status 409 or 422 if the Pod has
   // changed since.
   void stop_pod(const PodReport& pod, const std::string& version, const std::stop_token& stop);
@@ -108,6 +112,7 @@ class KubernetesEngine final : public Engine {
     std::string name;
     std::string run;
   };
+  void remove_secret(const RunId& run, const std::stop_token& stop);
   std::vector<RunObject> list_run_objects(const Selector& selector, const std::stop_token& stop);
 
   const Access access_;
@@ -123,6 +128,8 @@ class KubernetesEngine final : public Engine {
   std::map<RunId, std::string> anchors_;  // uids
   // When the ConfigMap of a program was last known to exist. The programs live as long as the process.
   std::map<std::pair<RunId, const ProvidedProgram*>, std::chrono::steady_clock::time_point> programs_;
+  std::mutex secrets_mutex_;
+  std::map<RunId, std::shared_ptr<const SecretValues>> delivered_;  // the values in the runs' Secrets
   std::set<RunId> released_;     // runs for which is_released() has returned true
   std::set<std::string> notes_;  // about the namespace, from check() for prepare()
 };

@@ -14,6 +14,7 @@
 #include "kubernetes/metadata.hpp"
 #include "kubernetes/names.hpp"
 #include "kubernetes/networks.hpp"
+#include "kubernetes/secrets.hpp"
 #include "kubernetes/trial_fields.hpp"
 #include "kubernetes/volumes.hpp"
 
@@ -258,6 +259,7 @@ json pod_manifest(const Run& run, const Trial& trial, int attempt, const Home& h
   put_labels(pod["metadata"], trial.container.labels);
   add_networks(pod, run, trial, home);
   add_volumes(pod["spec"], trial, section);
+  add_secrets(pod["spec"], run, trial, section);
   if (const auto& program = trial.container.provided) add_program_volumes(pod["spec"], run, *program);
   add_written_folders(pod["spec"], trial, section);
   merge_section(pod, trial, section);
@@ -280,6 +282,8 @@ std::string kubernetes_manifests(const Run& run, const std::string& name_space) 
   anchor["metadata"]["namespace"] = name_space;
   add(anchor);
   for (const nlohmann::json& object : kubernetes::network_manifests(run, home)) add(object);
+  if (std::ranges::any_of(run.experiment.trials, kubernetes::needs_secret))
+    add(kubernetes::empty_secret_manifest(run, home));
   for (const Trial& trial : run.experiment.trials) add(kubernetes::pod_manifest(run, trial, 1, home));
   return stream;
 }

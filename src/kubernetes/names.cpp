@@ -121,6 +121,10 @@ std::string program_name(const RunId& run, const ProvidedProgram& program) {
   return fmt::format("{}-program-{}", anchor_name(run), sha256_of(program.content).substr(0, k_hash));
 }
 
+std::string secret_name(const RunId& run) {
+  return anchor_name(run) + "-secrets";
+}
+
 std::string label_value(std::string_view text) {
   return label_part(text, k_label_max);
 }

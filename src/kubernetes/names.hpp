@@ -53,6 +53,8 @@ inline constexpr const char* k_check_prefix = "combu-check-";
 [[nodiscard]] std::string port_policy_name(const RunId& run, std::string_view trial);
 // The name of the ConfigMap that has a program of combu's own.
 [[nodiscard]] std::string program_name(const RunId& run, const ProvidedProgram& program);
+// The name of the Secret that has the values of the run's secrets.
+[[nodiscard]] std::string secret_name(const RunId& run);
 // Returns `text` if it is a valid label value, and otherwise a valid label value that contains a hash of
 // `text`.
 [[nodiscard]] std::string label_value(std::string_view text);

@@ -56,6 +56,18 @@ std::optional<json> Objects::find(const Kind& kind, const std::string& name, con
   }
 }
 
+bool Objects::exists(const Kind& kind, const std::string& name, const std::stop_token& stop) {
+  try {
+    (void)api_.send({.target = path(kind, name),
+                     .accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"},
+                    stop);
+    return true;
+  } catch (const ApiError& error) {
+    if (error.kind() == ErrorKind::not_found) return false;
+    throw;
+  }
+}
+
 ApiResponse Objects::post(const Kind& kind, std::string_view options, const json& object,
                           const std::stop_token& stop) {
   return api_.send(

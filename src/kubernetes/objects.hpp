@@ -56,6 +56,9 @@ class Objects {
                                                    const std::stop_token& stop,
                                                    std::optional<Seconds> answer_max = {});
 
+  // True if the object exists. The server sends only the object's metadata, and not its content.
+  [[nodiscard]] bool exists(const Kind& kind, const std::string& name, const std::stop_token& stop);
+
   // Returns the created object as the server has completed it.
   nlohmann::json create(const Kind& kind, const nlohmann::json& object, const std::stop_token& stop);
 

@@ -55,6 +55,8 @@ Released KubernetesEngine::release(const Selector& selector, const ReleaseCallba
   for (const auto& [kind, name, run] : objects) {
     const bool is_removed = !kept_runs.contains(run) && objects_.remove(kind, name, std::nullopt, {}, stop);
     if (is_removed && kind.resource == k_services.resource) ++released.networks;
+    if (is_removed && kind.resource == k_config_maps.resource && name == anchor_name(RunId(run)))
+      remove_secret(RunId(run), stop);
   }
   return released;
 }
@@ -132,6 +134,20 @@ std::vector<Error> KubernetesEngine::remaining(const Selector& selector, const s
       },
       [&] { left.clear(); }, stop);
   return left;
+}
+
+// Removes the run's Secret, if there is one. The cluster also removes it some time after its owner, the
+// anchor.
+void KubernetesEngine::remove_secret(const RunId& run, const std::stop_token& stop) {
+  {
+    const std::scoped_lock lock(secrets_mutex_);
+    delivered_.erase(run);
+  }
+  try {
+    objects_.remove(k_secrets, secret_name(run), std::nullopt, {}, stop);
+  } catch (const ApiError& error) {
+    if (error.kind() != ErrorKind::refused) throw;
+  }
 }
 
 // Returns the objects of the runs other than Pods. A user without the right to list a kind of objects has

@@ -35,6 +35,7 @@ std::vector<Right> make_rights() {
   add("", "events", "", {"list"}, Need::reasons);
   add("networking.k8s.io", "networkpolicies", "", {"create", "get", "list", "delete"}, Need::isolation);
   add("", "persistentvolumeclaims", "", {"get"}, Need::volumes);
+  add("", "secrets", "", {"create", "patch", "delete"}, Need::secrets);
   add("metrics.k8s.io", "pods", "", {"list"}, Need::usage);
   return rights;
 }

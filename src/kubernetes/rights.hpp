@@ -18,6 +18,7 @@ enum class Need {
   isolation,  // Experiment::isolates_networks
   volumes,    // named volumes
   agent,      // trials with `worker`, and trials whose files combu copies
+  secrets,    // trials with secrets whose values combu reads
   usage,      // memory and CPU time of running trials
 };
 

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <set>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "kubernetes/kubernetes_engine.hpp"
 #include "kubernetes/names.hpp"
 #include "kubernetes/quota.hpp"
+#include "kubernetes/secrets.hpp"
 
 namespace combu::kubernetes {
 namespace {
@@ -59,6 +61,30 @@ std::string KubernetesEngine::anchor_of(const Run& run, const std::stop_token& s
   return anchors_.try_emplace(run.id, text_of(anchor, {"metadata", "uid"})).first->second;
 }
 
+void KubernetesEngine::deliver_secrets(const Run& run, const Home& home, const std::stop_token& stop) {
+  const std::scoped_lock lock(secrets_mutex_);
+  std::shared_ptr<const SecretValues>& delivered = delivered_[run.id];
+  if (delivered == run.secrets) return;
+  const json object = secret_manifest(run, home);
+  const std::string name = object.at("metadata").at("name");
+  try {
+    try {
+      objects_.create(k_secrets, object, stop);
+    } catch (const ApiError& error) {
+      if (!is_existing(error)) throw;
+      // A merge patch keeps values that only Pods of other trials need.
+      objects_.patch(k_secrets, name, object, stop);
+    }
+  } catch (const ApiError& error) {
+    // The server's message may quote the request, which has the values.
+    throw ApiError(error.kind(), "secrets",
+                   fmt::format("the API server has answered status {} to the request to store the Secret {}",
+                               error.status(), name),
+                   error.status(), error.retry_after());
+  }
+  delivered = run.secrets;
+}
+
 std::vector<Error> KubernetesEngine::prepare(const Run& run,
                                              const std::function<void(const Preparation&)>& on_progress,
                                              std::stop_token stop) {
@@ -73,6 +99,8 @@ std::vector<Error> KubernetesEngine::prepare(const Run& run,
   if (!errors.empty()) return errors;
   try {
     const Home home{.name_space = objects_.name_space(), .anchor_uid = anchor_of(run, stop)};
+    if (run.secrets && std::ranges::any_of(run.experiment.trials, needs_secret))
+      deliver_secrets(run, home, stop);
     for (const json& object : network_manifests(run, home)) {
       const bool is_service = object.at("kind") == "Service";
       create_once(is_service ? k_services : k_network_policies, object, stop);
@@ -111,6 +139,10 @@ StartResult KubernetesEngine::start(const Run& run, const Trial& trial, int atte
   const Home home{.name_space = objects_.name_space(), .anchor_uid = anchor_of(run, stop)};
   const json pod = pod_manifest(run, trial, attempt, home);
   if (trial.container.provided) provide_program(run, *trial.container.provided, home, stop);
+  if (needs_secret(trial)) {
+    (void)reveal_secrets(run, trial);  // throws if a value is unknown
+    deliver_secrets(run, home, stop);
+  }
   // Names of ended Pods stay in DNS, so that the name of the trial would have two addresses.
   if (attempt > 1 && pod.at("spec").contains("hostname"))
     objects_.remove(k_pods, pod_name({run.id, trial.name, attempt - 1}), std::nullopt, {}, stop);

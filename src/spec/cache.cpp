@@ -20,8 +20,9 @@ constexpr std::array k_cache_fields{Spelling{"key", "key"}};
 
 // Fields that are known before the trial runs, and so can be part of the cache key.
 constexpr auto k_parts = std::to_array<std::string_view>(
-    {"name", "image", "entrypoint", "cmd", "env", "workdir", "user", "params", "platform", "volumes",
-     "networks", "cpus", "memory", "gpus", "inputs", "outputs", "metrics", "docker", "kubernetes"});
+    {"name",   "image",    "entrypoint", "cmd",      "env",    "workdir",   "user",
+     "params", "platform", "volumes",    "networks", "cpus",   "memory",    "gpus",
+     "inputs", "secrets",  "outputs",    "metrics",  "docker", "kubernetes"});
 
 std::string unknown_part(const std::string& part) {
   const auto near = nearest(part, {k_parts.begin(), k_parts.end()});

@@ -13,6 +13,12 @@
 
 namespace combu::spec {
 
+std::optional<std::string> fault_of_variable(std::string_view name) {
+  if (name.empty()) return "a variable's name is empty";
+  if (name.find_first_of(std::string_view("=\0", 2)) == std::string_view::npos) return std::nullopt;
+  return fmt::format("\"{}\" is not the name of a variable: it must not contain `=` or NUL", shortened(name));
+}
+
 namespace {
 
 // Returns the fault of a name, or nullopt if the name is valid.
@@ -70,12 +76,6 @@ class PairReader {
   std::unordered_set<std::string> names_;
   PairMap pairs_;
 };
-
-std::optional<std::string> fault_of_variable(std::string_view name) {
-  if (name.empty()) return "a variable's name is empty";
-  if (name.find_first_of(std::string_view("=\0", 2)) == std::string_view::npos) return std::nullopt;
-  return fmt::format("\"{}\" is not the name of a variable: it must not contain `=` or NUL", shortened(name));
-}
 
 std::optional<std::string> fault_of_label(std::string_view name) {
   if (name.empty()) return "a label's name is empty";

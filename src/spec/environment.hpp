@@ -2,6 +2,7 @@
 // Fields that map names to values: env, env_file, labels, params.
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -46,6 +47,8 @@ class EnvFiles {
   std::unordered_map<std::string, EnvFile> files_;
 };
 
+// Returns the fault of the name of a variable for a message, or nullopt if the name is valid.
+[[nodiscard]] std::optional<std::string> fault_of_variable(std::string_view name);
 [[nodiscard]] PairMap read_env(const Json& value, const Caller& caller, const Place& place, Report& report);
 [[nodiscard]] PairMap read_labels(const Json& value, const Place& place, Report& report);
 

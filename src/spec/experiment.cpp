@@ -21,6 +21,7 @@
 #include "spec/layer.hpp"
 #include "spec/outputs.hpp"
 #include "spec/report.hpp"
+#include "spec/secrets.hpp"
 #include "spec/values.hpp"
 #include "spec/volumes.hpp"
 #include "spec/warnings.hpp"
@@ -33,6 +34,7 @@ namespace spec {
 namespace {
 
 constexpr std::string_view k_trials = "trials";
+constexpr std::string_view k_secrets = "secrets";
 
 class ExperimentReader final : public DocumentSink {
  public:
@@ -54,6 +56,8 @@ class ExperimentReader final : public DocumentSink {
       read_experiment_name(value, place);
     } else if (name == "defaults") {
       if (!defaults_known_) read_defaults(value);
+    } else if (name == k_secrets) {
+      if (!secrets_known_) read_secrets(value);
     } else if (name == k_trials) {
       trials_given_ = true;
       report_.add(place, fmt::format("must be an array of trials, not {}", shown(value)));
@@ -84,6 +88,7 @@ class ExperimentReader final : public DocumentSink {
     Trial trial = combine(std::move(own), defaults_, place, report_);
     trial.path = place.text();
     look_for_key_parts(trial, index);
+    secret_checks_.take(trial, report_);
     worker_checks_.take(trial, place, report_);
     experiment_.trials.push_back(std::move(trial));
     report_.enter("");
@@ -110,8 +115,18 @@ class ExperimentReader final : public DocumentSink {
       report_.add(place, fmt::format("must be an object with fields of a trial, not {}", shown(value)));
     }
   }
-  // Returns the field `defaults` if it follows the first trial in the file, else null.
+  // Must be called before trial(), which looks for the sources of each trial's secrets.
+  void read_secrets(const Json& value) {
+    secrets_known_ = true;
+    if (trials_seen_ > 0) {
+      late_secrets_ = value;
+    } else {
+      secret_checks_.read(value, caller_, root_.key(k_secrets), report_);
+    }
+  }
+  // Return the fields `defaults` and `secrets` if they follow the first trial in the file, else null.
   [[nodiscard]] const Json& late_defaults() const { return late_defaults_; }
+  [[nodiscard]] const Json& late_secrets() const { return late_secrets_; }
 
   Reading finish(const DocumentEnd& end) {
     if (!end.fault.empty()) {
@@ -131,6 +146,7 @@ class ExperimentReader final : public DocumentSink {
     }
     report_unknown_key_parts();
     worker_checks_.finish(experiment_, *trials_, report_);
+    experiment_.secrets = secret_checks_.finish(report_);
     // shrink_to_fit() would not save memory here. The excess capacity of a large vector is memory that was
     // never touched, and copying the vector would raise the peak of used memory.
     experiment_.failures_max = max_failures_.of(experiment_.trials.size());
@@ -278,6 +294,9 @@ class ExperimentReader final : public DocumentSink {
   Layer defaults_;
   bool defaults_known_ = false;
   Json late_defaults_;
+  bool secrets_known_ = false;
+  Json late_secrets_;
+  SecretChecks secret_checks_;
   std::map<std::string, KeyPart> key_parts_;
   WorkerChecks worker_checks_;
   Place root_;
@@ -312,11 +331,12 @@ std::string_view to_string(Condition condition) {
 Reading read_experiment(std::string_view json, const Caller& caller) {
   spec::ExperimentReader reader(json, caller);
   const spec::DocumentEnd end = spec::read_document(json, reader);
-  if (reader.late_defaults().is_null()) return reader.finish(end);
-  // The field `defaults` follows a trial, which is rare because Jsonnet sorts fields. combu reads the file
-  // again with these defaults.
+  if (reader.late_defaults().is_null() && reader.late_secrets().is_null()) return reader.finish(end);
+  // The field `defaults` or `secrets` follows a trial, which is rare because Jsonnet sorts fields. combu
+  // reads the file again with these fields.
   spec::ExperimentReader again(json, caller);
-  again.read_defaults(reader.late_defaults());
+  if (!reader.late_defaults().is_null()) again.read_defaults(reader.late_defaults());
+  if (!reader.late_secrets().is_null()) again.read_secrets(reader.late_secrets());
   const spec::DocumentEnd end_again = spec::read_document(json, again);
   return again.finish(end_again);
 }

@@ -34,6 +34,9 @@ bool same(Trial one, Trial other) {
     for (Depend& depend : trial->depends) depend.path.clear();
     for (Volume& volume : trial->container.volumes) volume.path.clear();
     for (Input& input : trial->inputs) input.path.clear();
+    std::vector<Secret> secrets = *trial->container.secrets;
+    for (Secret& secret : secrets) secret.path.clear();
+    trial->container.secrets = std::move(secrets);
   }
   return one == other;
 }

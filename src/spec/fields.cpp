@@ -68,6 +68,7 @@ constexpr std::array k_spellings{
     FieldSpelling{"logs", Field::logs},
     FieldSpelling{"cache", Field::cache},
     FieldSpelling{"inputs", Field::inputs},
+    FieldSpelling{"secrets", Field::secrets},
     FieldSpelling{"deploy", Field::deploy},
     FieldSpelling{"docker", Field::docker},
     FieldSpelling{"kubernetes", Field::kubernetes},
@@ -76,8 +77,8 @@ constexpr std::array k_spellings{
 
 // Names of fields that are planned but not implemented: combu's own names, and Compose's names for the same
 // features.
-constexpr auto k_planned = std::to_array<std::string_view>(
-    {"slots", "build", "secrets", "gang", "replicas", "scale", "reuse", "swarm"});
+constexpr auto k_planned =
+    std::to_array<std::string_view>({"slots", "build", "gang", "replicas", "scale", "reuse", "swarm"});
 
 }  // namespace
 
@@ -101,8 +102,8 @@ bool planned_field(std::string_view spelling) {
 
 const std::vector<std::string_view>& top_fields() {
   static const std::vector<std::string_view> k_fields{
-      "experiment",   "defaults", "trials",  "parallel", "order", "seed", "deadline",
-      "max_failures", "canary",   "collect", "keep",     "hold",  "ttl",  "isolate"};
+      "experiment", "defaults", "trials", "parallel", "order", "seed",    "deadline", "max_failures",
+      "canary",     "collect",  "keep",   "hold",     "ttl",   "isolate", "secrets"};
   return k_fields;
 }
 

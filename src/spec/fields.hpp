@@ -50,6 +50,7 @@ enum class Field {
   logs,
   cache,
   inputs,
+  secrets,
   deploy,
   docker,
   kubernetes,

@@ -15,6 +15,7 @@
 #include "spec/order.hpp"
 #include "spec/outputs.hpp"
 #include "spec/ports.hpp"
+#include "spec/secrets.hpp"
 #include "spec/slots.hpp"
 #include "spec/telemetry.hpp"
 #include "spec/values.hpp"
@@ -193,6 +194,9 @@ void LayerReader::read_field(Field field, Json& value, const Place& place) {
     case Field::inputs:
       trial.inputs = read_inputs(value, caller_, place, report_);
       return;
+    case Field::secrets:
+      trial.container.secrets = read_secrets(value, place, report_);
+      return;
     case Field::deploy:
       deploy_ = &value;
       return;
@@ -339,6 +343,7 @@ void drop_replaced(Layer& own, const Layer& defaults) {
   if (wanted(Field::logs)) to.log_size_max = from.log_size_max;
   if (wanted(Field::cache)) to.cache = from.cache;
   if (wanted(Field::inputs)) to.inputs = from.inputs;
+  if (wanted(Field::secrets)) to.container.secrets = from.container.secrets;
   if (wanted(Field::worker)) to.worker = from.worker;
   if (wanted(Field::stop_signal)) to.process.stop_signal = from.process.stop_signal;
   if (wanted(Field::stop_grace)) to.process.stop_grace = from.process.stop_grace;

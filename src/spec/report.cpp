@@ -34,9 +34,9 @@ std::string Place::text() const {
   return text;
 }
 
-void Report::add(const Place& place, const std::string& message) {
+void Report::add_at(const std::string& path, const std::string& message) {
   const std::string about = trial_.empty() ? "" : fmt::format(" (trial `{}`)", shortened(trial_));
-  errors_.emplace_back(ErrorKind::invalid, place.text(), message + about);
+  errors_.emplace_back(ErrorKind::invalid, path, message + about);
 }
 
 void Report::warn(Warning kind, const std::string& where, const std::string& message) {

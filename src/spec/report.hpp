@@ -36,13 +36,16 @@ enum class Warning {
   shell,          // a command that uses shell syntax but runs without a shell
   identifier,     // a text "UUID" that combu does not replace with the run's id
   mounted_cache,  // `cache` with a volume whose content is not part of the cache key
+  unused_secret,  // a source of a secret that no trial uses
 };
 
 class Report {
  public:
   // Sets the trial that the following errors and warnings are about; empty: unknown, or no trial.
   void enter(std::string_view trial) { trial_ = trial; }
-  void add(const Place& place, const std::string& message);
+  void add(const Place& place, const std::string& message) { add_at(place.text(), message); }
+  // `path`: the text of a Place.
+  void add_at(const std::string& path, const std::string& message);
   void forget() { errors_.clear(); }
   [[nodiscard]] std::vector<Error> take() { return std::move(errors_); }
 

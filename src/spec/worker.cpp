@@ -13,6 +13,10 @@
 
 namespace combu {
 
+bool is_of_container(const Secret& secret) {
+  return !secret.target.empty() || secret.is_in_cluster;
+}
+
 std::string worker_shape(const Trial& trial) {
   std::string shape;
   const auto add = [&shape](const auto& value) {
@@ -48,6 +52,12 @@ std::string worker_shape(const Trial& trial) {
     add(input.trial);
     add(input.from);
     add(input.to);
+  }
+  for (const Secret& secret : *trial.container.secrets) {
+    if (!is_of_container(secret)) continue;
+    add(secret.source);
+    add(secret.target);
+    add(secret.variable);
   }
   return shape;
 }

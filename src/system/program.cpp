@@ -99,6 +99,7 @@ struct Child {
 
   [[noreturn]] void run() const {
     if (becomes_user() && ends_with_parent() && ::setsid() >= 0 &&
+        (call.folder.empty() || ::chdir(call.folder.c_str()) == 0) &&
         ::dup2(input.reader.number(), STDIN_FILENO) >= 0 &&
         ::dup2(output.writer.number(), STDOUT_FILENO) >= 0 && ::dup2(nothing.number(), STDERR_FILENO) >= 0)
       ::execvpe(arguments[0], arguments.data(), environment.data());

@@ -26,12 +26,15 @@ bool is_short_of_resources(const agent::Refused& refused) {
          (refused.code == EAGAIN || refused.code == ENOMEM || refused.code == ENOSPC);
 }
 
-agent::Start start_message(const Trial& trial, const Key& key, const std::optional<ImageProgram>& image) {
+agent::Start start_message(const Run& run, const Trial& trial, const Key& key,
+                           const std::optional<ImageProgram>& image) {
   const Process& process = trial.process;
   agent::Start message{.id = id_of(key), .argv = argv_of(trial, image.value_or(ImageProgram{}))};
   if (message.argv.empty())
     throw Error(ErrorKind::refused, trial.name, "neither `cmd` nor the image names a program; write `cmd`");
   for (const auto& [name, value] : process.env) message.env.push_back(fmt::format("{}={}", name, value));
+  for (const auto& [name, value] : reveal_secrets(run, trial).variables)
+    message.env.push_back(fmt::format("{}={}", name, value));
   if (trial.params_file)
     message.files.push_back({.name = "params.json", .content = trial.params.empty() ? "{}" : trial.params});
   message.timeout_ms = milliseconds_of(trial.timeout);
@@ -43,8 +46,9 @@ agent::Start start_message(const Trial& trial, const Key& key, const std::option
   std::string frame;
   agent::append(frame, message);
   if (frame.size() > k_start_max)
-    throw Error(ErrorKind::refused, trial.name,
-                "`cmd`, `env` and `params` together are larger than 1 MiB; pass large values as `inputs`");
+    throw Error(
+        ErrorKind::refused, trial.name,
+        "`cmd`, `env`, `params` and `secrets` together are larger than 1 MiB; pass large values as `inputs`");
   return message;
 }
 
@@ -168,13 +172,13 @@ bool AssignedAttempt::run(const agent::Start& message, const Trial& trial, std::
   return true;
 }
 
-std::optional<Observation> AssignedAttempt::start(const Trial& trial,
+std::optional<Observation> AssignedAttempt::start(const Run& of_run, const Trial& trial,
                                                   const std::optional<ImageProgram>& image,
                                                   const std::stop_token& stop) const {
   const auto asked = Steady::now();
   std::vector<std::string> digests;
   try {
-    if (!run(start_message(trial, attempt->key, image), trial, digests, stop)) return std::nullopt;
+    if (!run(start_message(of_run, trial, attempt->key, image), trial, digests, stop)) return std::nullopt;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::cancelled) give_up();
     throw;

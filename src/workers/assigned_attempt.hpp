@@ -21,10 +21,11 @@ struct AssignedAttempt {
 
   // False if the attempt has ended.
   [[nodiscard]] bool is_alive() const;
-  // Starts the attempt, which has a place in the worker. `image`: the program of the trial's image. Blocks
-  // until the attempt runs or has ended. Returns nullopt if the worker could not be created, so that the
-  // caller must find another place. Throws the errors of Engine::start().
-  [[nodiscard]] std::optional<Observation> start(const Trial& trial, const std::optional<ImageProgram>& image,
+  // Starts the attempt of a trial of `of_run`, which has a place in the worker. `image`: the program of the
+  // trial's image. Blocks until the attempt runs or has ended. Returns nullopt if the worker could not be
+  // created, so that the caller must find another place. Throws the errors of Engine::start().
+  [[nodiscard]] std::optional<Observation> start(const Run& of_run, const Trial& trial,
+                                                 const std::optional<ImageProgram>& image,
                                                  const std::stop_token& stop) const;
   // Like Engine::stop().
   void end(std::optional<Seconds> grace, const std::stop_token& stop) const;

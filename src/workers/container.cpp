@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <unordered_map>
 #include <utility>
@@ -82,6 +83,9 @@ Trial container_of(const Trial& trial, std::string name, std::shared_ptr<const P
   worker.container.shm_size = trial.container.shm_size;
   worker.container.docker = trial.container.docker;
   worker.container.kubernetes = trial.container.kubernetes;
+  std::vector<Secret> secrets;
+  std::ranges::copy_if(*trial.container.secrets, std::back_inserter(secrets), is_of_container);
+  worker.container.secrets = std::move(secrets);
   worker.container.provided = std::move(program);
   worker.healthcheck = Healthcheck{.test = {"NONE"}};
   worker.slots = times(trial.slots, trial.worker->concurrency);

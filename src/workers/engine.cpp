@@ -185,7 +185,7 @@ StartResult WorkersEngine::start(const Run& run, const Trial& trial, int attempt
     auto place = fleet_.reserve(run, trial, attempt, stop);
     if (auto* taken = std::get_if<TakenByOther>(&place)) return *taken;
     if (auto* no_room = std::get_if<NoRoom>(&place)) return *no_room;
-    if (auto seen = std::get<AssignedAttempt>(place).start(trial, images_.program_of(trial), stop))
+    if (auto seen = std::get<AssignedAttempt>(place).start(run, trial, images_.program_of(trial), stop))
       return Running{*std::move(seen)};
   }
 }

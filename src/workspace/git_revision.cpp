@@ -73,20 +73,28 @@ Names both(const Names& names, const Names& others) {
   return common;
 }
 
-void add_env_files(const nlohmann::json& of, std::vector<std::string>& paths) {
+void add_texts(const nlohmann::json& of, std::vector<std::string>& texts) {
+  if (of.is_string()) texts.push_back(of);
+  if (!of.is_array()) return;
+  for (const auto& one : of)
+    if (one.is_string()) texts.push_back(one);
+}
+
+// Adds the paths in all fields `env_file`, and those of secrets: `secrets: {NAME: {file: PATH}}`.
+void add_secret_files(const nlohmann::json& of, std::vector<std::string>& paths) {
   if (of.is_object()) {
     for (const auto& [name, value] : of.items()) {
-      if (name != "env_file") {
-        add_env_files(value, paths);
-      } else if (value.is_string()) {
-        paths.push_back(value);
-      } else if (value.is_array()) {
-        for (const auto& one : value)
-          if (one.is_string()) paths.push_back(one);
+      if (name == "env_file") {
+        add_texts(value, paths);
+      } else if (name == "secrets" && value.is_object()) {
+        for (const auto& source : value)
+          if (const auto file = source.find("file"); file != source.end()) add_texts(*file, paths);
+      } else {
+        add_secret_files(value, paths);
       }
     }
   } else if (of.is_array()) {
-    for (const auto& one : of) add_env_files(one, paths);
+    for (const auto& one : of) add_secret_files(one, paths);
   }
 }
 
@@ -96,14 +104,22 @@ std::vector<std::string> secret_paths(const std::string& folder, const std::stri
   std::vector<std::string> paths;
   paths.reserve(k_secret_names.size());
   for (const std::string_view name : k_secret_names) paths.push_back(fmt::format(":(top,glob){}", name));
-  if (evaluated.find("\"env_file\"") == std::string::npos) return paths;
-  std::vector<std::string> env_files;
-  add_env_files(parse_json_or_discard(evaluated), env_files);
-  for (const std::string& file : env_files) {
+  if (evaluated.find("\"env_file\"") == std::string::npos &&
+      evaluated.find("\"secrets\"") == std::string::npos)
+    return paths;
+  std::vector<std::string> files;
+  add_secret_files(parse_json_or_discard(evaluated), files);
+  for (const std::string& file : files) {
     const std::filesystem::path path =
-        (std::filesystem::path(folder) / file).lexically_normal().lexically_relative(top);
-    if (!path.empty() && *path.begin() != "..")
-      paths.push_back(fmt::format(":(top,literal){}", path.string()));
+        (file.starts_with("~/") ? std::filesystem::path(environment("HOME").value_or("/")) / file.substr(2)
+                                : std::filesystem::path(folder) / file)
+            .lexically_normal();
+    std::error_code ignored;
+    for (const auto& known : {path, std::filesystem::weakly_canonical(path, ignored)}) {
+      const std::filesystem::path inside = known.lexically_relative(top);
+      if (!inside.empty() && *inside.begin() != "..")
+        paths.push_back(fmt::format(":(top,literal){}", inside.string()));
+    }
   }
   return paths;
 }

@@ -319,6 +319,29 @@ def test_variables_for_git_change_nothing(combu, repository, variables):
     assert (now["left_out"], now["by_index"]) == ([".env"], [])
 
 
+SECRETS = """{ secrets: { a: { file: "token" }, b: { file: "~/keys/b" }, c: { file: "sub/../link/c" }, d: { env: "PATH" } },
+  trials: [{ name: "one", image: "x", cmd: "true" }] }"""
+
+
+def test_files_of_secrets_are_left_out_of_the_diff(combu, repository):
+    files = {"token": "token", "keys/b": "keys/b", "link/c": "real/c"}
+    (repository.folder / "real").mkdir()
+    (repository.folder / "keys").mkdir()
+    (repository.folder / "link").symlink_to("real")
+    repository.file.write_text(SECRETS)
+    for value in ("old", "hunter2"):
+        for name in files:
+            (repository.folder / name).write_text(f"{value}\n")
+        if value == "old":
+            repository("add", "-A")
+            repository("commit", "-qm", "two")
+    repository.change()
+    assert run(combu, repository, "run", "--wait").returncode == 0
+    now = shown(combu, repository)
+    assert "-one\n+two\n" in now["diff"] and "hunter2" not in now["diff"]
+    assert sorted(now["left_out"]) == sorted(files.values())
+
+
 # ---- useful filters
 
 

@@ -16,7 +16,7 @@ jsonschema = pytest.importorskip("jsonschema")
 GOLDEN = ROOT / "tests/golden"
 # Errors that a schema cannot express: they involve several places, or the content of a text.
 BEYOND = {"cycle", "depends_on_itself", "inputs_cycle", "long_cycle", "nested_too_deep", "nul_character", "number_too_large", "port_shared",
-          "port_twice", "repeated_name", "unknown_depends", "unterminated_quote", "waits_for_ever"}
+          "port_twice", "repeated_name", "secrets_of_defaults", "secrets_without_sources", "unknown_depends", "unterminated_quote", "waits_for_ever"}
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +67,10 @@ OBJECTS = {
     "devices": {"deploy": {"resources": {"reservations": {"devices": ["HERE"]}}}}, "retries": {"retries": "HERE"},
     "backoff": {"retries": {"max": 1, "backoff": "HERE"}}, "grow": {"retries": {"max": 1, "grow": "HERE"}},
     "logs": {"logs": "HERE"}, "metrics": {"metrics": "HERE"}, "cache": {"cache": "HERE"},
-    "worker": {"worker": "HERE"}, "collect": {"collect": "HERE"}, "kubernetes": {"kubernetes": "HERE"},
+    "worker": {"worker": "HERE"}, "collect": {"collect": "HERE"}, "kubernetes": {"kubernetes": "HERE"}, "secrets": {"secrets": ["HERE"]},
+    "source": {"secrets": {"token": "HERE"}}, "source.kubernetes": {"secrets": {"token": {"kubernetes": "HERE"}}},
 }
+OF_FILE = {"collect", "source", "source.kubernetes"}
 
 
 def put(value, what):
@@ -82,7 +84,7 @@ def put(value, what):
 def document(name, what):
     around = put(OBJECTS[name], what)
     trials = [{"name": "trial", "image": "x"}, {"name": "other", "image": "x"}]
-    if name == "collect":
+    if name in OF_FILE:
         return {**around, "trials": trials}
     return {"trials": [{**trials[0], **around}, trials[1]]}
 
@@ -109,7 +111,7 @@ def objects_at(schema, name):
         return steps([found for one in inner if one not in (True, False) for found in opened(one)], way[key])
 
     whole = next(form for form in schema["anyOf"] if form.get("type") == "object")
-    begin = [whole] if name == "collect" else opened({"$ref": "#/$defs/trial"})
+    begin = [whole] if name in OF_FILE else opened({"$ref": "#/$defs/trial"})
     return steps(begin, OBJECTS[name])
 
 
@@ -203,6 +205,11 @@ VALUES = {
     "worker": ([True, False, {}, {"count": 2, "concurrency": 4, "trials_max": 1, "age_max": "1s", "idle": 1}, {"count": None, "idle": None}],
                [1, "yes", [], {"count": 0}, {"concurrency": 0}, {"concurrency": 1.5}, {"trials_max": 0}, {"age_max": 0}, {"idle": "0s"}, {"idle": 0.5}]),
     "name": (["combu-worker"], ["combu-worker-1"]),
+    "secrets": ([{}, None, {"a": {"file": "a"}}, {"a": {"env": "A"}}, {"a": {"environment": "A"}}, {"a": {"command": "a b"}},
+                 {"a": {"command": ["a", "b"]}}, {"A.b_c-1": {"kubernetes": {"secret": "a", "key": "b"}}}, {"a": None}, {"x-own": 1}],
+                [[], "a", {"a": {}}, {"a": "b"}, {"a": {"file": ""}}, {"a": {"file": "a", "env": "A"}}, {"a": {"env": "A=B"}}, {"a": {"command": []}},
+                 {"a": {"command": " "}}, {"a": {"kubernetes": {"secret": "a"}}}, {"a": {"kubernetes": {"secret": "a", "key": ""}}}, {".a": {"file": "a"}},
+                 {"a b": {"file": "a"}}, {"": {"file": "a"}}, {"a" * 64: {"file": "a"}}]),
     "keep": (["ended", None], ["volume", "", True]),
     "ttl": ([value for value in DURATIONS[0] if value not in (0.5, ".5s", "500ms", "1us2ns")], DURATIONS[1] + [0, 0.5, "0s"]),
     "isolate": ([True, False, None], ["yes", 1]),
@@ -239,6 +246,20 @@ def test_relative_paths_need_a_worker(combu, write, validator, field, value):
         assert (result.returncode == 0) == is_taken, result.stderr
         assert is_taken or "`worker`" in result.stderr
         assert validator.is_valid(experiment)
+
+
+@pytest.mark.parametrize("secrets, is_taken", [
+    ([], True), (None, True), ("a", True), (["a"], True), ([{"source": "a"}], True), ([{"source": "a", "target": "/a", "env": None}], True),
+    ([{"source": "a", "env": "A"}], True), ([{"source": "a", "environment": "A", "x-own": 1}], True),
+    ([{}], False), ([{"source": ""}], False), ([{"source": "a", "target": "a"}], False), ([{"source": "a", "env": "A=B"}], False),
+    ([{"source": "a", "env": ""}], False), ([{"source": "a", "target": "/a", "env": "A"}], False), ([{"source": "a", "mode": 256}], False),
+    ([1], False), ({"a": {"file": "a"}}, False), ({}, False),
+])
+def test_secrets_of_a_trial(combu, write, validator, secrets, is_taken):
+    experiment = {"secrets": {"a": {"file": "a"}}, "trials": [{"name": "trial", "image": "x", "secrets": secrets}]}
+    write(json.dumps(experiment))
+    assert (combu(*QUIET, "-f", "experiment.jsonnet", "plan").returncode == 0) == is_taken
+    assert validator.is_valid(experiment) == is_taken
 
 
 @pytest.mark.parametrize("experiment, is_taken", [

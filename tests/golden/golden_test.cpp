@@ -109,6 +109,10 @@ std::string describe(const Trial& trial) {
     lines.add("input", fmt::format("{}{} -> {}{}", input.trial.empty() ? "" : input.trial + "'s ", input.from,
                                    input.in_scratch ? "$COMBU_SCRATCH" : "", input.to));
   }
+  for (const Secret& secret : *trial.container.secrets)
+    lines.add("secret", fmt::format("{}{} -> {}{}", secret.source, secret.is_in_cluster ? " (cluster)" : "",
+                                    secret.variable.empty() ? "" : "variable ",
+                                    secret.variable.empty() ? secret.target : secret.variable));
   for (const Output& output : trial.outputs)
     lines.add("output", (output.in_scratch ? "$COMBU_SCRATCH" : "") + output.path);
   lines.add("metrics", trial.metrics->file);
@@ -124,11 +128,20 @@ std::string describe(const Trial& trial) {
   return lines.text();
 }
 
+std::string describe(const SecretSource& source) {
+  return fmt::format("secret {}: {}\n", source.name,
+                     !source.file.empty()       ? "file " + source.file
+                     : !source.variable.empty() ? "variable " + source.variable
+                     : !source.command.empty()  ? fmt::format("command {}", source.command)
+                                                : fmt::format("cluster {}/{}", source.object, source.key));
+}
+
 std::string describe(const Experiment& experiment, const Plan& plan) {
   std::string text = fmt::format("experiment {}\n", experiment.name);
   if (experiment.keeps_ended) text += "keep: ended\n";
   if (experiment.ttl.count() > 0) text += fmt::format("ttl: {}\n", seconds(experiment.ttl));
   if (experiment.isolates_networks) text += "isolate: true\n";
+  for (const SecretSource& source : experiment.secrets) text += describe(source);
   for (std::uint32_t wave = 0; wave < plan.wave_count; ++wave) {
     text += fmt::format("wave {}\n", wave);
     for (std::size_t at = 0; at < plan.nodes.size(); ++at) {

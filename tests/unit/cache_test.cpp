@@ -142,6 +142,26 @@ TEST(CacheKey, ThePartsDoNotRevealEnvironmentValues) {
   EXPECT_EQ(key(secret).parts.find("hunter2"), std::string::npos);
 }
 
+TEST(CacheKey, ASecretCountsByItsName) {
+  Trial one = trial();
+  one.container.secrets = std::vector<Secret>{{.source = "token", .target = "/run/secrets/token"},
+                                              {.source = "token", .variable = "TOKEN"}};
+  EXPECT_NE(key(one).hash, key(trial()).hash);
+  Trial moved = one;
+  moved.container.secrets =
+      std::vector<Secret>{{.source = "token", .target = "/run/secrets/token", .path = "p"},
+                          {.source = "token", .variable = "TOKEN", .path = "q"}};
+  EXPECT_EQ(key(one).hash, key(moved).hash);
+  Trial other = one;
+  other.container.secrets = std::vector<Secret>{{.source = "key", .target = "/run/secrets/token"},
+                                                {.source = "token", .variable = "TOKEN"}};
+  EXPECT_THAT(differences(key(other).parts, key(one).parts),
+              ElementsAre("secrets./run/secrets/token is key, but was token"));
+  one.cache.key = {"secrets"};
+  other.cache.key = {"secrets"};
+  EXPECT_NE(key(one).hash, key(other).hash);
+}
+
 TEST(CacheKey, DifferencesNameTheFieldsAsInTheFile) {
   const CacheKey before = key(trial());
   EXPECT_THAT(differences(before.parts, before.parts), IsEmpty());

@@ -320,6 +320,9 @@ rules:
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [get]
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [create, patch, delete]
 - apiGroups: ["metrics.k8s.io"]
   resources: [pods]
   verbs: [list]
@@ -366,19 +369,22 @@ TEST(ClusterDiagnosis, RightsOfSomeExperimentsOnlyAreWarnings) {
   cluster.deny("list events");
   cluster.deny("create networkpolicies.networking.k8s.io");
   cluster.deny("get persistentvolumeclaims");
+  cluster.deny("create secrets");
   cluster.deny("list pods.metrics.k8s.io");
   const std::vector<Finding> findings = cluster.findings();
-  EXPECT_THAT(lines_of(findings),
-              ElementsAre(StartsWith("ok cluster"),
-                          AllOf(StartsWith("warning rights: the user may not list events"),
-                                HasSubstr("why a trial is pending")),
-                          AllOf(StartsWith("warning rights: the user may not create networkpolicies"),
-                                HasSubstr("`isolate`")),
-                          AllOf(StartsWith("warning rights: the user may not get persistentvolumeclaims"),
-                                HasSubstr("named volumes")),
-                          AllOf(StartsWith("warning rights: the user may not list pods.metrics.k8s.io"),
-                                HasSubstr("memory")),
-                          StartsWith("ok metrics")));
+  EXPECT_THAT(
+      lines_of(findings),
+      ElementsAre(
+          StartsWith("ok cluster"),
+          AllOf(StartsWith("warning rights: the user may not list events"),
+                HasSubstr("why a trial is pending")),
+          AllOf(StartsWith("warning rights: the user may not create networkpolicies"),
+                HasSubstr("`isolate`")),
+          AllOf(StartsWith("warning rights: the user may not get persistentvolumeclaims"),
+                HasSubstr("named volumes")),
+          AllOf(StartsWith("warning rights: the user may not create secrets"), HasSubstr("`secrets`")),
+          AllOf(StartsWith("warning rights: the user may not list pods.metrics.k8s.io"), HasSubstr("memory")),
+          StartsWith("ok metrics")));
 }
 
 // ---- Limits of the namespace

@@ -355,5 +355,81 @@ TEST_F(FleetTest, AnotherProcessContinuesWithTheAttempts) {
   EXPECT_THAT(world_.executions(), SizeIs(1));
 }
 
+// Keeps all bytes that are sent to agents, and the containers of workers.
+class HeardEngine final : public PassingEngine {
+ public:
+  using PassingEngine::PassingEngine;
+  StartResult start(const combu::Run& run, const Trial& trial, int attempt, std::stop_token stop) override {
+    containers.push_back(trial);
+    return PassingEngine::start(run, trial, attempt, std::move(stop));
+  }
+  std::unique_ptr<ByteStream> exec(const Key& key, const std::vector<std::string>& argv,
+                                   std::stop_token stop) override {
+    return std::make_unique<Stream>(*this, PassingEngine::exec(key, argv, std::move(stop)));
+  }
+  std::string sent() {
+    const std::scoped_lock lock(mutex_);
+    return sent_;
+  }
+
+  std::vector<Trial> containers;
+
+ private:
+  class Stream final : public ByteStream {
+   public:
+    Stream(HeardEngine& engine, std::unique_ptr<ByteStream> stream)
+        : engine_(engine), stream_(std::move(stream)) {}
+    std::size_t read(std::span<char> buffer) override { return stream_->read(buffer); }
+    void write(std::string_view bytes) override {
+      {
+        const std::scoped_lock lock(engine_.mutex_);
+        engine_.sent_ += bytes;
+      }
+      stream_->write(bytes);
+    }
+    void close() override { stream_->close(); }
+    std::string errors() override { return stream_->errors(); }
+
+   private:
+    HeardEngine& engine_;
+    std::unique_ptr<ByteStream> stream_;
+  };
+
+  std::mutex mutex_;
+  std::string sent_;
+};
+
+std::shared_ptr<const SecretValues> values_of(const std::vector<std::pair<std::string, std::string>>& pairs) {
+  auto values = std::make_shared<SecretValues>();
+  for (auto [name, value] : pairs) values->emplace(name, SecretValue(std::move(value)));
+  return values;
+}
+
+TEST_F(FleetTest, AnAttemptGetsVariablesAndItsWorkerTheOtherSecrets) {
+  HeardEngine heard(*simulated_);
+  engine_ = with_workers(heard, [](std::string_view) { return "agent"; });
+  add("a", "exit 0");
+  const Secret file{.source = "token", .target = "/run/secrets/token"};
+  const Secret of_cluster{.source = "there", .variable = "THERE", .is_in_cluster = true};
+  const Secret variable{.source = "token", .variable = "TOKEN"};
+  run_.experiment.trials[0].container.secrets = std::vector<Secret>{file, of_cluster, variable};
+  run_.secrets = values_of({{"token", "hunter2"}});
+  start(0);
+  await_end(0);
+  EXPECT_THAT(heard.sent(), testing::HasSubstr("TOKEN=hunter2"));
+  EXPECT_THAT(heard.sent(), testing::Not(testing::HasSubstr("THERE")));
+  ASSERT_EQ(heard.containers.size(), 1U);
+  EXPECT_EQ(*heard.containers[0].container.secrets, (std::vector<Secret>{file, of_cluster}));
+  EXPECT_THAT(heard.containers[0].process.env, testing::IsEmpty());
+}
+
+TEST_F(FleetTest, AnAttemptDoesNotStartWithoutTheValueOfASecret) {
+  add("a", "exit 0");
+  run_.experiment.trials[0].container.secrets = std::vector<Secret>{{.source = "token", .variable = "TOKEN"}};
+  EXPECT_THAT(error_of([&] { start(0); })->what(),
+              testing::HasSubstr("the value of the secret `token` was not read"));
+  EXPECT_TRUE(list().empty());
+}
+
 }  // namespace
 }  // namespace combu::test
