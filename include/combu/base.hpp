@@ -170,6 +170,8 @@ struct Character {
 // Returns the first character of `text`, or nullopt if `text` does not begin with a valid character. `text`
 // must not be empty.
 [[nodiscard]] std::optional<Character> first_character(std::string_view text);
+// Returns true if all characters of `text` are valid UTF-8. An empty text is valid.
+[[nodiscard]] bool is_utf8(std::string_view text);
 // Returns true if `byte` is a continuation byte of UTF-8.
 [[nodiscard]] bool is_inside_character(char byte);
 // Returns the number of columns that `text` takes on a terminal. `text` must not contain control characters.

@@ -387,6 +387,10 @@ class Engine {
   // True if start() stages inputs, and copy_out() reads the files of ended attempts. Does not ask the engine.
   [[nodiscard]] virtual bool copies_files() const { return true; }
 
+  // True if start() gives a trial with a container of its own its secrets, or ignores them. False if the
+  // caller has to give them to the program in the container. Does not ask the engine.
+  [[nodiscard]] virtual bool gives_secrets() const { return true; }
+
   // Looks up each distinct image reference once, and pulls the images that are needed, several at a time.
   // Then creates missing networks, unless there were errors. Returns one error for each image or network that
   // is not available. Repeatable. `on_progress` may be called from several threads at once.

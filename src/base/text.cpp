@@ -65,6 +65,15 @@ std::optional<Character> first_character(std::string_view text) {
   return Character{code, bytes};
 }
 
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const std::optional<Character> character = first_character(text);
+    if (!character) return false;
+    text.remove_prefix(character->bytes);
+  }
+  return true;
+}
+
 bool is_inside_character(char byte) {
   return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U;
 }

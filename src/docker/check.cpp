@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <string_view>
@@ -63,13 +64,15 @@ class OccupiedNames {
 // Refuses the secrets that the engine cannot pass to containers without a trace on its host. A worker's
 // container (see k_worker_name_prefix) has the secrets that its attempts share; see is_of_container().
 void check_secrets(const Run& run, std::vector<Error>& errors) {
-  const Secret* of_trial = nullptr;
   const Secret* of_worker = nullptr;
   const Secret* of_cluster = nullptr;
   for (const Trial& trial : run.experiment.trials) {
-    const bool is_worker = trial.name.starts_with(k_worker_name_prefix);
+    if (std::ranges::find(trial.container.written_folders, "/") != trial.container.written_folders.end())
+      errors.emplace_back(ErrorKind::refused, trial.name,
+                          "a Docker Engine cannot give files of secrets in the folder /; write a `target` in "
+                          "a folder of its own, such as /run/secrets");
     for (const Secret& secret : *trial.container.secrets) {
-      const Secret*& first = secret.is_in_cluster ? of_cluster : is_worker ? of_worker : of_trial;
+      const Secret*& first = secret.is_in_cluster ? of_cluster : of_worker;
       if (first == nullptr) first = &secret;
     }
   }
@@ -80,13 +83,9 @@ void check_secrets(const Run& run, std::vector<Error>& errors) {
       of_cluster,
       "the source is a Secret of a Kubernetes cluster, which a Docker Engine cannot read; use `file`, `env` "
       "or `command` as source, or run the experiment on the cluster");
-  refuse(
-      of_trial,
-      "combu cannot give secrets to containers of a Docker Engine yet; give the trial a `worker` and write "
-      "`env` in place of `target`, or run the experiment on a Kubernetes cluster");
   refuse(of_worker,
-         "combu cannot give files of secrets to workers of a Docker Engine yet; write `env` in place of "
-         "`target`, or run the experiment on a Kubernetes cluster");
+         "combu cannot give files of secrets to workers of a Docker Engine; write `env` in place of "
+         "`target`, remove `worker`, or run the experiment on a Kubernetes cluster");
 }
 
 }  // namespace

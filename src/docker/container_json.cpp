@@ -145,6 +145,9 @@ json container_json(const Run& run, const Trial& trial, int attempt, NetworksAtC
   add_gpus(host, trial);
   add_volumes(host, trial);
   if (settings.provided) add_provided(host, *settings.provided);
+  // In memory, so that the engine's host keeps nothing on its disk. Every user of the container may write
+  // there.
+  for (const std::string& folder : settings.written_folders) host["Tmpfs"][folder] = "mode=1777,size=2m";
   add_ports(body, trial);
   add_networks(body, trial, networks);
   if (!settings.docker.empty()) merge(body, parse_json(settings.docker));

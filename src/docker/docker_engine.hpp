@@ -43,6 +43,7 @@ class DockerEngine : public Engine {
   std::vector<Finding> diagnose(std::stop_token stop) override;
   std::vector<Gpu> gpus(std::stop_token stop) override;
   std::vector<Error> check(const Run& run, std::stop_token stop) override;
+  bool gives_secrets() const override { return false; }
   std::vector<Error> prepare(const Run& run, const std::function<void(const Preparation&)>& on_progress,
                              std::stop_token stop) override;
   StartResult start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) override;

@@ -22,6 +22,7 @@ class Retry : public Engine {
   }
 
   bool copies_files() const override { return engine_.copies_files(); }
+  bool gives_secrets() const override { return engine_.gives_secrets(); }
   std::vector<StartLimit> limits(const Run& run, const Slots& capacity) override {
     return engine_.limits(run, capacity);
   }

@@ -30,6 +30,7 @@ class Trace : public Engine {
     return traced("check", run.id.text(), [&] { return engine_.check(run, stop); });
   }
   bool copies_files() const override { return engine_.copies_files(); }
+  bool gives_secrets() const override { return engine_.gives_secrets(); }
   std::vector<StartLimit> limits(const Run& run, const Slots& capacity) override {
     return engine_.limits(run, capacity);
   }

@@ -25,15 +25,6 @@ namespace {
 
 using nlohmann::json;
 
-bool is_utf8(std::string_view text) {
-  while (!text.empty()) {
-    const auto character = first_character(text);
-    if (!character) return false;
-    text.remove_prefix(character->bytes);
-  }
-  return true;
-}
-
 // True if `name` is the name of a variable that API servers accept: printable ASCII characters except '='.
 bool is_variable(std::string_view name) {
   return std::ranges::all_of(name, [](char c) { return c >= ' ' && c <= '~' && c != '='; });

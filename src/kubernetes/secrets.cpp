@@ -48,15 +48,6 @@ json projection_of(const Reference& reference, const std::string& path) {
            {{"name", reference.object}, {"items", json::array({{{"key", reference.key}, {"path", path}}})}}}};
 }
 
-bool is_utf8(std::string_view text) {
-  while (!text.empty()) {
-    const auto character = first_character(text);
-    if (!character) return false;
-    text.remove_prefix(character->bytes);
-  }
-  return true;
-}
-
 // The keys of a Secret: letters, digits, '-', '_' and '.'.
 bool is_key(std::string_view key) {
   constexpr std::size_t k_key_max = 253;

@@ -44,15 +44,6 @@ std::string_view usual_host(std::string_view host) {
   return is_hub ? "docker.io" : host;
 }
 
-bool is_utf8(std::string_view text) {
-  while (!text.empty()) {
-    const std::optional<Character> character = first_character(text);
-    if (!character) return false;
-    text.remove_prefix(character->bytes);
-  }
-  return true;
-}
-
 // Reads a member of `auths`. Returns nullopt if it is not UTF-8.
 std::optional<Login> login_of(const json& entry) {
   if (const std::string_view token = text_of(entry, "identitytoken"); !token.empty())

@@ -27,6 +27,7 @@ class WorkersEngine final : public Engine {
   std::vector<Gpu> gpus(std::stop_token stop) override { return engine_.gpus(stop); }
   std::vector<Error> check(const Run& run, std::stop_token stop) override;
   bool copies_files() const override { return engine_.copies_files(); }
+  bool gives_secrets() const override { return engine_.gives_secrets(); }
   std::vector<StartLimit> limits(const Run& run, const Slots& capacity) override {
     return limits_of(run.experiment, capacity);
   }

@@ -13,9 +13,12 @@ namespace combu::workers {
 // True if the trial's program must not begin before the agent has received files for it.
 [[nodiscard]] bool awaits_files(const Trial& trial);
 
+// The agent moves all files of the trial, or gives the program only its secrets.
+enum class Supervision { files, secrets };
+
 // Returns a trial whose container runs the agent, which runs the program of `trial`. `image`: the program of
 // the image. `hold`: see Experiment::hold.
-[[nodiscard]] Trial supervised_container(const Trial& trial, const ImageProgram& image,
+[[nodiscard]] Trial supervised_container(const Trial& trial, Supervision use, const ImageProgram& image,
                                          std::shared_ptr<const ProvidedProgram> program, Seconds hold);
 
 // Throws Error(refused) if an input is missing or cannot be opened: the agent gets the inputs later.

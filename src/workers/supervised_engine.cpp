@@ -5,7 +5,12 @@
 
 #include <algorithm>
 #include <exception>
+#include <iterator>
+#include <map>
+#include <mutex>
 #include <optional>
+#include <set>
+#include <string>
 #include <thread>
 #include <utility>
 #include <variant>
@@ -14,6 +19,7 @@
 #include "workers/attempt.hpp"
 #include "workers/container.hpp"
 #include "workers/images.hpp"
+#include "workers/secret_delivery.hpp"
 #include "workers/supervised_attempts.hpp"
 #include "workers/supervised_container.hpp"
 
@@ -23,16 +29,21 @@ namespace {
 
 constexpr int k_resumptions_max = 20;  // of an archive, without a byte between
 
-// True if the trial's container needs the agent on an engine that does not copy files.
-bool may_be_supervised(const Trial& trial) {
-  return trial.has_own_container() && !is_worker_name(trial.name) && trial.moves_files();
+// Returns what the agent has to do in the trial's container on this engine; nullopt: it is not needed.
+std::optional<Supervision> use_of_agent(const Trial& trial, bool copies_files, bool gives_secrets) {
+  if (!trial.has_own_container() || is_worker_name(trial.name)) return std::nullopt;
+  if (!copies_files && trial.moves_files()) return Supervision::files;
+  const auto is_given_by_combu = [](const Secret& secret) { return !secret.is_in_cluster; };
+  if (!gives_secrets && std::ranges::any_of(*trial.container.secrets, is_given_by_combu))
+    return Supervision::secrets;
+  return std::nullopt;
 }
 
-Run with_supervised_containers(const Run& run, Images& images) {
+Run with_supervised_containers(const Run& run, Images& images, bool copies_files, bool gives_secrets) {
   Run changed = run;
   for (Trial& trial : changed.experiment.trials)
-    if (may_be_supervised(trial))
-      trial = supervised_container(trial, images.program_of(trial).value_or(ImageProgram{}),
+    if (const auto use = use_of_agent(trial, copies_files, gives_secrets))
+      trial = supervised_container(trial, *use, images.program_of(trial).value_or(ImageProgram{}),
                                    images.agent_for(trial), run.experiment.hold);
   return changed;
 }
@@ -74,9 +85,11 @@ class SupervisedEngine final : public Engine {
   }
 
  private:
-  bool needs_supervisor(const Trial& trial) const {
-    return may_be_supervised(trial) && !engine_.copies_files();
+  std::optional<Supervision> use_of_agent(const Trial& trial) const {
+    return workers::use_of_agent(trial, engine_.copies_files(), engine_.gives_secrets());
   }
+  StartResult start_with_secrets(const Run& run, const Trial& trial, int attempt,
+                                 const std::stop_token& stop);
   SupervisedPtr find(const Key& key, const std::stop_token& stop);
   [[noreturn]] static void throw_lost(const Observation& container);
 
@@ -85,36 +98,63 @@ class SupervisedEngine final : public Engine {
            std::chrono::duration_cast<std::chrono::steady_clock::duration>(limits_.listing_max);
   }
 
+  // Returns the report of the engine below as that about the program: the container of a program that could
+  // not be started ran, too.
+  Observation of_program(const Observation& container);
+
   Engine& engine_;
   const SupervisionLimits limits_;
   Images images_;
   SupervisedAttempts attempts_;
+  std::mutex refusals_mutex_;
+  std::map<Key, std::string> refusals_;  // why programs that need secrets could not be started
 };
 
 std::vector<Error> SupervisedEngine::check(const Run& run, std::stop_token stop) {
   attempts_.adopt(run.id);
-  if (engine_.copies_files()) return engine_.check(run, stop);
-  return engine_.check(with_supervised_containers(run, images_), stop);
+  return engine_.check(
+      with_supervised_containers(run, images_, engine_.copies_files(), engine_.gives_secrets()), stop);
 }
 
 std::vector<Error> SupervisedEngine::prepare(const Run& run,
                                              const std::function<void(const Preparation&)>& on_progress,
                                              std::stop_token stop) {
   attempts_.adopt(run.id);
+  std::set<std::pair<std::string, std::string>> agent_images;
+  for (const Trial& trial : run.experiment.trials)
+    if (use_of_agent(trial)) agent_images.emplace(trial.image, trial.platform);
+  std::vector<Error> lacking;
+  std::mutex mutex;
   const auto take = [&](const Preparation& preparation) {
-    if (preparation.kind == Preparation::Kind::found)
+    if (preparation.kind == Preparation::Kind::found) {
       images_.set_program(preparation.name, preparation.platform, preparation.program);
+      const std::string& platform = preparation.program.platform;
+      if (agent_images.contains({preparation.name, preparation.platform}) && !platform.empty() &&
+          !images_.has_agent_for(platform)) {
+        const std::scoped_lock lock(mutex);
+        lacking.emplace_back(
+            ErrorKind::refused, preparation.name,
+            fmt::format("the image is for {}, for which this combu has no agent, which trials "
+                        "with files or secrets need here; use a released combu",
+                        platform));
+      }
+    }
     if (on_progress) on_progress(preparation);
   };
-  return engine_.prepare(run, take, stop);
+  std::vector<Error> errors = engine_.prepare(run, take, stop);
+  std::ranges::move(lacking, std::back_inserter(errors));
+  return errors;
 }
 
 StartResult SupervisedEngine::start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) {
-  if (!needs_supervisor(trial)) return engine_.start(run, trial, attempt, stop);
+  const auto use = use_of_agent(trial);
+  if (!use) return engine_.start(run, trial, attempt, stop);
+  if (*use == Supervision::secrets) return start_with_secrets(run, trial, attempt, stop);
   const Key key{.run = run.id, .trial = trial.name, .attempt = attempt};
   if (!trial.process.entrypoint && !images_.program_of(trial)) prepare_image(*this, run, trial, stop);
-  const Trial container = supervised_container(trial, images_.program_of(trial).value_or(ImageProgram{}),
-                                               images_.agent_for(trial), run.experiment.hold);
+  const Trial container =
+      supervised_container(trial, *use, images_.program_of(trial).value_or(ImageProgram{}),
+                           images_.agent_for(trial), run.experiment.hold);
   check_inputs(trial);
   attempts_.expect(key, awaits_files(trial) ? std::optional(trial) : std::nullopt);
   try {
@@ -131,6 +171,29 @@ StartResult SupervisedEngine::start(const Run& run, const Trial& trial, int atte
     if (error.kind() != ErrorKind::unavailable && error.kind() != ErrorKind::timeout) attempts_.give_up(key);
     throw;
   }
+}
+
+// The program begins when the agent has the secrets.
+StartResult SupervisedEngine::start_with_secrets(const Run& run, const Trial& trial, int attempt,
+                                                 const std::stop_token& stop) {
+  const RevealedSecrets secrets = reveal_secrets(run, trial);
+  if (!images_.program_of(trial)) prepare_image(*this, run, trial, stop);
+  const Trial container =
+      supervised_container(trial, Supervision::secrets, images_.program_of(trial).value_or(ImageProgram{}),
+                           images_.agent_for(trial), run.experiment.hold);
+  if (container.process.cmd->empty())
+    throw Error(ErrorKind::refused, trial.name, "neither `cmd` nor the image names a program; write `cmd`");
+  StartResult result = engine_.start(run, container, attempt, stop);
+  const auto* const running = std::get_if<Running>(&result);
+  if (running != nullptr && running->observation.phase == Phase::running)
+    deliver_secrets(
+        engine_, running->observation.key, trial, secrets,
+        [&](const std::string& reason) {
+          const std::scoped_lock lock(refusals_mutex_);
+          refusals_.insert_or_assign(running->observation.key, reason);
+        },
+        stop);
+  return result;
 }
 
 // Returns the attempt if it is supervised. Connects to its agent if this process has not.
@@ -169,10 +232,9 @@ std::vector<Observation> SupervisedEngine::list(const Selector& selector, ListDe
   std::vector<Observation> seen = engine_.list(selector, detail, stop);
   std::vector<SupervisedPtr> attempts(seen.size());
   for (std::size_t i = 0; i < seen.size(); ++i) {
-    if (!is_supervised(seen[i])) continue;
-    if (detail != ListDetail::basic && seen[i].phase == Phase::running)
+    if (is_supervised(seen[i]) && detail != ListDetail::basic && seen[i].phase == Phase::running)
       attempts[i] = attempts_.connect_to(seen[i]);
-    seen[i] = attempts_.take(seen[i]);
+    seen[i] = of_program(seen[i]);
   }
   // The programs of running containers may have ended.
   const auto until = listing_limit();
@@ -185,6 +247,18 @@ std::vector<Observation> SupervisedEngine::list(const Selector& selector, ListDe
   return seen;
 }
 
+Observation SupervisedEngine::of_program(const Observation& container) {
+  if (is_supervised(container)) return attempts_.take(container);
+  Observation seen = container;
+  if (seen.phase != Phase::ended) return seen;
+  const std::scoped_lock lock(refusals_mutex_);
+  const auto refusal = refusals_.find(seen.key);
+  if (refusal == refusals_.end()) return seen;
+  seen.exit_code.reset();
+  seen.placement.start_error = refusal->second;
+  return seen;
+}
+
 void SupervisedEngine::watch(const Selector& selector, const std::function<void(const Change&)>& on_change,
                              std::stop_token stop) {
   Subscription attempts(selector);
@@ -193,7 +267,7 @@ void SupervisedEngine::watch(const Selector& selector, const std::function<void(
                                const std::stop_token& until) {
     const auto take = [&](const Change& change) {
       const auto* seen = std::get_if<Observation>(&change);
-      pass_on(seen != nullptr && is_supervised(*seen) ? Change(attempts_.take(*seen)) : change);
+      pass_on(seen != nullptr ? Change(of_program(*seen)) : change);
     };
     engine_.watch(selector, take, until);
   };
@@ -265,7 +339,7 @@ void SupervisedEngine::throw_lost(const Observation& container) {
 
 Run with_supervised_containers(const Run& run, AgentPrograms programs) {
   workers::Images images(std::move(programs));
-  return workers::with_supervised_containers(run, images);
+  return workers::with_supervised_containers(run, images, /*copies_files=*/false, /*gives_secrets=*/true);
 }
 
 std::unique_ptr<Engine> with_supervision(Engine& engine, AgentPrograms programs, SupervisionLimits limits) {

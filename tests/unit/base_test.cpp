@@ -243,6 +243,13 @@ TEST(FirstCharacter, RefusesInvalidUtf8) {
     EXPECT_FALSE(first_character(text)) << testing::PrintToString(text);
 }
 
+TEST(IsUtf8, ChecksEachCharacter) {
+  EXPECT_TRUE(is_utf8(""));
+  EXPECT_TRUE(is_utf8(std::string_view("a\0é験", 7)));
+  EXPECT_FALSE(is_utf8("a\xFF"));
+  EXPECT_FALSE(is_utf8("é\xC3"));
+}
+
 TEST(Tail, KeepsTheLastBytesWithinTwiceItsSize) {
   std::string text;
   std::string all;

@@ -59,6 +59,7 @@ AttemptEvents Server::events() {
                 if (Connection* connection = find_connection(number)) connection->send(named);
                 if (!supervision_) return;
                 complain(message.text.empty() ? problem_text(named.text, message.code) : message.text);
+                supervision_->refused_at = steady_time();
                 end_supervision(exit_code_of(message), report_of_refusal(named));
               },
           .returned = [this](Attempt& attempt, std::uint64_t number, Returned::Status status,

@@ -12,6 +12,7 @@ namespace {
 // Kubernetes shows the content of this file in the status of the Pod.
 // https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/
 constexpr const char* k_termination_log = "/dev/termination-log";
+constexpr std::int64_t k_last_words_max = 2 * k_second;
 constexpr int k_never_begun = 75;  // EX_TEMPFAIL of sysexits.h
 
 // Everything that one process can send to another, except signals that the kernel also sends for a fault.
@@ -48,6 +49,9 @@ void Server::end_supervision(int exit_code, const std::string& report) {
 bool Server::is_supervision_over() {
   std::optional<int>& exit_code = supervision_->exit_code;
   const std::int64_t idle = steady_time() - busy_at_;
+  // The clients read why the program could not be started, and hang up.
+  const bool is_read = connections_.empty() || steady_time() - supervision_->refused_at > k_last_words_max;
+  if (supervision_->refused_at != 0 && !is_read && terminated_at_ == 0) return false;
   if (exit_code) return !attempts_.are_known() || terminated_at_ != 0 || idle >= supervision_->hold;
   if (attempts_.are_active()) return false;
   if (supervision_->await == 0) {  // a client has made the agent forget the program before its end

@@ -24,6 +24,7 @@ struct Supervision {
   std::int64_t await = 0;
   // After the end of the program, the agent waits without a client for Forget for this time.
   std::int64_t hold = 0;
+  std::int64_t refused_at = 0;  // when the program could not be started, by steady_time(); 0: never
   std::optional<int> exit_code = std::nullopt;  // set when the program has ended or could not be started
 };
 
