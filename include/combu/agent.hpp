@@ -288,13 +288,16 @@ struct Ping {
 
 // The agent's answer to Hello. Started and Ended frames of all attempts that the agent knows follow, then
 // Listed.
+// Welcome::note of a supervisor whose container has died and was started again.
+inline constexpr std::string_view k_restarted_note = "restarted";
+
 struct Welcome {
   static constexpr FrameType k_type = FrameType::welcome;
   std::uint16_t version = 0;  // the version that both sides use
   std::string boot;           // random; differs for each process of the agent
   std::int64_t now = 0;       // the agent's clock, in nanoseconds since 1970
   std::uint8_t has_cgroups = 0;
-  std::string note;         // the argument NOTE with which the agent was started
+  std::string note;         // the argument NOTE with which the agent was started, or k_restarted_note
   std::uint64_t begun = 0;  // number of Start messages so far, without repeated ones
   template <class Fields>
   void visit(Fields& fields) {

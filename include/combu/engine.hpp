@@ -148,6 +148,9 @@ struct Placement {
   // Set if the first process of the container is a program of combu's own, which runs the trial's program
   // (ContainerSettings::written_folders): the text that this process has left at its end, else empty.
   std::optional<std::string> supervisor_report = std::nullopt;
+  // The container has died, and the engine has started it again, or will do so: that process serves the
+  // files that were kept (ContainerSettings::kept_folders).
+  bool keeps_files = false;
 };
 
 // The report of an engine about one attempt at one moment.
@@ -273,6 +276,8 @@ struct LogOptions {
   std::optional<Instant> since;      // only pieces that were written at this time or later
   // True: each piece has its time, and repeated calls of logs() split the log into the same pieces.
   bool timed = false;
+  // Only with Placement::keeps_files: the log of the container that has died.
+  bool before_restart = false;
 };
 enum class LogStream { out, err };
 // One piece of a log, as the engine stored it: a line with its line end, or a part of a line. A timed line

@@ -296,6 +296,10 @@ struct ContainerSettings {
   // If `provided` is the first process and runs the program of the trial: the folders into which it writes
   // files before. Else empty.
   std::vector<std::string> written_folders = {};
+  // The folders of the trial's outputs, if they must stay when the container dies, until they are collected.
+  // Only with `provided` as the first process, which serves them when the engine has started the container
+  // again. Else empty.
+  std::vector<std::string> kept_folders = {};
   bool operator==(const ContainerSettings&) const = default;
 };
 
@@ -352,6 +356,10 @@ struct Trial {
 // True if both trials are equal apart from their locations in the evaluated file and their `env_fault`.
 [[nodiscard]] bool same(Trial one, Trial other);
 
+// Says what stays on the engine after the end of an attempt. `ended`: the ended attempt, after combu has
+// stored it. `volume`: the folders of the outputs if the container dies before combu has collected them.
+enum class Keep { none, ended, volume };
+
 struct Experiment {
   // the `experiment` field or, if the field is absent, the absolute path of the file; `combu kill
   // --experiment` accepts it
@@ -367,8 +375,7 @@ struct Experiment {
   // One trial of each shape (see canary_shape()) must succeed before other trials of the shape start.
   bool canary = false;
   // The next four members concern only Kubernetes.
-  bool keeps_ended =
-      false;  // `keep` is "ended": ended attempts stay on the engine after combu has stored them
+  Keep keep = Keep::none;
   // how long a container stays after the end of its attempt, if combu has not collected the files yet
   Seconds hold{3600};
   Seconds ttl{0};                  // maximum time that an attempt may run if no process stops it; 0: no limit

@@ -382,6 +382,12 @@ class ExecStream final : public ByteStream {
   std::jthread thread_;
 };
 
+bool is_container_running(const nlohmann::json& pod) {
+  const nlohmann::json& shown =
+      element_of(member_of(member_of(pod, "status"), "containerStatuses"), "name", k_container);
+  return member_of(member_of(shown, "state"), "running").is_object();
+}
+
 }  // namespace
 
 std::unique_ptr<ByteStream> KubernetesEngine::exec(const Key& key, const std::vector<std::string>& argv,
@@ -392,7 +398,8 @@ std::unique_ptr<ByteStream> KubernetesEngine::exec(const Key& key, const std::ve
   if (!pod || pod->observation.key != key)
     throw Error(ErrorKind::not_found, key.trial,
                 fmt::format("no Pod of attempt {} in run {}", key.attempt, key.run.text()));
-  if (pod->observation.phase != Phase::running)
+  const bool is_kept = pod->observation.placement.keeps_files && is_container_running(*object);
+  if (pod->observation.phase != Phase::running && !is_kept)
     throw Error(ErrorKind::conflict, key.trial,
                 fmt::format("the attempt does not run: {}", pod->observation.status));
   std::string target = fmt::format("{}/exec?container={}&stdin=true&stdout=true&stderr=true",

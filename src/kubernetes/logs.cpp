@@ -20,6 +20,7 @@ constexpr Seconds k_answer_max{60};
 
 std::string log_query(const LogOptions& options) {
   std::string query = fmt::format("?container={}", k_container);
+  if (options.before_restart) query += "&previous=true";
   if (options.follow) query += "&follow=true";
   if (options.timed || options.since) query += "&timestamps=true";
   if (options.tail) query += fmt::format("&tailLines={}", *options.tail);

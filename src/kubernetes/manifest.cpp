@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -128,7 +129,8 @@ std::string platform_of(const Trial& trial) {
 json spec_of(const Run& run, const Trial& trial) {
   constexpr Seconds k_stop_grace{10};
   json spec = {
-      {"restartPolicy", "Never"},
+      // The agent in a container that was started again serves the files, and ends with the exit code 0.
+      {"restartPolicy", trial.container.kept_folders.empty() ? "Never" : "OnFailure"},
       {"enableServiceLinks", false},
       {"automountServiceAccountToken", false},
       {"terminationGracePeriodSeconds", whole_seconds(trial.process.stop_grace.value_or(k_stop_grace))},
@@ -193,18 +195,20 @@ bool is_in_volume(const Trial& trial, const std::string& folder) {
   });
 }
 
-// Mounts an empty volume at each folder into which the agent writes files, if it could not write otherwise.
-// If it can, the files get into the image's own folders, as on a Docker Engine.
-void add_written_folders(json& spec, const Trial& trial, const json& section) {
+// Mounts an empty volume at each folder that must outlive the container, and at each folder into which the
+// agent writes files, if it could not write otherwise. If it can, the files get into the image's own folders,
+// as on a Docker Engine.
+void add_empty_volumes(json& spec, const Trial& trial, const json& section) {
   const auto user = numeric_user(trial.process.user);
-  if (!(user && user->uid != 0) && !is_image_read_only(section)) return;
-  json& mounts = spec["containers"][0]["volumeMounts"];
+  std::set<std::string> folders(trial.container.kept_folders.begin(), trial.container.kept_folders.end());
+  if ((user && user->uid != 0) || is_image_read_only(section))
+    folders.insert(trial.container.written_folders.begin(), trial.container.written_folders.end());
   int number = 0;
-  for (const std::string& folder : trial.container.written_folders) {
+  for (const std::string& folder : folders) {
     if (mounts_at(section, folder) || is_in_volume(trial, folder)) continue;
-    const std::string name = fmt::format("combu-input-{}", ++number);
+    const std::string name = fmt::format("combu-folder-{}", ++number);
     spec["volumes"].push_back({{"name", name}, {"emptyDir", json::object()}});
-    mounts.push_back({{"name", name}, {"mountPath", folder}});
+    spec["containers"][0]["volumeMounts"].push_back({{"name", name}, {"mountPath", folder}});
   }
 }
 
@@ -233,7 +237,8 @@ void put_own(json& metadata, const Run& run, const Trial& trial, int attempt) {
   if (is_supervised(trial)) notes[k_supervised] = "true";
   if (trial.slots.cpus.nano > 0) notes[k_cpus] = to_string(trial.slots.cpus);
   if (trial.slots.memory.count > 0) notes[k_memory] = std::to_string(trial.slots.memory.count);
-  if (run.experiment.keeps_ended) notes[k_keep] = "ended";
+  if (run.experiment.keep == Keep::ended) notes[k_keep] = "ended";
+  if (!trial.container.kept_folders.empty()) notes[k_keep] = "volume";
   if (has_health_command(trial) && trial.healthcheck->start_period.count() > 0)
     notes[k_start_period] = fmt::format("{}", trial.healthcheck->start_period.count());
   if (notes.empty()) metadata.erase("annotations");
@@ -261,7 +266,7 @@ json pod_manifest(const Run& run, const Trial& trial, int attempt, const Home& h
   add_volumes(pod["spec"], trial, section);
   add_secrets(pod["spec"], run, trial, section);
   if (const auto& program = trial.container.provided) add_program_volumes(pod["spec"], run, *program);
-  add_written_folders(pod["spec"], trial, section);
+  add_empty_volumes(pod["spec"], trial, section);
   merge_section(pod, trial, section);
   put_own(pod["metadata"], run, trial, attempt);
   return pod;

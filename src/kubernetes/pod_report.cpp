@@ -69,7 +69,9 @@ class PodReader {
         annotations_(member_of(metadata_, "annotations")),
         container_(element_of(member_of(spec_, "containers"), "name", k_container)),
         shown_(element_of(member_of(status_, "containerStatuses"), "name", k_container)),
-        state_(member_of(shown_, "state")),
+        is_restarted_(text_of(annotations_, k_keep) == "volume" &&
+                      member_of(member_of(shown_, "lastState"), "terminated").is_object()),
+        state_(member_of(shown_, is_restarted_ ? "lastState" : "state")),
         phase_(text_of(status_, "phase")) {}
 
   std::optional<PodReport> read() {
@@ -80,6 +82,8 @@ class PodReader {
       disruption_ = Disruption{.sign = {k_deleted, {}}, .began_at = deletion_began_at()};
     if (!read_end()) member_of(state_, "running").is_object() ? read_running() : read_pending();
     if (is_gone_) read_removal();
+    seen_.placement.keeps_files = seen_.phase == Phase::ended && text_of(annotations_, k_keep) == "volume" &&
+                                  phase_ == "Running" && !deleted_at_ && !is_gone_;
     report_.is_deleted = !seen_.lost.empty() && disruption_ && disruption_->sign.reason == k_deleted;
     const bool may_have_result = seen_.phase == Phase::ended || combu::is_supervised(seen_);
     seen_.is_unacknowledged = may_have_result && (!report_.is_kept || is_started_again_);
@@ -439,9 +443,10 @@ class PodReader {
   const json& spec_;
   const json& status_;
   const json& annotations_;
-  const json& container_;  // the container `main` in the specification
-  const json& shown_;      // the container `main` in the status
-  const json& state_;      // of `shown_`
+  const json& container_;    // the container `main` in the specification
+  const json& shown_;        // the container `main` in the status
+  const bool is_restarted_;  // the container has died before, and the attempt has ended by that
+  const json& state_;        // of the attempt's container, from `shown_`
   const std::string_view phase_;
   PodReport report_;
   Observation& seen_ = report_.observation;

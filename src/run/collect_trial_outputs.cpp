@@ -22,7 +22,7 @@ std::string fault_of(const Verb& verb, Collected* collected = nullptr) {
       collected->by_attempt = is_gone || error.kind() == ErrorKind::invalid;
       collected->is_lost = error.kind() == ErrorKind::lost;
     }
-    if (is_gone) return "the trial's container no longer exists, and its outputs are lost";
+    if (is_gone) return fmt::format("its outputs are lost: {}", error.message());
     if (error.kind() == ErrorKind::lost)
       return fmt::format("{}, before its outputs were collected", error.message());
     return error.what();

@@ -239,7 +239,7 @@ class ExperimentReader final : public DocumentSink {
     } else if (name == "collect") {
       experiment_.collect = read_collect(value, caller_, place, report_);
     } else if (name == "keep") {
-      experiment_.keeps_ended = read_keep(value, place, report_);
+      experiment_.keep = read_keep(value, place, report_);
     } else if (name == "hold") {
       experiment_.hold = read_lifetime(value, place, report_).value_or(experiment_.hold);
     } else if (name == "ttl") {

@@ -48,11 +48,11 @@ void drop_null_members(Json& value) {
   }
 }
 
-bool read_keep(const Json& value, const Place& place, Report& report) {
-  if (value == "ended") return true;
-  report.add(place, value == "volume" ? R"("volume" is not supported yet; the value must be "ended")"
-                                      : fmt::format(R"(must be "ended", not {})", shown(value)));
-  return false;
+Keep read_keep(const Json& value, const Place& place, Report& report) {
+  if (value == "ended") return Keep::ended;
+  if (value == "volume") return Keep::volume;
+  report.add(place, fmt::format(R"(must be "ended" or "volume", not {})", shown(value)));
+  return Keep::none;
 }
 
 }  // namespace combu::spec

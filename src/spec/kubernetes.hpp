@@ -14,7 +14,7 @@ namespace combu::spec {
 // Removes the members that are null from all objects in `value`.
 void drop_null_members(Json& value);
 
-// Reads `keep`. Returns true if ended attempts stay on the engine.
-[[nodiscard]] bool read_keep(const Json& value, const Place& place, Report& report);
+// Reads `keep`.
+[[nodiscard]] Keep read_keep(const Json& value, const Place& place, Report& report);
 
 }  // namespace combu::spec

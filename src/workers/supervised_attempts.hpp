@@ -36,6 +36,9 @@ struct SupervisedAttempt {
   bool is_listed = false;               // the agent has listed what it knows since the last connection
   bool is_broken = false;               // the last connection has ended
   std::string broken_why;
+  // The agent runs in a container that the engine has started again after its death. It does not know the
+  // program any more.
+  bool is_restarted = false;
   bool is_acknowledged = false;
   Seconds pause{0};  // before the next try to connect
   std::optional<agent::Started> started;
@@ -52,7 +55,9 @@ struct SupervisedAttempt {
   // True if there is a connection over which the agent has listed what it knows.
   [[nodiscard]] bool is_joined() const { return client && !is_broken && is_listed; }
   // True if the agent has listed what it knows, and its program has not begun.
-  [[nodiscard]] bool awaits_files() const { return is_listed && !started && !ended && !refused; }
+  [[nodiscard]] bool awaits_files() const {
+    return is_listed && !started && !ended && !refused && !is_restarted;
+  }
   // Returns the attempt as combu reports it: its program may have ended although the container still runs.
   [[nodiscard]] Observation shown() const;
 };

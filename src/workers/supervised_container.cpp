@@ -63,7 +63,7 @@ void check_inputs(const Trial& trial) {
 }
 
 Trial supervised_container(const Trial& trial, Supervision use, const ImageProgram& image,
-                           std::shared_ptr<const ProvidedProgram> program, Seconds hold) {
+                           std::shared_ptr<const ProvidedProgram> program, const Experiment& experiment) {
   const bool is_for_files = use == Supervision::files;
   Trial container = trial;
   Process& process = container.process;
@@ -73,13 +73,17 @@ Trial supervised_container(const Trial& trial, Supervision use, const ImageProgr
       std::string(k_program),
       "supervise",
       std::string(k_folder),
-      fmt::format("hold={:.0f}", is_for_files ? std::ceil(hold.count()) : 0),
+      fmt::format("hold={:.0f}", is_for_files ? std::ceil(experiment.hold.count()) : 0),
       fmt::format("timeout_ms={}", milliseconds_of(trial.timeout)),
       fmt::format("grace_ms={}", milliseconds_of(process.stop_grace.value_or(k_default_grace))),
       fmt::format("stop_signal={}", signal_number(signal)),
       fmt::format("log_max={}", is_for_files ? log_max_of(trial) : k_unused_log_max),
-      fmt::format("await={}", await),
-      "--"};
+      fmt::format("await={}", await)};
+  if (is_for_files && experiment.keep == Keep::volume && !trial.outputs.empty()) {
+    process.entrypoint->emplace_back("keep=1");
+    for (const Output& output : trial.outputs) container.container.kept_folders.push_back(output.path);
+  }
+  process.entrypoint->emplace_back("--");
   process.cmd = argv_of(trial, image);
   process.init = false;  // the agent is the first process
   process.stop_signal = "SIGTERM";

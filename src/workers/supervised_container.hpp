@@ -17,9 +17,10 @@ namespace combu::workers {
 enum class Supervision { files, secrets };
 
 // Returns a trial whose container runs the agent, which runs the program of `trial`. `image`: the program of
-// the image. `hold`: see Experiment::hold.
+// the image. `experiment`: the trial's.
 [[nodiscard]] Trial supervised_container(const Trial& trial, Supervision use, const ImageProgram& image,
-                                         std::shared_ptr<const ProvidedProgram> program, Seconds hold);
+                                         std::shared_ptr<const ProvidedProgram> program,
+                                         const Experiment& experiment);
 
 // Throws Error(refused) if an input is missing or cannot be opened: the agent gets the inputs later.
 void check_inputs(const Trial& trial);

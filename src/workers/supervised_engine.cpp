@@ -44,7 +44,7 @@ Run with_supervised_containers(const Run& run, Images& images, bool copies_files
   for (Trial& trial : changed.experiment.trials)
     if (const auto use = use_of_agent(trial, copies_files, gives_secrets))
       trial = supervised_container(trial, *use, images.program_of(trial).value_or(ImageProgram{}),
-                                   images.agent_for(trial), run.experiment.hold);
+                                   images.agent_for(trial), run.experiment);
   return changed;
 }
 
@@ -91,6 +91,7 @@ class SupervisedEngine final : public Engine {
   StartResult start_with_secrets(const Run& run, const Trial& trial, int attempt,
                                  const std::stop_token& stop);
   SupervisedPtr find(const Key& key, const std::stop_token& stop);
+  std::shared_ptr<AgentClient> join_restarted(const Key& key, const std::stop_token& stop);
   [[noreturn]] static void throw_lost(const Observation& container);
 
   [[nodiscard]] std::chrono::steady_clock::time_point listing_limit() const {
@@ -154,7 +155,7 @@ StartResult SupervisedEngine::start(const Run& run, const Trial& trial, int atte
   if (!trial.process.entrypoint && !images_.program_of(trial)) prepare_image(*this, run, trial, stop);
   const Trial container =
       supervised_container(trial, *use, images_.program_of(trial).value_or(ImageProgram{}),
-                           images_.agent_for(trial), run.experiment.hold);
+                           images_.agent_for(trial), run.experiment);
   check_inputs(trial);
   attempts_.expect(key, awaits_files(trial) ? std::optional(trial) : std::nullopt);
   try {
@@ -180,7 +181,7 @@ StartResult SupervisedEngine::start_with_secrets(const Run& run, const Trial& tr
   if (!images_.program_of(trial)) prepare_image(*this, run, trial, stop);
   const Trial container =
       supervised_container(trial, Supervision::secrets, images_.program_of(trial).value_or(ImageProgram{}),
-                           images_.agent_for(trial), run.experiment.hold);
+                           images_.agent_for(trial), run.experiment);
   if (container.process.cmd->empty())
     throw Error(ErrorKind::refused, trial.name, "neither `cmd` nor the image names a program; write `cmd`");
   StartResult result = engine_.start(run, container, attempt, stop);
@@ -289,10 +290,15 @@ void SupervisedEngine::logs(const Key& key, const LogOptions& options, const OnL
   throw_if_cancelled(key, stop);
   const SupervisedPtr attempt = find(key, stop);
   if (attempt) attempts_.await_joined(attempt, listing_limit(), stop);
-  if (!attempt || !attempts_.client_of(attempt)) return engine_.logs(key, options, on_piece, stop);
+  const auto read_below = [&] {
+    LogOptions below = options;
+    below.before_restart = attempt && attempts_.container_of(attempt).placement.keeps_files;
+    engine_.logs(key, below, on_piece, stop);
+  };
+  if (!attempt || !attempts_.client_of(attempt)) return read_below();
   if (!attempts_.has_begun(attempt) && !(options.follow && attempts_.await_begun(attempt, stop))) return;
   const auto client = attempts_.await_client(attempt, stop);
-  if (!client) return engine_.logs(key, options, on_piece, stop);
+  if (!client) return read_below();
   read_tail_first(options, on_piece, [&](const LogOptions& part, const OnLogPiece& sink) {
     const bool is_whole = client->read_log(std::string(agent::k_supervised_id), part,
                                            split_chunks_since(part.since, sink), stop);
@@ -314,13 +320,17 @@ bool SupervisedEngine::copy_out(const Key& key, const std::string& path,
   };
   AgentClient::Position position;
   for (int failures = 0;;) {
-    const auto client = attempts_.await_client(attempt, stop);
-    if (!client) throw_lost(attempts_.container_of(attempt));
+    auto client = attempts_.await_client(attempt, stop);
+    if (!client && !attempts_.container_of(attempt).placement.keeps_files)
+      throw_lost(attempts_.container_of(attempt));
     const std::uint64_t before = position.bytes;
     try {
+      if (!client) client = join_restarted(key, stop);
       return client->collect(std::string(agent::k_supervised_id), path, position, pass_on, stop);
     } catch (const Error& error) {
-      if (is_callers || error.kind() != ErrorKind::unavailable) throw;
+      // A container that is being started again does not run yet.
+      const bool may_pass = error.kind() == ErrorKind::unavailable || error.kind() == ErrorKind::conflict;
+      if (is_callers || !may_pass) throw;
       failures = position.bytes > before ? 0 : failures + 1;
       if (failures > k_resumptions_max) throw;
     }
@@ -328,10 +338,25 @@ bool SupervisedEngine::copy_out(const Key& key, const std::string& path,
   }
 }
 
+// Connects to the agent in a container that the engine has started again after the end of the attempt.
+std::shared_ptr<AgentClient> SupervisedEngine::join_restarted(const Key& key, const std::stop_token& stop) {
+  auto client = std::make_shared<AgentClient>(
+      engine_.exec(key, {std::string(k_program), "join", std::string(k_folder)}, stop), key.trial,
+      AgentEvents{.on_welcome = [](agent::Welcome&&) {},
+                  .on_started = [](agent::Started&&) {},
+                  .on_refused = [](agent::Refused&&) {},
+                  .on_ended = [](agent::Ended&&) {},
+                  .on_listed = [] {},
+                  .on_broken = [](const std::string&) {}});
+  client->begin();
+  return client;
+}
+
 void SupervisedEngine::throw_lost(const Observation& container) {
   if (!container.lost.empty()) throw Error(ErrorKind::lost, container.key.trial, container.lost);
   throw Error(ErrorKind::not_found, container.key.trial,
-              "the container has ended before its outputs were collected; they are lost");
+              "the container has ended before their collection; `keep: \"volume\"` keeps the outputs of a "
+              "container that dies");
 }
 
 }  // namespace

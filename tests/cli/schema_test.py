@@ -210,7 +210,7 @@ VALUES = {
                 [[], "a", {"a": {}}, {"a": "b"}, {"a": {"file": ""}}, {"a": {"file": "a", "env": "A"}}, {"a": {"env": "A=B"}}, {"a": {"command": []}},
                  {"a": {"command": " "}}, {"a": {"kubernetes": {"secret": "a"}}}, {"a": {"kubernetes": {"secret": "a", "key": ""}}}, {".a": {"file": "a"}},
                  {"a b": {"file": "a"}}, {"": {"file": "a"}}, {"a" * 64: {"file": "a"}}]),
-    "keep": (["ended", None], ["volume", "", True]),
+    "keep": (["ended", "volume", None], ["volumes", "", True]),
     "ttl": ([value for value in DURATIONS[0] if value not in (0.5, ".5s", "500ms", "1us2ns")], DURATIONS[1] + [0, 0.5, "0s"]),
     "isolate": ([True, False, None], ["yes", 1]),
     "kubernetes": ([{}, None, {"pod": None}, {"pod": {}, "container": {}, "metadata": {}, "x-own": 1}],

@@ -164,8 +164,10 @@ def test_a_pod_that_is_lost_with_its_outputs_runs_again(combu, user):
     assert file.stat().st_size == 200000000
 
 
-def test_a_container_that_dies_loses_its_outputs(combu, user):
-    combu.write([job("one", "mkdir /out; echo begun; sleep 100", outputs=["/out"], retries=0)])
+@pytest.mark.parametrize("keep", [None, "volume"])
+def test_a_container_that_dies_loses_its_outputs_without_a_volume(combu, user, keep):
+    script = "mkdir -p /out; head -c 1000000 /dev/zero > /out/x; echo begun; sleep 100"
+    combu.write({"keep": keep, "trials": [job("one", script, outputs=["/out"], retries=0)]})
     process = combu.start("run", "--wait")
     wait_until(lambda: combu.ps().get("one", {}).get("state") == "running", "the running trial")
     (pod,) = user.pods().values()
@@ -175,6 +177,19 @@ def test_a_container_that_dies_loses_its_outputs(combu, user):
     row = combu.ps()["one"]
     assert (row["state"], row["exit_code"]) == ("failed", 137)
     assert combu("logs", "one").stdout == "begun\n"
+    assert collected(combu) == ({"one/out/x": "\0" * 1000000} if keep else {})
+    assert ("its outputs are lost: the container has ended before their collection; `keep: \"volume\"` keeps" in combu("why", "one").stdout) == (keep is None)
+    wait_until(lambda: user.pods() == {}, "the deletion of the ended Pod")
+
+
+def test_a_kept_volume_changes_no_other_end(combu, user):
+    quick = {"outputs": ["/out"], "retries": 0}
+    combu.write({"keep": "volume", "trials": [job("good", "echo 1 > /out/x", **quick), job("bad", "echo 2 > /out/x; exit 3", **quick), {**job("absent", "", **quick), "cmd": ["/no/program"]}]})
+    combu("run", "--wait", code=1)
+    rows = combu.ps()
+    assert {name: (row["state"], row["exit_code"]) for name, row in rows.items()} == {"good": ("succeeded", 0), "bad": ("failed", 3), "absent": ("failed", None)}
+    assert "/no/program" in rows["absent"]["reason"]
+    assert collected(combu) == {"good/out/x": "1\n", "bad/out/x": "2\n"}
 
 
 def test_outputs_are_lost_after_the_hold(combu, user):

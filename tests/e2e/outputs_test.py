@@ -348,7 +348,7 @@ def test_a_trial_fails_if_its_container_is_removed_before_the_collection(combu, 
     (small_results / "filler").unlink()
     _, err = run.communicate(timeout=60)
     assert run.returncode == 1, err
-    assert "failed: one: the trial's container no longer exists, and its outputs are lost" in err
+    assert "failed: one: its outputs are lost: no container of attempt 1 in run " in err
     assert not list(results_of_only_run(small_results).iterdir()), "nothing half-written"
 
 

@@ -138,7 +138,7 @@ std::string describe(const SecretSource& source) {
 
 std::string describe(const Experiment& experiment, const Plan& plan) {
   std::string text = fmt::format("experiment {}\n", experiment.name);
-  if (experiment.keeps_ended) text += "keep: ended\n";
+  if (experiment.keep == Keep::ended) text += "keep: ended\n";
   if (experiment.ttl.count() > 0) text += fmt::format("ttl: {}\n", seconds(experiment.ttl));
   if (experiment.isolates_networks) text += "isolate: true\n";
   for (const SecretSource& source : experiment.secrets) text += describe(source);

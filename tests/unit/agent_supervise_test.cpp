@@ -104,6 +104,38 @@ TEST_F(SuperviseTest, ALaterClientGetsTheResultAndTheFiles) {
   EXPECT_EQ(worker_->wait(), 0);
 }
 
+// As with an engine that starts a dead container again, whose volumes stay.
+TEST_F(SuperviseTest, ARestartedAgentServesTheFilesAndDoesNotRunTheProgramAgain) {
+  const std::string file = path("result");
+  const std::vector<std::string> argv{"sh", "-c", "echo once >> " + file + "; exec sleep 100"};
+  supervise({"hold=1", "keep=1"}, argv);
+  await_state([&] { return text_of(file) == "once\n"; });
+  ::kill(worker_->pid(), SIGKILL);
+  EXPECT_EQ(worker_->wait(), -1);
+  fs::remove(folder() + "/socket");
+
+  supervise({"hold=1", "keep=1"}, argv);
+  await_socket();
+  const std::unique_ptr<Client> later = connect();
+  EXPECT_EQ(later->greet().note, k_restarted_note);
+  later->send(Collect{.request = 1, .id = k_id, .path = file});
+  EXPECT_EQ(later->await_answer<Done>(1).status, Done::ok);
+  later->send(ReadLog{.request = 2, .id = k_id});
+  EXPECT_EQ(later->await_answer<Done>(2).status, Done::unknown_attempt);
+  later->send(Start{.id = k_id});
+  EXPECT_EQ(later->await_of<Refused>(k_id).code, ENOTSUP);
+  later->hang_up();
+  EXPECT_EQ(worker_->wait(), 0);
+  EXPECT_EQ(text_of(file), "once\n");
+}
+
+TEST_F(SuperviseTest, AnAgentThatIsRestartedAfterItsEndEndsAtOnce) {
+  supervise({"hold=0", "keep=1"}, {"sh", "-c", "exit 4"});
+  EXPECT_EQ(worker_->wait(), 4);
+  supervise({"hold=100", "keep=1"}, {"sh", "-c", "exit 4"});
+  EXPECT_EQ(worker_->wait(), 0);
+}
+
 TEST_F(SuperviseTest, ARestOfAnArchiveCompletesIt) {
   const std::string file = write("large", std::string(300'000, 'x') + "end");
   supervise({"hold=60"}, {"true"});

@@ -104,7 +104,7 @@ Experiment fields() {
     trial.metrics = Metrics{.json = true};
   })});
   experiment.name = "two words";
-  experiment.keeps_ended = true;
+  experiment.keep = Keep::ended;
   experiment.ttl = Seconds(3600.5);
   return experiment;
 }

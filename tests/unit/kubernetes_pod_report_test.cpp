@@ -105,6 +105,28 @@ TEST(PodReportTest, AKeptPodNeedsNoAcknowledgement) {
   EXPECT_FALSE(report.observation.is_unacknowledged);
 }
 
+// The kubelet starts the container again, whose agent then serves the files.
+TEST(PodReportTest, ARestartedContainerWithKeptFilesHasEnded) {
+  const auto report_of_states = [](const std::string& keep, const std::string& now,
+                                   const std::string& changes = "{}") {
+    json pod = pod_in_state(now, R"({"metadata": {"annotations": {"combu.keep": ")" + keep + R"("}}})");
+    pod["status"]["containerStatuses"][0]["lastState"] = parse_json(ended_state(137, "OOMKilled"));
+    pod.merge_patch(parse_json(changes));
+    return report_of(pod);
+  };
+  const std::string running = R"({"running": {"startedAt": "2026-01-01T12:00:10Z"}})";
+  const PodReport restarted = report_of_states("volume", running);
+  EXPECT_EQ(state_of(restarted), "ended, exit code 137, ran at 1 s, ended at 9 s, oom");
+  EXPECT_TRUE(restarted.observation.placement.keeps_files);
+  EXPECT_TRUE(restarted.observation.is_unacknowledged);
+  EXPECT_FALSE(report_of_states("volume", running, k_failed).observation.placement.keeps_files);
+  EXPECT_EQ(report_of_states("ended", running).observation.phase, Phase::running);
+
+  const PodReport ended = report_of(
+      pod_in_state(ended_state(137, "Error"), R"({"metadata": {"annotations": {"combu.keep": "volume"}}})"));
+  EXPECT_TRUE(ended.observation.placement.keeps_files);
+}
+
 // The kubelet would repeat the start until the Pod is deleted.
 TEST(PodReportTest, AKeptPodWhoseStartIsRepeatedNeedsAnAcknowledgement) {
   const std::string kept = R"({"metadata": {"annotations": {"combu.keep": "ended"}}})";

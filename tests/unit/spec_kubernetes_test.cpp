@@ -47,7 +47,7 @@ nlohmann::json section_of(std::string_view defaults, std::string_view trial) {
 TEST(KubernetesFields, AreUnsetByDefault) {
   for (const char* top : {"", R"("keep": null, "ttl": null, "isolate": null)"}) {
     const Experiment experiment = experiment_of(top);
-    EXPECT_FALSE(experiment.keeps_ended);
+    EXPECT_EQ(experiment.keep, Keep::none);
     EXPECT_EQ(experiment.ttl, Seconds(0));
     EXPECT_FALSE(experiment.isolates_networks);
     EXPECT_EQ(experiment.defaults_kubernetes, "");
@@ -57,7 +57,8 @@ TEST(KubernetesFields, AreUnsetByDefault) {
 
 TEST(KubernetesFields, OfTheExperimentAreRead) {
   const Experiment experiment = experiment_of(R"("keep": "ended", "ttl": "1s", "isolate": true)");
-  EXPECT_TRUE(experiment.keeps_ended);
+  EXPECT_EQ(experiment.keep, Keep::ended);
+  EXPECT_EQ(experiment_of(R"("keep": "volume")").keep, Keep::volume);
   EXPECT_EQ(experiment.ttl, Seconds(1));
   EXPECT_TRUE(experiment.isolates_networks);
 }

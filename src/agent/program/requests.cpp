@@ -150,14 +150,19 @@ void Server::handle(Connection& /*connection*/, Forget& message) {
     if (Attempt* attempt = attempts_.find(id)) attempts_.forget(*attempt);
 }
 
+// If the connection has too many requests, answers the request and returns false.
+bool Server::has_room(Connection& connection, std::uint32_t request) {
+  if (connection.answers.size() < k_answers_at_once_max) return true;
+  connection.send(Done{.request = request, .status = Done::failed, .text = "too many requests at once"});
+  return false;
+}
+
 // Returns the attempt of a request. If there is none, or the connection has too many requests, answers the
 // request and returns nullptr.
 const Attempt* Server::attempt_for(Connection& connection, std::uint32_t request, const std::string& id) {
-  const Attempt* attempt = attempts_.find(id);
-  if (attempt != nullptr && connection.answers.size() < k_answers_at_once_max) return attempt;
-  connection.send(Done{.request = request,
-                       .status = attempt == nullptr ? Done::unknown_attempt : Done::failed,
-                       .text = attempt == nullptr ? "" : "too many requests at once"});
+  const Attempt* const attempt = attempts_.find(id);
+  if (attempt != nullptr) return has_room(connection, request) ? attempt : nullptr;
+  connection.send(Done{.request = request, .status = Done::unknown_attempt, .text = {}});
   return nullptr;
 }
 
@@ -172,8 +177,15 @@ void Server::handle(Connection& connection, Collect& message) {
 }
 
 void Server::handle(Connection& connection, CollectRest& message) {
-  if (const Attempt* attempt = attempt_for(connection, message.request, message.id))
-    connection.answers.push_back(make_archive_answer(loop_, attempts_, folder_, attempt->scratch, message));
+  std::uint64_t scratch = 0;  // none
+  if (is_restarted()) {
+    if (!has_room(connection, message.request)) return;
+  } else {
+    const Attempt* const attempt = attempt_for(connection, message.request, message.id);
+    if (attempt == nullptr) return;
+    scratch = attempt->scratch;
+  }
+  connection.answers.push_back(make_archive_answer(loop_, attempts_, folder_, scratch, message));
 }
 
 void Server::handle(Connection& connection, More& message) {

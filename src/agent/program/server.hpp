@@ -48,6 +48,7 @@ class Server {
   // server_supervision.cpp
   void end_supervision(int exit_code, const std::string& report);
   bool is_supervision_over();
+  [[nodiscard]] bool is_restarted() const { return supervision_ && supervision_->is_restarted; }
   void pass_signal(int signal);
   bool begin_supervised(Start& message, std::uint64_t connection);
 
@@ -82,6 +83,7 @@ class Server {
   void handle(Connection& connection, Put& message);
   void handle(Connection& connection, Stop& message);
   void handle(Connection& connection, Forget& message);
+  static bool has_room(Connection& connection, std::uint32_t request);
   const Attempt* attempt_for(Connection& connection, std::uint32_t request, const std::string& id);
   void handle(Connection& connection, ReadLog& message);
   void handle(Connection& connection, Collect& message);

@@ -33,10 +33,21 @@ std::vector<int> signals_to_pass() {
 int Server::supervise(const std::string& folder, Supervision supervision) {
   supervision_ = std::move(supervision);
   if (!begin(folder, signals_to_pass())) return k_not_started;
-  if (supervision_->await == 0) attempts_.start(supervision_->start, 0);
+  if (supervision_->keeps) {
+    const Folder::Life life = folder_.begin_life();
+    if (life == Folder::Life::over) return 0;
+    supervision_->is_restarted = life == Folder::Life::begun;
+  }
+  if (supervision_->is_restarted) {
+    note_ = k_restarted_note;
+    supervision_->exit_code = 0;  // with another code, the engine would start the container once more
+  } else if (supervision_->await == 0) {
+    attempts_.start(supervision_->start, 0);
+  }
   while (!is_supervision_over() && !attempts_.is_overrun()) turn();
   for (const auto& connection : connections_) connection->flush();
   attempts_.write_output();
+  if (supervision_->keeps) folder_.end_life();
   return supervision_->exit_code.value_or(k_signalled + SIGKILL);
 }
 
@@ -52,7 +63,9 @@ bool Server::is_supervision_over() {
   // The clients read why the program could not be started, and hang up.
   const bool is_read = connections_.empty() || steady_time() - supervision_->refused_at > k_last_words_max;
   if (supervision_->refused_at != 0 && !is_read && terminated_at_ == 0) return false;
-  if (exit_code) return !attempts_.are_known() || terminated_at_ != 0 || idle >= supervision_->hold;
+  if (exit_code)
+    return (!attempts_.are_known() && !supervision_->is_restarted) || terminated_at_ != 0 ||
+           idle >= supervision_->hold;
   if (attempts_.are_active()) return false;
   if (supervision_->await == 0) {  // a client has made the agent forget the program before its end
     exit_code = k_signalled + SIGKILL;

@@ -27,6 +27,8 @@ bool read_setting(std::string_view text, Supervision& supervision) {
     supervision.start.stop_signal = static_cast<std::uint8_t>(value);
   else if (name == "log_max")
     supervision.start.log_max = value;
+  else if (name == "keep")
+    supervision.keeps = value != 0;
   else
     return false;
   return true;

@@ -24,6 +24,12 @@ struct Supervision {
   std::int64_t await = 0;
   // After the end of the program, the agent waits without a client for Forget for this time.
   std::int64_t hold = 0;
+  // The folder of the agent stays when the engine starts the container again, and the outputs of the program
+  // are in volumes that stay, too.
+  bool keeps = false;
+  // The engine has started the container again after its death. The agent does not run the program again, but
+  // its clients can collect the outputs. Without a client, the agent ends after `hold`.
+  bool is_restarted = false;
   std::int64_t refused_at = 0;  // when the program could not be started, by steady_time(); 0: never
   std::optional<int> exit_code = std::nullopt;  // set when the program has ended or could not be started
 };
