@@ -145,6 +145,8 @@ struct Placement {
   std::string pending_reason;  // why a pending attempt does not run yet, in the engine's words
   // Set if the attempt has ended because the engine could not start it: the reason.
   std::string start_error;
+  // Set if the engine has ended the attempt because it used more of its disk than it may: the reason.
+  std::string limit_error;
   // Set if the first process of the container is a program of combu's own, which runs the trial's program
   // (ContainerSettings::written_folders): the text that this process has left at its end, else empty.
   std::optional<std::string> supervisor_report = std::nullopt;

@@ -82,6 +82,8 @@ class PodReader {
       disruption_ = Disruption{.sign = {k_deleted, {}}, .began_at = deletion_began_at()};
     if (!read_end()) member_of(state_, "running").is_object() ? read_running() : read_pending();
     if (is_gone_) read_removal();
+    if (seen_.phase == Phase::ended && is_own_limit(status_reason()))
+      seen_.placement.limit_error = lost_text(status_reason(), seen_.placement.host);
     seen_.placement.keeps_files = seen_.phase == Phase::ended && text_of(annotations_, k_keep) == "volume" &&
                                   phase_ == "Running" && !deleted_at_ && !is_gone_;
     report_.is_deleted = !seen_.lost.empty() && disruption_ && disruption_->sign.reason == k_deleted;
@@ -134,6 +136,7 @@ class PodReader {
   }
 
   static std::optional<Disruption> disruption_of(const Sign& status, const json& condition) {
+    if (is_own_limit(status)) return std::nullopt;
     if (is_disruption(status.reason)) return Disruption{.sign = status, .is_by_kubelet = true};
     if (text_of(condition, "status") != "True") return std::nullopt;
     const Sign sign{text_of(condition, "reason"), text_of(condition, "message")};
@@ -277,7 +280,7 @@ class PodReader {
       seen_.lost = lost_text(disruption_->sign, seen_.placement.host);
     } else if (phase_ == "Unknown") {
       seen_.lost = lost_text({"NodeLost", status_reason().message}, seen_.placement.host);
-    } else if (!seen_.stopped && !status_reason().reason.empty()) {
+    } else if (!seen_.stopped && !status_reason().reason.empty() && !is_own_limit(status_reason())) {
       seen_.lost = rejection_text(status_reason(), seen_.placement.host);
     } else if (deleted_at_) {
       seen_.stopped = true;

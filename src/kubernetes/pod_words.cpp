@@ -123,6 +123,14 @@ bool is_disruption(Words reason) {
   return is_any(reason, k_disruptions);
 }
 
+// https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet/eviction/eviction_manager.go
+bool is_own_limit(const Sign& sign) {
+  return sign.reason == "Evicted" &&
+         (sign.message.starts_with("Usage of EmptyDir volume ") ||
+          sign.message.starts_with("Pod ephemeral local storage usage exceeds ") ||
+          sign.message.find(" exceeded its local ephemeral storage limit ") != Words::npos);
+}
+
 std::string lost_text(const Sign& sign, const std::string& node) {
   const std::string place = node_text(node);
   if (is_any(sign.reason, k_evictions))

@@ -20,6 +20,9 @@ inline constexpr std::string_view k_deleted = "Deleted";
 
 // True if status.reason of a Pod says that its node or the control plane has ended the Pod.
 [[nodiscard]] bool is_disruption(std::string_view reason);
+// True if `sign`, the status of a Pod, says that the kubelet has evicted the Pod because it used more of the
+// node's disk than its own limit. Another try would end in the same way.
+[[nodiscard]] bool is_own_limit(const Sign& sign);
 // Returns the text of Observation::lost for a disrupted Pod. `sign`: status.reason, or the reason of the
 // condition DisruptionTarget. `node`: the name of the Pod's node; may be empty.
 [[nodiscard]] std::string lost_text(const Sign& sign, const std::string& node);

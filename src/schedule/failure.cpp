@@ -38,6 +38,7 @@ std::string exit_text(std::optional<int> exit_code) {
 }  // namespace
 
 Cause cause_of(const Observation& ended, bool after_break) {
+  if (!ended.placement.limit_error.empty()) return Cause::error;
   if (!ended.lost.empty()) return Cause::host_lost;
   if (ended.timed_out) return Cause::timeout;
   // A stopped attempt counts as out of memory only if SIGKILL ended it. With another exit code, the kernel
@@ -116,6 +117,7 @@ Ending ending_of(const Observation& ended) {
   const Cause cause = schedule::cause_of(ended, false);
   auto [reason, stopper] = schedule::failure_reason({}, cause, ended.exit_code, ended.slots.memory);
   if (!ended.lost.empty()) reason = ended.lost;
+  if (!ended.placement.limit_error.empty()) reason = ended.placement.limit_error;
   return {.cause = cause, .reason = std::move(reason), .details = {.stopper = stopper}};
 }
 

@@ -30,6 +30,24 @@ TEST(LostHostTest, AnEvictionByTheKubeletIsALostHost) {
   EXPECT_EQ(report.observation.status, report.observation.lost);
 }
 
+// Another try would end in the same way.
+TEST(LostHostTest, AnEvictionBecauseOfThePodsOwnLimitIsNoLostHost) {
+  for (const std::string message :
+       {"Usage of EmptyDir volume \"out\" exceeds the limit \"10Mi\". ",
+        "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. ",
+        "Container main exceeded its local ephemeral storage limit \"1Gi\". "}) {
+    const json status = {{"phase", "Failed"}, {"reason", "Evicted"}, {"message", message}};
+    const std::string changes = json{{"status", status}}.dump();
+    for (const json& pod : {pod_in_state(ended_state(137, "Error"), changes), changed_pod(changes)}) {
+      const Observation seen = report_of(pod).observation;
+      EXPECT_EQ(seen.phase, Phase::ended);
+      EXPECT_EQ(seen.lost, "");
+      EXPECT_FALSE(seen.stopped);
+      EXPECT_EQ(seen.placement.limit_error + ". ", "the pod was evicted from the node n1: " + message);
+    }
+  }
+}
+
 TEST(LostHostTest, AnEvictionThroughTheApiIsALostHost) {
   const std::string eviction = disrupted("EvictionByEvictionAPI", "Eviction API: evicting", "12:00:05");
   EXPECT_EQ(state_of(deleted_pod(pod_in_state(k_running, eviction), "12:00:35"), "12:00:06"),

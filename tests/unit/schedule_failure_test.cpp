@@ -41,6 +41,16 @@ TEST(CauseOf, TheCauseIsAnErrorUnlessTheEngineKnowsMore) {
   EXPECT_EQ(cause_of(ended(std::nullopt), false), Cause::error);
 }
 
+TEST(CauseOf, AnAttemptThatUsedTooMuchDiskHasAnError) {
+  Observation observation = ended(137);
+  observation.oom_likely = true;
+  observation.placement.limit_error = "the pod was evicted";
+  EXPECT_EQ(cause_of(observation, true), Cause::error);
+  const Ending ending = ending_of(observation);
+  EXPECT_EQ(ending.cause, Cause::error);
+  EXPECT_EQ(ending.reason, "the pod was evicted");
+}
+
 TEST(CauseOf, ASignalThroughTheEngineIsAStop) {
   EXPECT_EQ(cause_of(stopped(137), false), Cause::stopped);
   EXPECT_EQ(cause_of(stopped(1), false), Cause::stopped);
