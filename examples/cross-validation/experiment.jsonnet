@@ -6,7 +6,8 @@ local name(fold) = "fold-%d" % fold.fold;
 
 {
   experiment: "cross-validation",
-  defaults: { image: "combu-demo" },
+  // With `entrypoint: []`, `cmd` begins with the program. A cluster runs the image even if no registry has it.
+  defaults: { image: "combu-demo", entrypoint: [] },
   trials: [
     { name: "preprocess", cmd: "preprocess", env: { PARTS: std.toString(std.length(folds)) }, outputs: ["/parts", "/test"] },
   ] + [

@@ -9,6 +9,7 @@ function(seeds=10000) {
   experiment: "short",
   defaults: {
     image: "combu-demo",
+    entrypoint: [],  // `cmd` begins with the program; a cluster runs the image even if no registry has it
     cmd: "estimate",
     metrics: "json",  // numbers in lines like {"step": 64, "error": 0.05}
     worker: { concurrency: 4 },  // one worker for each CPU, with up to four attempts at once in it

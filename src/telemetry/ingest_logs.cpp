@@ -276,7 +276,7 @@ std::vector<std::string> ingest_once(Engine& engine, const Key& key, const Trial
                                 to_string(trial.log_size_max)));
   if (ingester.was_lost() && end == LogEnd::complete)
     notes.emplace_back(
-        "a part of the log is missing, with the metrics in it: its worker could not store it; free space on "
+        "a part of the log is missing, with the metrics in it: the agent could not store it; free space on "
         "the disk of the engine's host");
   else if (ingester.has_begun_to_miss())
     notes.emplace_back(

@@ -7,8 +7,8 @@ namespace combu {
 
 std::string gaps_text(const StoredLog& log) {
   return fmt::format(
-      "{0} of the log {1} missing: the engine removed {2} by log rotation before combu read {2}, or a worker "
-      "could not store {2}",
+      "{0} of the log {1} missing: the engine removed {2} by log rotation before combu read {2}, or the "
+      "agent could not store {2}",
       log.gaps == 1 ? "a part" : fmt::format("{} parts", log.gaps), log.gaps == 1 ? "is" : "are",
       log.gaps == 1 ? "it" : "them");
 }

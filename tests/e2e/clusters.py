@@ -15,11 +15,12 @@ from engines import SCRIPTS, image_options, script
 class Cluster:
     """A cluster with `nodes` nodes that run real Pods (node-1, node-2, …), and `kwok` nodes that simulate Pods."""
 
-    def __init__(self, nodes=0, kwok=0, silent_after=None):
+    def __init__(self, nodes=0, kwok=0, silent_after=None, log_size=None):
         self.options = [
             *(["--nodes", nodes] if nodes else []),
             *(["--kwok", kwok] if kwok else []),
             *(["--silent-after", silent_after] if silent_after else []),
+            *(["--log-size", log_size] if log_size else []),
         ]
         self.dir = Path(tempfile.mkdtemp(prefix="cluster-", dir=os.environ.get("COMBU_TEST_DIR")))
         self.kubeconfig = self.dir / "kubeconfig"  # the administrator's

@@ -1,6 +1,7 @@
 """Test engines and the program combu: a thin layer over the scripts of tests/engines and the Docker Engine API."""
 
 import base64
+import hashlib
 import http.client
 import json
 import os
@@ -275,6 +276,20 @@ class Combu:
         """Returns {trial: row} of `ps --json`."""
         rows = [json.loads(line) for line in self("ps", "--json").stdout.splitlines()]
         return {row["trial"]: row for row in rows}
+
+
+def results_outputs_and_logs(combu):
+    """Returns all that the last run gave: results, outputs and logs, without times, hosts, ids and numbers of attempts."""
+    results = {}
+    for row in map(json.loads, combu("results", "--json").stdout.splitlines()):
+        del row["seconds"], row["attempt"]
+        run = row.pop("run")
+        results[row["trial"]] = row
+    outputs = {}
+    for file in combu.file.parent.glob(f"results/*/{run}/**/*"):
+        if file.is_file() and file.name != "manifest.sha256":  # the order of its lines is that of the folders
+            outputs["/".join(file.relative_to(combu.file.parent / "results").parts[2:])] = hashlib.sha256(file.read_bytes()).hexdigest()
+    return results, outputs, {name: combu("logs", name).stdout for name in results}
 
 
 def docker_config(home, config):

@@ -1,5 +1,6 @@
 """The first example of docs/experiment.md runs, and is killed, unchanged on a Docker Engine and on a Kubernetes cluster."""
 
+import json
 import re
 
 import pytest
@@ -95,5 +96,9 @@ def test_the_first_example_runs_and_is_killed(combu_on, place, tmp_path):
     assert place.left() == set()
     rows = combu.ps()
     assert {name for name, row in rows.items() if row["state"] == "succeeded"} == ENDING
+    results = [json.loads(line) for line in combu("results", "--json").stdout.splitlines()]
+    assert {(row["trial"], row["state"], row["exit_code"], row["attempt"]) for row in results} == {
+        (name, *(("succeeded", 0) if name in ENDING else ("stopped", None)), 1) for name in SOLVERS | {"loader"}
+    }
     assert {row["reason"] for name, row in rows.items() if name not in ENDING} == {"removed by `combu kill`"}
     combu("kill")

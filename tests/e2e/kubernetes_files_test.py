@@ -244,3 +244,44 @@ def test_a_config_map_that_is_deleted_under_a_run(combu, user):
             user.kubectl("delete", name)
     assert process.wait(60) == 0, process.stderr.read()
     assert set(states(combu).values()) == {("succeeded", 1)}
+
+
+def test_full_disks(combu):
+    """The disk of the outputs, of the agent's folder, or of the inputs is full."""
+
+    def small(name, path):
+        return {"pod": {"volumes": [{"name": name, "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}]}, "container": {"volumeMounts": [{"name": name, "mountPath": path}]}}
+
+    (combu.file.parent / "large").write_bytes(bytes(2000000))
+    agents_folder = "/combu/attempts/w"
+    fill = "head -c 2000000 /dev/zero"
+    quick = {"outputs": ["/out"], "retries": 0}
+    combu.write(
+        {
+            "collect": {"on": "always"},
+            "trials": [
+                job("outputs", f"{fill} > /out/x; code=$?; echo so-far; exit $code", kubernetes=small("out", "/out"), **quick),
+                job("agent", f"{fill} > {agents_folder}/x; seq 100000; mkdir /out; echo done > /out/x", kubernetes=small("combu-attempts", agents_folder), **quick),
+                job("inputs", "true", inputs=["./large:/in/large"], kubernetes=small("in", "/in"), **quick),
+            ],
+        }
+    )
+    done = combu("run", "--wait", code=1)
+    ends = {name: (row["state"], row["cause"], row["exit_code"]) for name, row in combu.ps().items()}
+    assert ends == {"outputs": ("failed", "error", 1), "agent": ("succeeded", None, 0), "inputs": ("failed", "start", None)}
+    assert {path: len(content) for path, content in collected(combu).items()} == {"outputs/out/x": 1 << 20, "agent/out/x": 5}
+    assert combu("why", "inputs").stdout == "inputs failed: could not be started: the inputs cannot be unpacked: in/large: No space left on device\n"
+    assert combu("logs", "outputs").stdout == "so-far\n"
+    assert "agent: a part of the log is missing, with the metrics in it: the agent could not store it; free space" in done.stderr
+    log = combu("logs", "agent")
+    assert log.stdout.endswith("\n99999\n100000\n") and "a part of the log is missing" in log.stderr
+
+
+def test_a_trial_that_attacks_the_agent(combu):
+    """The trial sends SIGKILL to the agent, and replaces its socket and its folder. The agent goes on."""
+    folder = "/combu/attempts/w/agent"
+    script = f"kill -KILL 1; rm {folder}/socket; touch {folder}/socket; rm -r {folder}; touch {folder}; mkdir /out; echo done > /out/x"
+    combu.write([job("one", script, outputs=["/out"], retries=0)])
+    combu("run", "--wait")
+    assert collected(combu) == {"one/out/x": "done\n"}
+    assert states(combu) == {"one": ("succeeded", 1)}

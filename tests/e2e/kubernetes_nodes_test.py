@@ -1,21 +1,23 @@
-"""Runs on two real nodes: trials on both, and a node that is silent or restarts in the middle of a run."""
+"""Runs on two real nodes: trials on both, a node that is silent, restarts or is lost in the middle of a run, and a node that rotates logs."""
 
 import contextlib
 import json
+import shutil
 import socket
 import threading
 from collections import Counter
 
 import pytest
 from clusters import Cluster
-from engines import trial, wait_until
+from conftest import ROOT
+from engines import results_outputs_and_logs, trial, wait_until
 
 pytestmark = pytest.mark.kubernetes
 
 
 @pytest.fixture(scope="module")
 def two_nodes():
-    cluster = Cluster(nodes=2, silent_after=10)
+    cluster = Cluster(nodes=2, silent_after=10, log_size=100000)
     try:
         cluster.start()
         cluster.load_image("combu-test:latest")
@@ -141,10 +143,14 @@ def runs_again(combu, count):
     return again if len(again) == count else set()
 
 
-def check_ends(combu, outcome, lost):
-    """Checks that each trial gave what it should, and succeeded once, and that exactly these trials lost their first attempt."""
-    assert outcome_of(combu) == outcome
-    ends = [(name, 1, None, "host_lost") for name in lost] + [(name, 2 if name in lost else 1, 0, None) for name in outcome]
+def check_ends(combu, names, lost, with_code=()):
+    """Checks that each trial succeeded once, and that exactly the trials in `lost` lost their first attempt.
+
+    with_code: trials whose program had already ended when the attempt was lost.
+    """
+    events = [json.loads(line) for line in combu("events", "--json").stdout.splitlines()]
+    assert sorted(one["trial"] for one in events if one["state"] == "succeeded") == sorted(names)
+    ends = [(name, 1, 0 if name in with_code else None, "host_lost") for name in lost] + [(name, 2 if name in lost else 1, 0, None) for name in names]
     assert sorted(ends_of(combu), key=str) == sorted(ends, key=str)
 
 
@@ -193,6 +199,7 @@ def test_a_silent_node_changes_nothing_but_times(combu, user, gate):
     wait_until(lambda: pods_on(user, "node-2") == [], "the removal of the first Pods")
     gate.close()
     assert process.wait(60) == 0, process.stderr.read()
+    assert outcome_of(combu) == outcome
     check_ends(combu, outcome, lost)
     assert silent and silent < lost
 
@@ -208,6 +215,62 @@ def test_a_node_that_restarts_changes_nothing_but_times(combu, user, gate):
     lost = wait_until(lambda: runs_again(combu, len(dead) + 2), "the second attempts")
     gate.close()
     assert process.wait(60) == 0, process.stderr.read()
+    assert outcome_of(combu) == outcome
     check_ends(combu, outcome, lost)
     assert dead and dead < lost
     wait_until(lambda: user.pods() == {}, "the removal of all Pods")
+
+
+@pytest.fixture
+def cross_validation(combu, gate, tmp_path):
+    """A Combu with the example, whose folds hold, and with a trial `large` that has large outputs while the folds run."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    fold = (ROOT / "examples/image/bin/fold").read_text(encoding="utf-8")
+    (programs / "fold").write_text(fold.replace("\n", f"\n{gate.hold()}\n", 1), encoding="utf-8")
+    combu.engine.cluster.load_image("combu-demo:latest", programs=programs)
+    folder = shutil.copytree(ROOT / "examples/cross-validation", tmp_path / "example", ignore=shutil.ignore_patterns("results"))
+    large = {"name": "large", "cmd": ["sh", "-c", "head -c 200000000 /dev/zero > /large"], "outputs": ["/large"], "depends": [f"fold-{n}" for n in range(5)]}
+    more = {"defaults": {"retries": 1, "kubernetes": section("folds")}, "trials": [large]}
+    combu.file = folder / "nodes.jsonnet"
+    combu.write(f"local more = {json.dumps(more)};\n(import 'experiment.jsonnet') + {{ defaults+: more.defaults, trials+: more.trials }}")
+    return combu
+
+
+def test_a_lost_node_changes_no_output_of_cross_validation(cross_validation, user, gate):
+    """The folds run on one node, and then on two nodes, one of which is lost while folds run on it and outputs are collected."""
+    combu = cross_validation
+    gate.close()
+    user.cluster.kubectl("cordon", "node-2")
+    combu("run", "--wait")
+    user.cluster.kubectl("uncordon", "node-2")
+    on_one_node = results_outputs_and_logs(combu)
+
+    gate.open()
+    process = combu.start("run", "--wait", "--replace")
+    held = [f"fold-{n}" for n in range(5)]
+    middle = {**dict.fromkeys(held, ("running", 1)), "large": ("collecting", 1), "ensemble": ("waiting", 1)}
+    wait_until(lambda: unfinished(combu) == middle, "the middle of the run")
+    nodes = {node: set(pods_on(user, node)) & set(middle) for node in ("node-1", "node-2")}
+    dead, lost = next((node, names) for node, names in nodes.items() if "large" in names)
+    user.cluster.kill9(dead)
+    assert [len(names) for names in nodes.values()] == [3, 3]
+    again = dict.fromkeys(lost & set(held), ("running", 2))
+    wait_until(lambda: again.items() <= unfinished(combu).items(), "the second attempts of the folds", seconds=120)
+    gate.close()
+    assert process.wait(60) == 0, process.stderr.read()
+    assert results_outputs_and_logs(combu) == on_one_node
+    check_ends(combu, {"preprocess", *middle}, lost, with_code={"large"})
+
+
+def test_a_node_rotates_the_log_of_a_busy_trial(combu, user):
+    """The API server no longer serves the beginning of the log. combu gets the log from the agent, and stores all of it."""
+    script = "n=0; until test -e /stop; do seq $((n + 1)) $((n += 10000)); sleep 0.1; done; echo $n > /lines"
+    combu.write([trial("busy", script, pull="never", entrypoint=[], outputs=["/lines"])])
+    process = combu.start("run", "--wait")
+    wait_until(lambda: list(user.cluster.dir.glob(f"node-*/logs/{user.name}_*/*/0.log.*")), "a rotated log")
+    (pod,) = user.pods().values()
+    user.kubectl("exec", pod["metadata"]["name"], "--", "touch", "/stop")
+    assert process.wait(60) == 0, process.stderr.read()
+    (lines,) = combu.file.parent.glob("results/*/*/busy/lines")
+    assert combu("logs", "busy").stdout == "".join(f"{n + 1}\n" for n in range(int(lines.read_text())))

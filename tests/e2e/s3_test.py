@@ -1,6 +1,7 @@
 """Outputs are collected into a bucket on versitygw, which is as strict as Amazon S3, and on MinIO."""
 
 import contextlib
+import hashlib
 import http.client
 import http.server
 import json
@@ -177,23 +178,33 @@ def server(request):
 
 
 @pytest.fixture
-def lab(combu, server, request):
-    """combu with S3 keys.
+def lab_on(combu_on, server, request):
+    """A function: lab_on(engine) returns a Combu with S3 keys.
 
     write_trials() writes an experiment with the test's name. place() returns the key prefix of its only run.
     """
-    combu.env.update(server.env)
     name = request.node.name.split("[")[0].replace("_", "-")
 
-    def write(*trials, **fields):
-        combu.write({"experiment": name, "collect": {"to": "s3://lab/of us", **fields}, "trials": list(trials)})
+    def make(engine):
+        combu = combu_on(engine)
+        combu.env.update(server.env)
 
-    def place():
-        (run,) = {key.split("/")[2] for key in server.keys(f"of us/{name}/")}
-        return f"of us/{name}/{run}/"
+        def write(*trials, **fields):
+            combu.write({"experiment": name, "collect": {"to": "s3://lab/of us", **fields}, "trials": list(trials)})
 
-    combu.write_trials, combu.place = write, place
-    return combu
+        def place():
+            (run,) = {key.split("/")[2] for key in server.keys(f"of us/{name}/")}
+            return f"of us/{name}/{run}/"
+
+        combu.write_trials, combu.place = write, place
+        return combu
+
+    return make
+
+
+@pytest.fixture
+def lab(lab_on, engine):
+    return lab_on(engine)
 
 
 @pytest.fixture
@@ -241,6 +252,29 @@ end'; ln -s sub/a latest; ln sub/a again; head -c 40000000 /dev/urandom >large; 
     assert entries["out/latest"]["target"] == "sub/a"
     assert entries["out/none"]["kind"] == "folder"
     assert {entries[path]["kind"] for path in ("out/again", "out/sub/a") if path in entries} == {"hard_link"}
+    assert not server.uploads()
+
+
+@pytest.mark.kubernetes
+def test_outputs_of_pods_are_collected_into_a_bucket(lab_on, user, server, tmp_path):
+    lab = lab_on(user)
+    pod = {"pull": "never", "entrypoint": []}
+    text = """mkdir /out; cd /out; echo $COMBU_PARAM_N >n; ln -s n latest; ln n again; mkdir none; head -c 40000000 /dev/urandom >large
+              sha256sum large; touch -d @1000000000 n; test $COMBU_PARAM_N != 2"""
+    lab.write_trials(*(trial(f"t-{n}", text, params={"n": n}, **pod) for n in range(3)), on="always")
+    lab("run", "--wait", code=1)
+    assert [row["state"] for row in lab.ps().values()] == ["succeeded", "succeeded", "failed"]
+    home = tmp_path / "home"
+    server.fetch(lab.place(), home)
+    for n in range(3):
+        folder = home / f"t-{n}"
+        check_sums(folder)
+        assert {path.name for path in (folder / "out").iterdir()} == {"n", "again", "large"}
+        assert (folder / "out/again").read_text() == (folder / "out/n").read_text() == f"{n}\n"
+        assert lab("logs", f"t-{n}").stdout.split()[0] == hashlib.sha256((folder / "out/large").read_bytes()).hexdigest()
+        entries = {e["path"]: e for e in map(json.loads, (folder / "manifest.entries").read_text().splitlines())}
+        assert (entries["out/latest"]["target"], entries["out/none"]["kind"]) == ("n", "folder")
+    assert "x-amz-meta-mtime: 1000000000.000000000\r\n" in server.get(f"{lab.place()}t-0/out/n", "-i").decode().lower()
     assert not server.uploads()
 
 

@@ -85,7 +85,7 @@ TEST_F(TelemetryTest, APartThatTheEngineHasLostIsAGap) {
   engine.lost_end = true;
   engine.say("first\n", milliseconds(0));
   EXPECT_THAT(take(), IsEmpty());
-  EXPECT_THAT(take(LogEnd::complete), ElementsAre(HasSubstr("its worker could not store it")));
+  EXPECT_THAT(take(LogEnd::complete), ElementsAre(HasSubstr("the agent could not store it")));
   EXPECT_EQ(telemetry.log("a", 1)->gaps, 1U);
   EXPECT_TRUE(telemetry.log("a", 1)->complete);
   EXPECT_EQ(kept(), "first\n");

@@ -98,7 +98,7 @@ TEST_F(TrialPage, HasAllKnownDetails) {
                                 "metric     loss 0.5 (least 0.25, greatest 1, 3 points)\n"
                                 "metrics    4 points ignored: combu keeps the first 1000 names of metrics\n"
                                 "log        a part of the log is missing: the engine removed it by log "
-                                "rotation before combu read it, or a worker could not store it\n"
+                                "rotation before combu read it, or the agent could not store it\n"
                                 "outputs    /lab/results/solver\n"
                                 "run        r1\n"
                                 "experiment lab\n"
