@@ -343,6 +343,8 @@ struct Trial {
   [[nodiscard]] bool moves_files() const {
     return !inputs.empty() || !outputs.empty() || params_file || !metrics->file.empty();
   }
+  // True if a secret is an environment variable.
+  [[nodiscard]] bool has_secret_variables() const;
   // True if each attempt has a container of its own, which keeps the attempt's log and files. If false, only
   // the run's owner stores them.
   [[nodiscard]] bool has_own_container() const { return !worker->on; }

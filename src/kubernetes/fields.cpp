@@ -89,7 +89,7 @@ class TrialCheck {
 
   void check_stop_signal() {
     const std::string& signal = trial_.process.stop_signal;
-    if (trial_.worker->on || trial_.moves_files()) return;  // the agent sends the signal
+    if (needs_agent(trial_)) return;  // the agent sends the signal
     if (signal.empty() || is_default_stop_signal(signal) ||
         section_has({"container", "lifecycle", "stopSignal"}))
       return;
@@ -165,12 +165,12 @@ class TrialCheck {
   void check_agent() {
     if (is_worker_container(trial_) || is_supervised(trial_)) return;
     const bool is_worker = trial_.worker->on;
-    const bool needs_agent = is_worker || trial_.moves_files();
-    if (needs_agent && (section_has({"container", "command"}) || section_has({"container", "args"})))
+    if (needs_agent(trial_) && (section_has({"container", "command"}) || section_has({"container", "args"})))
       add("kubernetes.container.command",
-          "is not possible with `worker`, `outputs`, `inputs`, `params_file` and `metrics.file`, for which "
-          "combu "
-          "starts the program itself; write the program as `entrypoint` and `cmd`");
+          "is not possible with `worker`, `outputs`, `inputs`, `params_file`, `metrics.file` and `secrets` "
+          "as "
+          "variables, for which combu starts the program itself; write the program as `entrypoint` and "
+          "`cmd`");
     if (is_worker && std::ranges::any_of(trial_.inputs, [](const Input& input) { return !input.in_scratch; }))
       add("inputs",
           "combu cannot copy files to absolute paths in the Pods of workers; write paths that begin at the "

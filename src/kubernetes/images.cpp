@@ -37,7 +37,7 @@ std::string logins_text(const json& secret) {
 }  // namespace
 
 bool needs_program(const Trial& trial) {
-  return (trial.worker->on || trial.moves_files()) && !trial.process.entrypoint;
+  return needs_agent(trial) && !trial.process.entrypoint;
 }
 
 bool needs_digest(const Trial& trial) {

@@ -61,6 +61,10 @@ bool is_supervised(const Trial& trial) {
   return trial.container.provided && !is_worker_container(trial);
 }
 
+bool needs_agent(const Trial& trial) {
+  return trial.worker->on || trial.moves_files() || trial.has_secret_variables();
+}
+
 bool is_gpu_count(const GpuRequest& request) {
   return !request.all && request.ids.empty() && request.count > 0;
 }

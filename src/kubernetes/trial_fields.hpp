@@ -48,6 +48,8 @@ struct NumericUser {
 
 // True if the first process of the trial's container is the agent, which runs the trial's program.
 [[nodiscard]] bool is_supervised(const Trial& trial);
+// True if the Pods of the trial need the agent.
+[[nodiscard]] bool needs_agent(const Trial& trial);
 
 // True if the request is for a number of GPUs of no particular ids.
 [[nodiscard]] bool is_gpu_count(const GpuRequest& request);

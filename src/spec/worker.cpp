@@ -13,6 +13,11 @@
 
 namespace combu {
 
+bool Trial::has_secret_variables() const {
+  return std::ranges::any_of(*container.secrets,
+                             [](const Secret& secret) { return !secret.variable.empty(); });
+}
+
 bool is_of_container(const Secret& secret) {
   return !secret.target.empty() || secret.is_in_cluster;
 }

@@ -18,6 +18,7 @@ namespace {
 constexpr int k_await_seconds = 3600;  // a combu that has ended for longer does not send the files any more
 constexpr int k_await_secrets_seconds = 600;      // combu sends them as soon as the container runs
 constexpr std::uint64_t k_unused_log_max = 4096;  // the engine has the log
+constexpr std::string_view k_variables_folder = "/combu/variables";
 constexpr std::string_view k_params_file = "/combu/params.json";
 
 std::string parent_of(const std::string& path) {
@@ -43,6 +44,19 @@ std::vector<std::string> secret_folders(const Trial& trial) {
   for (const Secret& secret : *trial.container.secrets)
     if (!secret.target.empty()) folders.insert(parent_of(secret.target));
   return {folders.begin(), folders.end()};
+}
+
+// The engine gives the agent the secret variables as files, and the agent gives them to the program.
+void pass_variables_as_files(Trial& container) {
+  std::vector<Secret> secrets = *container.container.secrets;
+  int number = 0;
+  for (Secret& secret : secrets) {
+    if (secret.variable.empty()) continue;
+    secret.target = fmt::format("{}/{}", k_variables_folder, ++number);
+    container.process.entrypoint->push_back(fmt::format("variable={}={}", secret.variable, secret.target));
+    secret.variable.clear();
+  }
+  container.container.secrets = std::move(secrets);
 }
 
 }  // namespace
@@ -83,6 +97,7 @@ Trial supervised_container(const Trial& trial, Supervision use, const ImageProgr
     process.entrypoint->emplace_back("keep=1");
     for (const Output& output : trial.outputs) container.container.kept_folders.push_back(output.path);
   }
+  if (is_for_files) pass_variables_as_files(container);
   process.entrypoint->emplace_back("--");
   process.cmd = argv_of(trial, image);
   process.init = false;  // the agent is the first process

@@ -32,7 +32,8 @@ constexpr int k_resumptions_max = 20;  // of an archive, without a byte between
 // Returns what the agent has to do in the trial's container on this engine; nullopt: it is not needed.
 std::optional<Supervision> use_of_agent(const Trial& trial, bool copies_files, bool gives_secrets) {
   if (!trial.has_own_container() || is_worker_name(trial.name)) return std::nullopt;
-  if (!copies_files && trial.moves_files()) return Supervision::files;
+  // The engine's host may keep the environment of a container on its disk.
+  if (!copies_files && (trial.moves_files() || trial.has_secret_variables())) return Supervision::files;
   const auto is_given_by_combu = [](const Secret& secret) { return !secret.is_in_cluster; };
   if (!gives_secrets && std::ranges::any_of(*trial.container.secrets, is_given_by_combu))
     return Supervision::secrets;

@@ -104,6 +104,20 @@ TEST_F(SuperviseTest, ALaterClientGetsTheResultAndTheFiles) {
   EXPECT_EQ(worker_->wait(), 0);
 }
 
+TEST_F(SuperviseTest, TheProgramGetsVariablesFromFiles) {
+  const std::string value = write("value", "two\nlines=x");
+  supervise({"hold=0", "variable=ONE=" + value, "variable=TWO=" + write("empty", "")},
+            {"sh", "-c", "printf '%s|%s|%s' \"$ONE\" \"${TWO-unset}\" \"$HOME\""});
+  EXPECT_EQ(worker_->wait(), 0);
+  EXPECT_EQ(text_of(path("out")), "two\nlines=x||" + std::string(::getenv("HOME")));
+}
+
+TEST_F(SuperviseTest, AVariableWithoutItsFileIsNamed) {
+  supervise({"hold=60", "variable=ONE=/no/file"}, {"true"});
+  EXPECT_EQ(worker_->wait(), 126);
+  EXPECT_EQ(text_of(path("err")), "agent: /no/file: No such file or directory\n");
+}
+
 // As with an engine that starts a dead container again, whose volumes stay.
 TEST_F(SuperviseTest, ARestartedAgentServesTheFilesAndDoesNotRunTheProgramAgain) {
   const std::string file = path("result");

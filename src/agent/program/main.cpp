@@ -55,7 +55,7 @@ int main(int argument_count, char** arguments) {
   if (!is_worker && !is_supervisor)
     return fail(
         "usage: agent worker FOLDER IDLE_SECONDS [NOTE]\n"
-        "       agent supervise FOLDER [SETTING=NUMBER]... -- PROGRAM [ARGUMENT]...\n"
+        "       agent supervise FOLDER [SETTING=VALUE]... -- PROGRAM [ARGUMENT]...\n"
         "       agent join FOLDER\n");
   close_range(STDERR_FILENO + 1, UINT_MAX, 0);  // attempts must not inherit what this process has inherited
   if (!reserve_descriptors()) return fail("agent: cannot open /dev/null\n");

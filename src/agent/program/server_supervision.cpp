@@ -33,6 +33,10 @@ std::vector<int> signals_to_pass() {
 int Server::supervise(const std::string& folder, Supervision supervision) {
   supervision_ = std::move(supervision);
   if (!begin(folder, signals_to_pass())) return k_not_started;
+  if (const std::string problem = read_variables(*supervision_); !problem.empty()) {
+    complain(problem);
+    return k_not_started;
+  }
   if (supervision_->keeps) {
     const Folder::Life life = folder_.begin_life();
     if (life == Folder::Life::over) return 0;
@@ -97,7 +101,7 @@ bool Server::begin_supervised(Start& message, std::uint64_t connection) {
   if (known != nullptr && (known->phase != Phase::awaiting_inputs || known->asker == connection)) return true;
   if (supervision_->await == 0 || supervision_->exit_code) return false;
   Start start = supervision_->start;
-  start.env = std::move(message.env);
+  start.env.insert(start.env.end(), message.env.begin(), message.env.end());
   start.awaits_inputs = message.awaits_inputs;
   message = std::move(start);
   return true;

@@ -1,5 +1,9 @@
 #include "supervision.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
 #include <cerrno>
 #include <csignal>
 
@@ -9,8 +13,17 @@ namespace combu::agent {
 namespace {
 
 constexpr int k_not_found = 127;  // as k_not_started
+constexpr std::string_view k_variable = "variable=";
 
 bool read_setting(std::string_view text, Supervision& supervision) {
+  if (text.starts_with(k_variable)) {
+    text.remove_prefix(k_variable.size());
+    const std::size_t name_end = text.find('=');
+    if (name_end == std::string_view::npos) return false;
+    supervision.variables.push_back(
+        {std::string(text.substr(0, name_end)), std::string(text.substr(name_end + 1))});
+    return true;
+  }
   const std::size_t equals = text.find('=');
   std::uint64_t value = 0;
   if (equals == std::string_view::npos || !read_number(text.substr(equals + 1), value)) return false;
@@ -47,6 +60,20 @@ bool read_supervision(const std::vector<std::string_view>& arguments, Supervisio
   supervision.start.id = k_supervised_id;
   for (++at; at < arguments.size(); ++at) supervision.start.argv.emplace_back(arguments[at]);
   return !supervision.start.argv.empty();
+}
+
+std::string read_variables(Supervision& supervision) {
+  for (const Supervision::Variable& variable : supervision.variables) {
+    const Descriptor file(open(variable.path.c_str(), O_RDONLY | O_CLOEXEC));
+    std::string value;
+    std::array<char, 4096> part{};
+    ssize_t count = -1;
+    while (file.is_open() && (count = read(file.get(), part.data(), part.size())) > 0)
+      value.append(part.data(), static_cast<std::size_t>(count));
+    if (count < 0) return problem_text(variable.path, errno);
+    supervision.start.env.push_back(variable.name + "=" + value);
+  }
+  return {};
 }
 
 int exit_code_of(const Ended& ended) {

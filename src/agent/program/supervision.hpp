@@ -17,6 +17,12 @@ inline constexpr int k_not_started = 126;
 inline constexpr int k_signalled = 128;
 
 struct Supervision {
+  // An environment variable of the program whose value is the content of a file.
+  struct Variable {
+    std::string name;
+    std::string path;
+  };
+
   // The program with its arguments, its stop signal and so on. A client that starts it may add variables.
   Start start;
   // The following times are in nanoseconds. A program with `await` starts when a client has sent Start and
@@ -24,6 +30,7 @@ struct Supervision {
   std::int64_t await = 0;
   // After the end of the program, the agent waits without a client for Forget for this time.
   std::int64_t hold = 0;
+  std::vector<Variable> variables;
   // The folder of the agent stays when the engine starts the container again, and the outputs of the program
   // are in volumes that stay, too.
   bool keeps = false;
@@ -36,6 +43,10 @@ struct Supervision {
 
 // Reads the arguments of `agent supervise` behind FOLDER. Returns false if they are wrong.
 bool read_supervision(const std::vector<std::string_view>& arguments, Supervision& supervision);
+
+// Adds the variables to the environment of the program. Returns a description of the failure, or an empty
+// text.
+std::string read_variables(Supervision& supervision);
 
 // Returns the exit code that a shell would use.
 int exit_code_of(const Ended& ended);
