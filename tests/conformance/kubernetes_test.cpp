@@ -72,6 +72,10 @@ class KubernetesSubject : public Subject {
   Trial repeats(const std::string& name, const std::string& path) override {
     return shell(name, fmt::format("mkdir -p /out; cat {0} {0} > /out/a; cat {0} {0}", path));
   }
+  Trial tells_secrets(const std::string& name, const std::string& path,
+                      const std::string& variable) override {
+    return shell(name, fmt::format("cat {0}; stat -L -c %a {0}; echo \"${1}\"", path, variable));
+  }
   Trial eats(const std::string& name, Bytes memory) override {
     return shell(name, "exec dd if=/dev/zero of=/dev/null count=1 bs=" + std::to_string(memory.count));
   }
@@ -127,6 +131,10 @@ INSTANTIATE_TEST_SUITE_P(Kubernetes, PlacingSuite, testing::Values(k_pods, k_sup
 INSTANTIATE_TEST_SUITE_P(Kubernetes, HealthSuite, testing::Values(k_pods, k_supervised), flavour_name);
 INSTANTIATE_TEST_SUITE_P(Kubernetes, FileSuite, testing::Values(k_supervised), flavour_name);
 INSTANTIATE_TEST_SUITE_P(Kubernetes, ExecSuite, testing::Values(k_pods), flavour_name);
+INSTANTIATE_TEST_SUITE_P(Kubernetes, SecretSuite, testing::Values(k_pods, k_supervised, k_workers),
+                         flavour_name);
+INSTANTIATE_TEST_SUITE_P(Kubernetes, SecretFileSuite, testing::Values(k_pods, k_supervised, k_workers),
+                         flavour_name);
 
 // The other suites concern the capabilities of a host, which a cluster lacks.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(HostSuite);

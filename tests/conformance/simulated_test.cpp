@@ -96,6 +96,9 @@ INSTANTIATE_TEST_SUITE_P(Simulated, PlacingSuite, testing::Values(k_placing), fl
 INSTANTIATE_TEST_SUITE_P(Simulated, ContainerSuite, testing::Values(k_containers), flavour_name);
 // The containers of the simulation have no programs.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ExecSuite);
+// The simulation ignores secrets: its programs have neither files nor variables.
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SecretSuite);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SecretFileSuite);
 
 }  // namespace
 }  // namespace combu::conformance
