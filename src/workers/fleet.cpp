@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "workers/supervised_container.hpp"
+
 namespace combu::workers {
 namespace {
 
@@ -253,9 +255,13 @@ void Fleet::displace_attempts(Worker& worker) {
 StartResult Fleet::create(const AssignedAttempt& first, const Run& run, const Trial& trial,
                           const std::stop_token& stop) {
   const WorkerPtr& worker = first.worker;
-  const Trial container = container_of(trial, worker->key().trial, images_.agent_for(trial));
+  const Staging staging = staging_of(all_.engine);
+  const Trial container = container_of(trial, worker->key().trial, images_.agent_for(trial), staging);
+  const bool has_unstaged = staging == Staging::by_agent && !container.inputs.empty();
+  if (has_unstaged) check_inputs(container);
   {
     const std::scoped_lock lock(all_.mutex);
+    if (has_unstaged) worker->unstaged = container;
     worker->container.slots = container.slots;
     worker->has_gpus = !container.gpus->empty();
   }

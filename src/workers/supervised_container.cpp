@@ -24,8 +24,16 @@ std::string parent_of(const std::string& path) {
   return path.substr(0, std::max<std::size_t>(path.rfind('/'), 1));
 }
 
-// Returns the folders into which the agent writes files before the program begins. An input whose path is not
-// known yet counts as a folder.
+// Returns the folders of the files by which the trial gets its secrets.
+std::vector<std::string> secret_folders(const Trial& trial) {
+  std::set<std::string> folders;
+  for (const Secret& secret : *trial.container.secrets)
+    if (!secret.target.empty()) folders.insert(parent_of(secret.target));
+  return {folders.begin(), folders.end()};
+}
+
+}  // namespace
+
 std::vector<std::string> written_folders(const Trial& trial) {
   std::set<std::string> folders;
   for (const Input& input : trial.inputs) {
@@ -36,16 +44,6 @@ std::vector<std::string> written_folders(const Trial& trial) {
   for (const auto& [path, content] : provided_files(trial)) folders.insert(parent_of(path));
   return {folders.begin(), folders.end()};
 }
-
-// Returns the folders of the files by which the trial gets its secrets.
-std::vector<std::string> secret_folders(const Trial& trial) {
-  std::set<std::string> folders;
-  for (const Secret& secret : *trial.container.secrets)
-    if (!secret.target.empty()) folders.insert(parent_of(secret.target));
-  return {folders.begin(), folders.end()};
-}
-
-}  // namespace
 
 bool awaits_files(const Trial& trial) {
   return !trial.inputs.empty() || trial.params_file;

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "combu/engine.hpp"
 #include "combu/spec.hpp"
@@ -20,6 +21,10 @@ enum class Supervision { files, secrets };
 // the image. `hold`: see Experiment::hold.
 [[nodiscard]] Trial supervised_container(const Trial& trial, Supervision use, const ImageProgram& image,
                                          std::shared_ptr<const ProvidedProgram> program, Seconds hold);
+
+// Returns the folders into which the agent writes the inputs and the file of params. An input whose path is
+// not known yet counts as a folder.
+[[nodiscard]] std::vector<std::string> written_folders(const Trial& trial);
 
 // Throws Error(refused) if an input is missing or cannot be opened: the agent gets the inputs later.
 void check_inputs(const Trial& trial);

@@ -57,6 +57,7 @@ struct Worker : std::enable_shared_from_this<Worker> {
   Note note;
   combu::WorkerSettings limits;   // trials_max, age_max and idle
   bool has_gpus = false;          // chosen by the engine, and not in `container.slots`
+  std::optional<Trial> unstaged;  // the container, while its inputs are to be copied into it: stage_inputs()
   bool is_own = false;            // this process starts attempts in the worker
   bool is_created_here = false;   // this process has created the container
   State state = State::creating;  // changed by become() only
@@ -146,6 +147,7 @@ struct Worker : std::enable_shared_from_this<Worker> {
   bool try_remove_container(const std::stop_token& stop);
 
  private:
+  void stage(const std::stop_token& stop);
   AgentEvents events();
   [[nodiscard]] bool try_reconnect(const std::stop_token& stop);
   void await_stream_end(const std::stop_token& stop);

@@ -123,13 +123,17 @@ const Flavour k_pods{"pods", [] { return std::make_unique<KubernetesSubject>(); 
 
 const Flavour k_supervised{
     "supervised", [] { return supervised(std::make_unique<KubernetesSubject>(), agent::program_for); }};
-const Flavour k_workers{"workers",
-                        [] { return in_workers(std::make_unique<KubernetesSubject>(), agent::program_for); }};
+// As in combu, other Pods are supervised.
+const Flavour k_workers{"workers", [] {
+                          return in_workers(
+                              supervised(std::make_unique<KubernetesSubject>(), agent::program_for),
+                              agent::program_for);
+                        }};
 INSTANTIATE_TEST_SUITE_P(Kubernetes, EngineSuite, testing::Values(k_pods, k_supervised, k_workers),
                          flavour_name);
 INSTANTIATE_TEST_SUITE_P(Kubernetes, PlacingSuite, testing::Values(k_pods, k_supervised), flavour_name);
 INSTANTIATE_TEST_SUITE_P(Kubernetes, HealthSuite, testing::Values(k_pods, k_supervised), flavour_name);
-INSTANTIATE_TEST_SUITE_P(Kubernetes, FileSuite, testing::Values(k_supervised), flavour_name);
+INSTANTIATE_TEST_SUITE_P(Kubernetes, FileSuite, testing::Values(k_supervised, k_workers), flavour_name);
 INSTANTIATE_TEST_SUITE_P(Kubernetes, ExecSuite, testing::Values(k_pods), flavour_name);
 INSTANTIATE_TEST_SUITE_P(Kubernetes, SecretSuite, testing::Values(k_pods, k_supervised, k_workers),
                          flavour_name);
