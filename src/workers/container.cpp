@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "combu/workers.hpp"
-#include "workers/supervised_container.hpp"
+#include "workers/agent_files.hpp"
 
 namespace combu {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "workers/supervised_container.hpp"
+#include "workers/agent_files.hpp"
 
 namespace combu::workers {
 namespace {
@@ -261,7 +261,7 @@ StartResult Fleet::create(const AssignedAttempt& first, const Run& run, const Tr
   if (has_unstaged) check_inputs(container);
   {
     const std::scoped_lock lock(all_.mutex);
-    if (has_unstaged) worker->unstaged = container;
+    if (has_unstaged) worker->creation.unstaged = container;
     worker->container.slots = container.slots;
     worker->has_gpus = !container.gpus->empty();
   }

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "combu/inputs.hpp"
-#include "combu/text.hpp"
 #include "workers/attempt.hpp"
 #include "workers/container.hpp"
 
@@ -47,7 +46,7 @@ std::vector<std::string> stage_inputs(Engine& engine, const Key& key, const Tria
     const std::string line = read_line(*stream, key.trial);
     if (line == k_unpacked) return *std::move(digests);
     throw Error(ErrorKind::refused, key.trial,
-                fmt::format("the inputs cannot be written in the container: {}", escape_controls(line)));
+                fmt::format("the inputs cannot be written in the container: {}", line));
   } catch (const Error&) {
     throw_if_cancelled(key, stop);
     throw;

@@ -16,6 +16,7 @@
 #include <variant>
 
 #include "combu/workers.hpp"
+#include "workers/agent_files.hpp"
 #include "workers/attempt.hpp"
 #include "workers/container.hpp"
 #include "workers/images.hpp"

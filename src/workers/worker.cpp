@@ -214,13 +214,13 @@ void Worker::stage(const std::stop_token& stop) {
   std::optional<Trial> trial;
   {
     const std::scoped_lock lock(registry.mutex);
-    trial = unstaged;
+    trial = creation.unstaged;
   }
   if (!trial) return;
   std::vector<std::string> digests = stage_inputs(registry.engine, key(), *trial, stop);
   const std::scoped_lock lock(registry.mutex);
   container.inputs = std::move(digests);
-  unstaged.reset();
+  creation.unstaged.reset();
 }
 
 void Worker::connect_or_end(const std::stop_token& stop) {

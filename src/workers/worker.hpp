@@ -37,6 +37,7 @@ struct Worker : std::enable_shared_from_this<Worker> {
     bool is_pending = false;  // the engine has accepted the container, which does not run yet
     bool is_left = false;     // no start waits for the pending container any more: the keeper connects
     std::optional<Observation> last;  // the last change that the engine has reported
+    std::optional<Trial> unstaged;    // the container, until stage_inputs() has copied its inputs into it
   };
   // The tries to connect again. `at`: the moment of the next try; k_under_way during a try.
   struct Reconnection {
@@ -57,7 +58,6 @@ struct Worker : std::enable_shared_from_this<Worker> {
   Note note;
   combu::WorkerSettings limits;   // trials_max, age_max and idle
   bool has_gpus = false;          // chosen by the engine, and not in `container.slots`
-  std::optional<Trial> unstaged;  // the container, while its inputs are to be copied into it: stage_inputs()
   bool is_own = false;            // this process starts attempts in the worker
   bool is_created_here = false;   // this process has created the container
   State state = State::creating;  // changed by become() only
