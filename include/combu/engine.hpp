@@ -391,7 +391,8 @@ class Engine {
     return {};
   }
 
-  // True if start() stages inputs, and copy_out() reads the files of ended attempts. Does not ask the engine.
+  // True if start() stages the inputs of every container, also of workers, and copy_out() reads the files of
+  // ended attempts. Does not ask the engine.
   [[nodiscard]] virtual bool copies_files() const { return true; }
 
   // True if start() gives a trial with a container of its own its secrets, or ignores them. False if the

@@ -26,7 +26,8 @@ using AgentPrograms = std::function<std::string_view(std::string_view platform)>
 // others continue their attempts. `engine` must outlive it.
 [[nodiscard]] std::unique_ptr<Engine> with_workers(Engine& engine, AgentPrograms programs);
 
-// Returns the run with one trial for each kind of worker, instead of the trials that share it.
+// Returns the run with one trial for each kind of worker, instead of the trials that share it, as the engine
+// of with_workers() starts them on an engine that does not copy files.
 [[nodiscard]] Run with_worker_containers(const Run& run, AgentPrograms programs);
 
 struct SupervisionLimits {

@@ -164,17 +164,11 @@ class TrialCheck {
   // Fields that need a program of combu's own inside the Pod.
   void check_agent() {
     if (is_worker_container(trial_) || is_supervised(trial_)) return;
-    const bool is_worker = trial_.worker->on;
     if (needs_agent(trial_) && (section_has({"container", "command"}) || section_has({"container", "args"})))
       add("kubernetes.container.command",
           "is not possible with `worker`, `outputs`, `inputs`, `params_file`, `metrics.file` and `secrets` "
-          "as "
-          "variables, for which combu starts the program itself; write the program as `entrypoint` and "
+          "as variables, for which combu starts the program itself; write the program as `entrypoint` and "
           "`cmd`");
-    if (is_worker && std::ranges::any_of(trial_.inputs, [](const Input& input) { return !input.in_scratch; }))
-      add("inputs",
-          "combu cannot copy files to absolute paths in the Pods of workers; write paths that begin at the "
-          "scratch folder, such as \"data\", or mount a volume that has the files (`volumes`)");
   }
 
   const Trial& trial_;

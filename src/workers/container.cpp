@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "combu/workers.hpp"
+#include "workers/agent_files.hpp"
 
 namespace combu {
 
@@ -65,7 +66,8 @@ Slots divided(const Slots& slots, std::size_t concurrency) {
   return one;
 }
 
-Trial container_of(const Trial& trial, std::string name, std::shared_ptr<const ProvidedProgram> program) {
+Trial container_of(const Trial& trial, std::string name, std::shared_ptr<const ProvidedProgram> program,
+                   Staging staging) {
   Trial worker;
   worker.name = std::move(name);
   worker.image = trial.image;
@@ -92,6 +94,7 @@ Trial container_of(const Trial& trial, std::string name, std::shared_ptr<const P
   worker.gpus = trial.gpus;
   for (const Input& input : trial.inputs)
     if (!input.in_scratch) worker.inputs.push_back(input);
+  if (staging == Staging::by_agent) worker.container.written_folders = written_folders(worker);
   worker.cache.on = true;  // start() then reports the image's digest, for the attempts of trials with `cache`
   worker.path = trial.path;
   return worker;

@@ -34,9 +34,16 @@ struct Note {
 [[nodiscard]] Note parse_note(std::string_view text);
 [[nodiscard]] Note note_of(const Trial& trial);
 
+// Copies the inputs that all attempts of a worker share into its container: the engine's start(), or
+// stage_inputs().
+enum class Staging { by_engine, by_agent };
+[[nodiscard]] inline Staging staging_of(const Engine& engine) {
+  return engine.copies_files() ? Staging::by_engine : Staging::by_agent;
+}
+
 // Returns a trial whose attempt is a worker for `trial`: its container runs the agent.
 [[nodiscard]] Trial container_of(const Trial& trial, std::string name,
-                                 std::shared_ptr<const ProvidedProgram> program);
+                                 std::shared_ptr<const ProvidedProgram> program, Staging staging);
 
 // Returns the slots of a worker, or of one attempt in a worker with these slots.
 [[nodiscard]] Slots times(const Slots& slots, std::size_t concurrency);

@@ -82,7 +82,8 @@ class WorkersEngine final : public Engine {
 
 // The trials of other containers, and one container for each shape of workers. `first_of`: maps the name of
 // such a container to the first trial of its shape.
-Run with_workers_as_trials(const Run& run, Images& images, std::map<std::string, std::string>& first_of) {
+Run with_workers_as_trials(const Run& run, Images& images, Staging staging,
+                           std::map<std::string, std::string>& first_of) {
   Run changed = run;
   changed.experiment.trials.clear();
   std::set<std::string> shapes;
@@ -90,7 +91,8 @@ Run with_workers_as_trials(const Run& run, Images& images, std::map<std::string,
     if (trial.has_own_container()) {
       changed.experiment.trials.push_back(trial);
     } else if (shapes.insert(worker_shape(trial)).second) {
-      Trial container = container_of(trial, worker_name(run.id, shapes.size()), images.agent_for(trial));
+      Trial container =
+          container_of(trial, worker_name(run.id, shapes.size()), images.agent_for(trial), staging);
       first_of.emplace(container.name, trial.name);
       changed.experiment.trials.push_back(std::move(container));
     }
@@ -113,7 +115,8 @@ std::vector<Error> WorkersEngine::check(const Run& run, std::stop_token stop) {
   if (!has_workers(run.experiment)) return engine_.check(run, stop);
   std::map<std::string, std::string> first_of;
   std::vector<Error> errors;
-  for (const Error& error : engine_.check(with_workers_as_trials(run, images_, first_of), stop)) {
+  for (const Error& error :
+       engine_.check(with_workers_as_trials(run, images_, staging_of(engine_), first_of), stop)) {
     const auto first = first_of.find(error.subject());
     errors.emplace_back(error.kind(), first == first_of.end() ? error.subject() : first->second,
                         error.message());
@@ -419,7 +422,7 @@ std::unique_ptr<Engine> with_workers(Engine& engine, AgentPrograms programs) {
 Run with_worker_containers(const Run& run, AgentPrograms programs) {
   workers::Images images(std::move(programs));
   std::map<std::string, std::string> first_of;
-  return workers::with_workers_as_trials(run, images, first_of);
+  return workers::with_workers_as_trials(run, images, workers::Staging::by_agent, first_of);
 }
 
 }  // namespace combu

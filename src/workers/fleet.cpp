@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "workers/agent_files.hpp"
+
 namespace combu::workers {
 namespace {
 
@@ -13,7 +15,8 @@ constexpr std::chrono::seconds k_end_max{10};
 constexpr std::chrono::seconds k_retiring_max{2};
 constexpr std::size_t k_connects_in_parallel = 8;
 constexpr std::chrono::seconds k_listing_max{20};
-constexpr std::chrono::seconds k_look_pause{10};
+constexpr std::chrono::milliseconds k_look_pause{10'000};
+constexpr std::chrono::milliseconds k_look_pause_unwatched{200};  // no call of watch() gets the changes
 
 // True if the trial has inputs that are staged into the container of its worker.
 bool has_container_inputs(const Trial& trial) {
@@ -252,9 +255,13 @@ void Fleet::displace_attempts(Worker& worker) {
 StartResult Fleet::create(const AssignedAttempt& first, const Run& run, const Trial& trial,
                           const std::stop_token& stop) {
   const WorkerPtr& worker = first.worker;
-  const Trial container = container_of(trial, worker->key().trial, images_.agent_for(trial));
+  const Staging staging = staging_of(all_.engine);
+  const Trial container = container_of(trial, worker->key().trial, images_.agent_for(trial), staging);
+  const bool has_unstaged = staging == Staging::by_agent && !container.inputs.empty();
+  if (has_unstaged) check_inputs(container);
   {
     const std::scoped_lock lock(all_.mutex);
+    if (has_unstaged) worker->creation.unstaged = container;
     worker->container.slots = container.slots;
     worker->has_gpus = !container.gpus->empty();
   }
@@ -301,7 +308,8 @@ std::optional<Observation> Fleet::await_container(const WorkerPtr& worker, const
     return has_begun() || worker->state == Worker::State::over || attempt.state == Attempt::State::displaced;
   };
   while (!is_settled()) {
-    const bool is_in_time = all_.changed.wait_for(lock, stop, k_look_pause, is_settled);
+    const auto pause = all_.is_watched(worker->container) ? k_look_pause : k_look_pause_unwatched;
+    const bool is_in_time = all_.changed.wait_for(lock, stop, pause, is_settled);
     if (stop.stop_requested()) throw Error(ErrorKind::cancelled, key.trial, "cancelled");
     if (is_in_time) break;
     lock.unlock();  // a change may have been lost

@@ -1,6 +1,7 @@
 #pragma once
 // All workers that this process knows.
 
+#include <algorithm>
 #include <condition_variable>
 #include <map>
 #include <memory>
@@ -24,6 +25,10 @@ struct Registry {
   std::map<Key, WorkerPtr> workers;
   std::vector<Subscription*> subscriptions;
 
+  // True if a call of watch() gets the changes of the worker's container. The caller holds the mutex.
+  [[nodiscard]] bool is_watched(const Observation& container) const {
+    return std::ranges::any_of(subscriptions, [&](const auto* one) { return one->watches(container); });
+  }
   // Passes the observation of an attempt to each call of watch(). The caller holds the mutex.
   void publish(const Observation& seen) const {
     for (Subscription* subscription : subscriptions) subscription->push(seen);

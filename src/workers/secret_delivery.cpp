@@ -115,6 +115,7 @@ void deliver_secrets(Engine& engine, const Key& key, const Trial& trial, const R
       why = error.message();
     }
     real_clock().wait(k_try_pause, stop);
+    throw_if_cancelled(key, stop);
   }
   throw Error(ErrorKind::unavailable, key.trial, fmt::format("the secrets cannot be delivered: {}", why));
 }

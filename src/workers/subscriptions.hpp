@@ -26,7 +26,10 @@ namespace combu::workers {
 // The changes that one call of watch() has not passed on yet. Thread-safe.
 class Subscription {
  public:
-  explicit Subscription(Selector selector) : selector_(std::move(selector)) {}
+  explicit Subscription(Selector selector) : selector_(std::move(selector)) { containers_.trials.clear(); }
+
+  // True if watch() gets the changes of the container, in which selected attempts may be.
+  [[nodiscard]] bool watches(const Observation& container) const { return selects(containers_, container); }
 
   // Adds the change if the selector selects the attempt.
   void push(const Observation& seen) {
@@ -54,6 +57,7 @@ class Subscription {
 
  private:
   Selector selector_;
+  Selector containers_ = selector_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Observation> changes_;

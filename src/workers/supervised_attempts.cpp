@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "combu/inputs.hpp"
+#include "workers/agent_files.hpp"
 #include "workers/attempt.hpp"
 #include "workers/container.hpp"
 #include "workers/supervised_container.hpp"

@@ -2,13 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <filesystem>
 #include <set>
-#include <system_error>
+#include <string>
 #include <utility>
+#include <vector>
 
-#include "combu/inputs.hpp"
+#include "workers/agent_files.hpp"
 #include "workers/attempt.hpp"
 #include "workers/container.hpp"
 
@@ -19,24 +18,6 @@ constexpr int k_await_seconds = 3600;  // a combu that has ended for longer does
 constexpr int k_await_secrets_seconds = 600;      // combu sends them as soon as the container runs
 constexpr std::uint64_t k_unused_log_max = 4096;  // the engine has the log
 constexpr std::string_view k_variables_folder = "/combu/variables";
-constexpr std::string_view k_params_file = "/combu/params.json";
-
-std::string parent_of(const std::string& path) {
-  return path.substr(0, std::max<std::size_t>(path.rfind('/'), 1));
-}
-
-// Returns the folders into which the agent writes files before the program begins. An input whose path is not
-// known yet counts as a folder.
-std::vector<std::string> written_folders(const Trial& trial) {
-  std::set<std::string> folders;
-  for (const Input& input : trial.inputs) {
-    std::error_code ignored;
-    const bool is_file = std::filesystem::is_regular_file(input.from, ignored);
-    folders.insert(is_file ? parent_of(input.to) : input.to);
-  }
-  for (const auto& [path, content] : provided_files(trial)) folders.insert(parent_of(path));
-  return {folders.begin(), folders.end()};
-}
 
 // Returns the folders of the files by which the trial gets its secrets.
 std::vector<std::string> secret_folders(const Trial& trial) {
@@ -60,21 +41,6 @@ void pass_variables_as_files(Trial& container) {
 }
 
 }  // namespace
-
-bool awaits_files(const Trial& trial) {
-  return !trial.inputs.empty() || trial.params_file;
-}
-
-std::map<std::string, std::string> provided_files(const Trial& trial) {
-  if (!trial.params_file) return {};
-  return {{std::string(k_params_file), trial.params.empty() ? "{}" : trial.params}};
-}
-
-void check_inputs(const Trial& trial) {
-  // The function packs the beginning of an input before it calls its argument.
-  for (const Input& input : trial.inputs)
-    (void)pack_inputs({input}, input_owner(trial), [](std::string_view) { return false; });
-}
 
 Trial supervised_container(const Trial& trial, Supervision use, const ImageProgram& image,
                            std::shared_ptr<const ProvidedProgram> program, const Experiment& experiment) {

@@ -16,6 +16,7 @@
 #include <variant>
 
 #include "combu/workers.hpp"
+#include "workers/agent_files.hpp"
 #include "workers/attempt.hpp"
 #include "workers/container.hpp"
 #include "workers/images.hpp"
@@ -58,6 +59,8 @@ class SupervisedEngine final : public Engine {
   std::vector<Finding> diagnose(std::stop_token stop) override { return engine_.diagnose(stop); }
   std::vector<Gpu> gpus(std::stop_token stop) override { return engine_.gpus(stop); }
   std::vector<Error> check(const Run& run, std::stop_token stop) override;
+  // A worker is not supervised: the engine below starts it.
+  bool copies_files() const override { return engine_.copies_files(); }
   std::vector<StartLimit> limits(const Run& run, const Slots& capacity) override {
     return engine_.limits(run, capacity);
   }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "workers/results_file.hpp"
+#include "workers/staging.hpp"
 
 namespace combu::workers {
 namespace {
@@ -176,6 +177,7 @@ void Worker::connect(const std::stop_token& stop) {
   old.reset();
   std::shared_ptr<AgentClient> opened;
   try {
+    stage(stop);
     opened = std::make_shared<AgentClient>(
         registry.engine.exec(key(), {std::string(k_program), "join", std::string(k_folder)}, stop),
         key().trial, events());
@@ -205,6 +207,20 @@ void Worker::connect(const std::stop_token& stop) {
   }
   opened.reset();  // joins its threads, without the lock
   throw Error(stop.stop_requested() ? ErrorKind::cancelled : ErrorKind::unavailable, key().trial, why);
+}
+
+// Copies the inputs into the container, before its first attempt.
+void Worker::stage(const std::stop_token& stop) {
+  std::optional<Trial> trial;
+  {
+    const std::scoped_lock lock(registry.mutex);
+    trial = creation.unstaged;
+  }
+  if (!trial) return;
+  std::vector<std::string> digests = stage_inputs(registry.engine, key(), *trial, stop);
+  const std::scoped_lock lock(registry.mutex);
+  container.inputs = std::move(digests);
+  creation.unstaged.reset();
 }
 
 void Worker::connect_or_end(const std::stop_token& stop) {

@@ -37,6 +37,7 @@ struct Worker : std::enable_shared_from_this<Worker> {
     bool is_pending = false;  // the engine has accepted the container, which does not run yet
     bool is_left = false;     // no start waits for the pending container any more: the keeper connects
     std::optional<Observation> last;  // the last change that the engine has reported
+    std::optional<Trial> unstaged;    // the container, until stage_inputs() has copied its inputs into it
   };
   // The tries to connect again. `at`: the moment of the next try; k_under_way during a try.
   struct Reconnection {
@@ -146,6 +147,7 @@ struct Worker : std::enable_shared_from_this<Worker> {
   bool try_remove_container(const std::stop_token& stop);
 
  private:
+  void stage(const std::stop_token& stop);
   AgentEvents events();
   [[nodiscard]] bool try_reconnect(const std::stop_token& stop);
   void await_stream_end(const std::stop_token& stop);

@@ -105,6 +105,10 @@ class DockerSubject : public Subject {
     return shell(name, fmt::format("mkdir -p /out; cat {0} {0} > /out/a; cat {0} {0}", path));
   }
 
+  Trial tells_secrets(const std::string& name, const std::string& path,
+                      const std::string& variable) override {
+    return shell(name, fmt::format("cat {0}; stat -L -c %a {0}; echo \"${1}\"", path, variable));
+  }
   Trial eats(const std::string& name, Bytes memory) override {
     return shell(name, "exec dd if=/dev/zero of=/dev/null count=1 bs=" + std::to_string(memory.count));
   }
@@ -151,12 +155,18 @@ const Flavour k_containers{"docker", [] { return std::make_unique<DockerSubject>
 const Flavour k_workers{"workers",
                         [] { return in_workers(std::make_unique<DockerSubject>(), agent::program_for); }};
 
+// The agent gives the programs of containers their secrets.
+const Flavour k_supervised{"supervised",
+                           [] { return supervised(std::make_unique<DockerSubject>(), agent::program_for); }};
+
 INSTANTIATE_TEST_SUITE_P(Docker, EngineSuite, testing::Values(k_containers, k_workers), flavour_name);
 INSTANTIATE_TEST_SUITE_P(Docker, HostSuite, testing::Values(k_containers, k_workers), flavour_name);
 INSTANTIATE_TEST_SUITE_P(Docker, FileSuite, testing::Values(k_containers, k_workers), flavour_name);
 INSTANTIATE_TEST_SUITE_P(Docker, HealthSuite, testing::Values(k_containers), flavour_name);
 INSTANTIATE_TEST_SUITE_P(Docker, ContainerSuite, testing::Values(k_containers), flavour_name);
 INSTANTIATE_TEST_SUITE_P(Docker, ExecSuite, testing::Values(k_containers), flavour_name);
+INSTANTIATE_TEST_SUITE_P(Docker, SecretSuite, testing::Values(k_supervised, k_workers), flavour_name);
+INSTANTIATE_TEST_SUITE_P(Docker, SecretFileSuite, testing::Values(k_supervised), flavour_name);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(PlacingSuite);
 
 // ---- Tests that only a Docker Engine can pass

@@ -17,6 +17,7 @@
 #include <ostream>
 #include <set>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -44,6 +45,12 @@ class Subject {
   // Runs; its health becomes healthy or unhealthy soon.
   virtual Trial turns(const std::string& name, Health health) = 0;
   virtual Trial cannot_start(const std::string& name) = 0;  // the engine refuses its start
+  // Writes to standard output: the file `path`; its mode in octal digits, and the end of the line; the value
+  // of the environment variable, and the end of the line. Then exits with 0.
+  virtual Trial tells_secrets(const std::string& /*name*/, const std::string& /*path*/,
+                              const std::string& /*variable*/) {
+    throw std::logic_error("only for engines of SecretSuite");
+  }
   // Uses so much memory, or is killed.
   virtual Trial eats(const std::string& name, Bytes memory) = 0;
 
@@ -69,7 +76,8 @@ class Subject {
 // for engines that give each attempt a container of its own: the attempt's name is the container's name, and
 // the attempt can have ports, a health check, networks of its own and any files. An attempt in a worker
 // shares all of these with other attempts. ExecSuite holds for engines with exec() whose containers have the
-// programs `sh`, `cat` and `sleep`.
+// programs `sh`, `cat` and `sleep`. SecretSuite holds for engines that give attempts secrets as variables,
+// and SecretFileSuite for those that also give files. The simulated engine ignores secrets.
 struct Flavour {
   std::string name;
   std::function<std::unique_ptr<Subject>()> make;
@@ -276,6 +284,8 @@ class HostSuite : public EngineSuite {};
 class FileSuite : public EngineSuite {};
 class HealthSuite : public EngineSuite {};
 class PlacingSuite : public EngineSuite {};
+class SecretSuite : public EngineSuite {};
+class SecretFileSuite : public EngineSuite {};
 // Tests of attempts that have containers of their own.
 class ContainerSuite : public EngineSuite {};
 

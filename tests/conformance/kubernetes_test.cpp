@@ -72,6 +72,10 @@ class KubernetesSubject : public Subject {
   Trial repeats(const std::string& name, const std::string& path) override {
     return shell(name, fmt::format("mkdir -p /out; cat {0} {0} > /out/a; cat {0} {0}", path));
   }
+  Trial tells_secrets(const std::string& name, const std::string& path,
+                      const std::string& variable) override {
+    return shell(name, fmt::format("cat {0}; stat -L -c %a {0}; echo \"${1}\"", path, variable));
+  }
   Trial eats(const std::string& name, Bytes memory) override {
     return shell(name, "exec dd if=/dev/zero of=/dev/null count=1 bs=" + std::to_string(memory.count));
   }
@@ -119,11 +123,22 @@ const Flavour k_pods{"pods", [] { return std::make_unique<KubernetesSubject>(); 
 
 const Flavour k_supervised{
     "supervised", [] { return supervised(std::make_unique<KubernetesSubject>(), agent::program_for); }};
-INSTANTIATE_TEST_SUITE_P(Kubernetes, EngineSuite, testing::Values(k_pods, k_supervised), flavour_name);
+// As in combu, other Pods are supervised.
+const Flavour k_workers{"workers", [] {
+                          return in_workers(
+                              supervised(std::make_unique<KubernetesSubject>(), agent::program_for),
+                              agent::program_for);
+                        }};
+INSTANTIATE_TEST_SUITE_P(Kubernetes, EngineSuite, testing::Values(k_pods, k_supervised, k_workers),
+                         flavour_name);
 INSTANTIATE_TEST_SUITE_P(Kubernetes, PlacingSuite, testing::Values(k_pods, k_supervised), flavour_name);
 INSTANTIATE_TEST_SUITE_P(Kubernetes, HealthSuite, testing::Values(k_pods, k_supervised), flavour_name);
-INSTANTIATE_TEST_SUITE_P(Kubernetes, FileSuite, testing::Values(k_supervised), flavour_name);
+INSTANTIATE_TEST_SUITE_P(Kubernetes, FileSuite, testing::Values(k_supervised, k_workers), flavour_name);
 INSTANTIATE_TEST_SUITE_P(Kubernetes, ExecSuite, testing::Values(k_pods), flavour_name);
+INSTANTIATE_TEST_SUITE_P(Kubernetes, SecretSuite, testing::Values(k_pods, k_supervised, k_workers),
+                         flavour_name);
+INSTANTIATE_TEST_SUITE_P(Kubernetes, SecretFileSuite, testing::Values(k_pods, k_supervised, k_workers),
+                         flavour_name);
 
 // The other suites concern the capabilities of a host, which a cluster lacks.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(HostSuite);

@@ -78,16 +78,27 @@ const Flavour k_workers{"workers", [] {
 const Flavour k_placing{"placing",
                         [] { return std::make_unique<SimulatedSubject>(SimulationOptions{.places = true}); }};
 
-INSTANTIATE_TEST_SUITE_P(Simulated, EngineSuite, testing::Values(k_containers, k_workers, k_placing),
+const Flavour k_placing_workers{"placing_workers", [] {
+                                  return in_workers(
+                                      std::make_unique<SimulatedSubject>(SimulationOptions{.places = true}),
+                                      [](std::string_view) { return "agent"; });
+                                }};
+
+INSTANTIATE_TEST_SUITE_P(Simulated, EngineSuite,
+                         testing::Values(k_containers, k_workers, k_placing, k_placing_workers),
                          flavour_name);
 INSTANTIATE_TEST_SUITE_P(Simulated, HostSuite, testing::Values(k_containers, k_workers), flavour_name);
-INSTANTIATE_TEST_SUITE_P(Simulated, FileSuite, testing::Values(k_containers, k_workers, k_placing),
+INSTANTIATE_TEST_SUITE_P(Simulated, FileSuite,
+                         testing::Values(k_containers, k_workers, k_placing, k_placing_workers),
                          flavour_name);
 INSTANTIATE_TEST_SUITE_P(Simulated, HealthSuite, testing::Values(k_containers, k_placing), flavour_name);
 INSTANTIATE_TEST_SUITE_P(Simulated, PlacingSuite, testing::Values(k_placing), flavour_name);
 INSTANTIATE_TEST_SUITE_P(Simulated, ContainerSuite, testing::Values(k_containers), flavour_name);
 // The containers of the simulation have no programs.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ExecSuite);
+// The simulation ignores secrets: its programs have neither files nor variables.
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SecretSuite);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SecretFileSuite);
 
 }  // namespace
 }  // namespace combu::conformance

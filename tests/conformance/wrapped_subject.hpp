@@ -35,6 +35,10 @@ class WrappedSubject : public Subject {
     return changed(below_->turns(name, health));
   }
   Trial cannot_start(const std::string& name) override { return changed(below_->cannot_start(name)); }
+  Trial tells_secrets(const std::string& name, const std::string& path,
+                      const std::string& variable) override {
+    return changed(below_->tells_secrets(name, path, variable));
+  }
   Trial eats(const std::string& name, Bytes memory) override { return changed(below_->eats(name, memory)); }
   Trial leaves(const std::string& name) override { return changed(below_->leaves(name)); }
   Trial repeats(const std::string& name, const std::string& path) override {

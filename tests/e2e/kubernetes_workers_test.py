@@ -73,6 +73,20 @@ def test_user_workdir_and_restricted_pods(combu, user):
     assert combu("logs", "one").stdout == "1234\n/usr\nwritten\n"
 
 
+def test_workers_get_shared_inputs(combu, user):
+    """Two trials share a worker and its inputs, as root and as a user who cannot write to the image."""
+    (combu.file.parent / "in").write_text("text\n", encoding="utf-8")
+    (combu.file.parent / "folder").mkdir()
+    (combu.file.parent / "folder" / "x").write_text("inside\n", encoding="utf-8")
+    fields = {"worker": {"count": 1}, "inputs": ["./in:/data/in", "./folder:/data/folder", "./in:mine"]}
+    script = "id -u; cat /data/in /data/folder/x $COMBU_SCRATCH/mine"
+    combu.write([short("root-1", script, **fields), short("root-2", script, **fields), short("other-1", script, **fields, user="1234"), short("other-2", script, **fields, user="1234")])
+    combu("run", "--wait")
+    for name, row in combu.ps().items():
+        assert combu("logs", name).stdout == f"{0 if name.startswith('root') else 1234}\ntext\ninside\ntext\n"
+        assert row["attempt"] == 1
+
+
 def test_a_lost_pod_is_replaced_and_its_attempts_begin_again(combu, user):
     combu.write(many(4, "sleep 2; echo done", worker={"count": 1, "concurrency": 4}, retries=1))
     process = combu.start("run", "--wait")

@@ -1,8 +1,11 @@
 // Logs, archives and inputs.
 
+#include <fcntl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <memory>
@@ -358,6 +361,35 @@ TEST_F(AgentFilesTest, ForgottenAttemptsLeaveNoFiles) {
     }
     return true;
   });
+}
+
+// ---- Inputs of a container
+
+// The input stays open: an engine may not be able to close it.
+TEST_F(AgentFilesTest, UnpackAnswersAtTheEndOfTheArchive) {
+  const std::string name = path("made").substr(1);
+  const std::string end(1024, '\0');
+  const auto answer_to = [&](const std::string& archive) {
+    std::array<int, 2> in{};
+    std::array<int, 2> out{};
+    EXPECT_EQ(::pipe2(in.data(), O_CLOEXEC) + ::pipe2(out.data(), O_CLOEXEC), 0);
+    ChildProcess process({program(), "unpack"}, in[0], out[1], -1);
+    ::close(in[0]);
+    ::close(out[1]);
+    EXPECT_EQ(::write(in[1], archive.data(), archive.size()), static_cast<ssize_t>(archive.size()));
+    std::array<char, 1000> line{};
+    const ssize_t count = ::read(out[0], line.data(), line.size());
+    EXPECT_FALSE(process.has_ended());
+    ::close(in[1]);
+    const int code = process.wait();
+    ::close(out[0]);
+    return std::to_string(code) + " " +
+           std::string(line.data(), static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+  };
+  EXPECT_EQ(answer_to(test::raw_entry(name, '0', "text\n") + end), "0 unpacked\n");
+  EXPECT_EQ(text_of(path("made")), "text\n");
+  const std::string failed = answer_to(test::raw_entry("proc/none/a", '0', "text\n") + end);
+  EXPECT_EQ(failed, "1 proc/none/a: No such file or directory\n");
 }
 
 }  // namespace

@@ -94,12 +94,6 @@ const std::vector<Refused>& refused() {
        "volumes[0]", "write the name of a claim"},
       {"healthcheck", [](Trial& t) { t.healthcheck = Healthcheck{.retries = 5}; }, "healthcheck",
        "must have a `test`", R"({"container": {"readinessProbe": {"tcpSocket": {"port": 80}}}})"},
-      {"worker_inputs",
-       [](Trial& t) {
-         make_worker(t);
-         t.inputs = {{.from = "/a", .to = "a", .in_scratch = true}, {.from = "/b", .to = "/b"}};
-       },
-       "inputs", "begin at the scratch folder"},
       {"command",
        [](Trial& t) {
          t.outputs = {{"/out"}};
@@ -133,7 +127,7 @@ INSTANTIATE_TEST_SUITE_P(Fields, KubernetesRefused, testing::ValuesIn(refused())
 TEST(KubernetesFields, TheAgentOfAWorkerHandlesFilesAndSignals) {
   EXPECT_THAT(field_faults_with([](Trial& trial) {
                 make_worker(trial);
-                trial.inputs = {{.from = "/a", .to = "a", .in_scratch = true}};
+                trial.inputs = {{.from = "/a", .to = "a", .in_scratch = true}, {.from = "/b", .to = "/b"}};
                 trial.outputs = {{"out"}};
                 trial.params_file = true;
                 trial.metrics = Metrics{.file = "m.csv"};

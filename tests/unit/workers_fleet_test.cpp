@@ -87,6 +87,24 @@ TEST_F(FleetTest, AttemptsShareTheWorkerOfTheirShape) {
   EXPECT_THAT(list(), IsEmpty());
 }
 
+// The engine accepts the container at once, and starts it later.
+TEST_F(FleetTest, AStartDoesNotNeedAWatchOfItsRun) {
+  World placing({.start_takes = Seconds(5), .places = true});
+  const auto simulated = open_simulated(placing, k_speed);
+  const auto engine = with_workers(*simulated, [](std::string_view) { return "agent"; });
+  std::atomic<bool> is_watching{false};
+  const std::jthread watcher([&](const std::stop_token& stop) {
+    engine->watch(
+        {.run = RunId("other")}, [&](const Change&) { is_watching = true; }, stop);
+  });
+  until("the watch begins", [&] { return is_watching.load(); });
+  add("a", "sleep 1000000");
+  const auto begin = std::chrono::steady_clock::now();
+  const StartResult result = engine->start(run_, run_.experiment.trials.at(0), 1, {});
+  EXPECT_TRUE(std::holds_alternative<Running>(result));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+}
+
 TEST_F(FleetTest, AnotherWorkerReplacesAWorkerAfterItsLastTrial) {
   for (const char* name : {"a", "b", "c"}) add(name, "exit 0", {.trials_max = 2});
   for (std::size_t i = 0; i < 3; ++i) {

@@ -73,7 +73,7 @@ TEST(WorkerContainers, RunTheAgentWithTheSlotsOfAllPlaces) {
   trial.process.user = "1000:1000";
   trial.inputs = {{.from = "/shared", .to = "/data"}, {.from = "/own", .to = "x", .in_scratch = true}};
   trial.worker = combu::WorkerSettings{.on = true, .concurrency = 3, .idle = Seconds(0.2)};
-  const Trial container = container_of(trial, "combu-worker-r-1", nullptr);
+  const Trial container = container_of(trial, "combu-worker-r-1", nullptr, Staging::by_engine);
   EXPECT_EQ(container.name, "combu-worker-r-1");
   ASSERT_TRUE(container.process.entrypoint);
   EXPECT_THAT(*container.process.entrypoint,

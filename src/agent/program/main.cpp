@@ -16,6 +16,7 @@
 #include "server.hpp"
 #include "supervision.hpp"
 #include "system.hpp"
+#include "unpack.hpp"
 
 namespace {
 
@@ -45,6 +46,7 @@ int main(int argument_count, char** arguments) {
   using namespace combu::agent;
   const std::string_view mode = argument_count > 1 ? arguments[1] : "";
   if (mode == "join" && argument_count == 3) return join(arguments[2]);
+  if (mode == "unpack" && argument_count == 2) return unpack_at_root();
   std::uint64_t idle_seconds = 0;
   Supervision supervision;
   const std::vector<std::string_view> others(arguments + std::min(argument_count, 3),
@@ -56,7 +58,8 @@ int main(int argument_count, char** arguments) {
     return fail(
         "usage: agent worker FOLDER IDLE_SECONDS [NOTE]\n"
         "       agent supervise FOLDER [SETTING=VALUE]... -- PROGRAM [ARGUMENT]...\n"
-        "       agent join FOLDER\n");
+        "       agent join FOLDER\n"
+        "       agent unpack\n");
   close_range(STDERR_FILENO + 1, UINT_MAX, 0);  // attempts must not inherit what this process has inherited
   if (!reserve_descriptors()) return fail("agent: cannot open /dev/null\n");
   // Large blocks go back to the system at once, so that the agent stays small.

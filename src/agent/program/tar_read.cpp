@@ -310,9 +310,11 @@ bool TarReader::finish_folders() {
     if (!parent.is_open()) return false;
     const Descriptor opened(openat(parent.get(), last.c_str(), folder_flags_));
     const std::array<timespec, 2> times{folder.mtime, folder.mtime};
-    if (!opened.is_open() || futimens(opened.get(), times.data()) != 0 ||
-        fchmod(opened.get(), folder.mode) != 0)
-      return fail(folder.name, errno);
+    if (!opened.is_open()) return fail(folder.name, errno);
+    // A folder of another user, such as the mount point of a volume, was there before, and stays unchanged.
+    const bool is_finished =
+        futimens(opened.get(), times.data()) == 0 && fchmod(opened.get(), folder.mode) == 0;
+    if (!is_finished && errno != EPERM) return fail(folder.name, errno);
   }
   return true;
 }
@@ -325,25 +327,33 @@ bool TarReader::unpack() {
     if (found == Next::end) break;
     if (!make(entry)) return false;
   }
-  if (!finish_folders()) return false;
-  std::array<char, 4096> part;  // what follows the end, so that the sender is not cut off
-  while (read(in_, part.data(), part.size()) > 0) continue;
-  return true;
+  return finish_folders();
 }
 
 Report unpack(int in, int folder, int link_flag) {
   TarReader reader(in, folder, link_flag);
-  if (reader.unpack()) return {};
-  return {.status = 1, .text = reader.problem()};
+  if (!reader.unpack()) return {.status = 1, .text = reader.problem()};
+  return {};
+}
+
+// Reads what follows the end of an archive, so that the sender is not cut off.
+Report drained(int in, Report report) {
+  std::array<char, 4096> part;
+  while (report.status == 0 && read(in, part.data(), part.size()) > 0) continue;
+  return report;
 }
 
 }  // namespace
 
 Report read_tar(int in, int folder) {
-  return unpack(in, folder, O_NOFOLLOW);
+  return drained(in, unpack(in, folder, O_NOFOLLOW));
 }
 
 Report read_tar_into_image(int in, int folder) {
+  return drained(in, unpack(in, folder, 0));
+}
+
+Report read_tar_from_client(int in, int folder) {
   return unpack(in, folder, 0);
 }
 

@@ -9,5 +9,7 @@ namespace combu::agent {
 Report read_tar(int in, int folder);
 // Like read_tar(), but follows the symbolic links that the folder has, such as /var/run in an image.
 Report read_tar_into_image(int in, int folder);
+// Like read_tar_into_image(), but does not wait for the end of the input after the end of the archive.
+Report read_tar_from_client(int in, int folder);
 
 }  // namespace combu::agent
