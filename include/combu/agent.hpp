@@ -27,7 +27,9 @@ inline constexpr std::size_t k_payload_max = std::size_t{1} << 20U;
 // Maximum size in bytes of the parts in which a log or an archive is sent.
 inline constexpr std::size_t k_part_max = std::size_t{64} << 10U;
 // Number of bytes of the answer to ReadLog or Collect that the agent sends before it waits for More.
-inline constexpr std::int64_t k_window = std::int64_t{1} << 20U;
+inline constexpr std::int64_t k_window = std::int64_t{4} << 20U;
+// Number of bytes after which the client sends More. Agents of earlier versions wait after 1 MiB.
+inline constexpr std::uint64_t k_more = std::uint64_t{256} << 10U;
 // Maximum size in bytes of the argument or result of a call of a resident program.
 inline constexpr std::size_t k_value_max = k_payload_max - 1024;
 // Maximum size in bytes of a log that Ended carries.

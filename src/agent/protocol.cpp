@@ -1,21 +1,30 @@
 #include <array>
+#include <bit>
+#include <cstring>
 
 #include "combu/agent.hpp"
 
 namespace combu::agent {
 namespace {
 
-constexpr std::array<std::uint32_t, 256> make_crc_table() {
+constexpr std::size_t k_slice = 8;
+using CrcTables = std::array<std::array<std::uint32_t, 256>, k_slice>;
+
+// Returns for each byte its CRC if `n` zeros follow, as tables[n][byte].
+constexpr CrcTables make_crc_tables() {
   constexpr std::uint32_t k_polynomial = 0x82F63B78;  // Castagnoli, bits reversed
-  std::array<std::uint32_t, 256> table{};
-  for (std::uint32_t i = 0; i < table.size(); ++i) {
+  CrcTables tables{};
+  for (std::uint32_t i = 0; i < tables[0].size(); ++i) {
     std::uint32_t value = i;
-    for (int bit = 0; bit < 8; ++bit) value = (value & 1U) != 0 ? (value >> 1U) ^ k_polynomial : value >> 1U;
-    table[i] = value;
+    for (std::size_t n = 0; n < k_slice; ++n) {
+      for (int bit = 0; bit < 8; ++bit)
+        value = (value & 1U) != 0 ? (value >> 1U) ^ k_polynomial : value >> 1U;
+      tables[n][i] = value;
+    }
   }
-  return table;
+  return tables;
 }
-constexpr std::array<std::uint32_t, 256> k_crc_table = make_crc_table();
+constexpr CrcTables k_crc_tables = make_crc_tables();
 
 // Returns the CRC-32C of the type and the payload of a frame.
 std::uint32_t crc_of(std::uint8_t type, std::string_view payload) {
@@ -32,10 +41,21 @@ std::uint32_t number_at(std::string_view bytes, std::size_t at) {
 
 }  // namespace
 
+static_assert(std::endian::native == std::endian::little);
+
+// Takes eight bytes at a time ("slicing-by-8", M. Kounavis and F. Berry), which is three times as fast as
+// one.
 std::uint32_t crc_after(std::uint32_t crc, std::string_view bytes) {
   crc = ~crc;
+  for (; bytes.size() >= k_slice; bytes.remove_prefix(k_slice)) {
+    std::uint64_t slice = 0;
+    std::memcpy(&slice, bytes.data(), k_slice);
+    slice ^= crc;
+    crc = 0;
+    for (std::size_t n = k_slice; n > 0; slice >>= 8U) crc ^= k_crc_tables[--n][slice & 0xFFU];
+  }
   for (const char byte : bytes)
-    crc = k_crc_table[(crc ^ static_cast<std::uint8_t>(byte)) & 0xFFU] ^ (crc >> 8U);
+    crc = k_crc_tables[0][(crc ^ static_cast<std::uint8_t>(byte)) & 0xFFU] ^ (crc >> 8U);
   return ~crc;
 }
 

@@ -41,7 +41,7 @@ class AgentClient::Request {
   // Call this for each part of a log or archive that the caller has consumed: the agent then sends more.
   void consumed(std::size_t bytes) {
     consumed_ += bytes;
-    if (consumed_ < agent::k_window / 4) return;
+    if (consumed_ < agent::k_more) return;
     client_.send(agent::More{.request = number_, .bytes = std::exchange(consumed_, 0)});
   }
 

@@ -59,6 +59,16 @@ TEST(AgentProtocolTest, AFrameHasTheDocumentedBytes) {
   EXPECT_EQ(bytes.size(), k_header_size);
 }
 
+// The values are examples of RFC 3720, B.4.
+TEST(AgentProtocolTest, TheChecksumIsCrc32cOfAllParts) {
+  std::string rising;
+  for (char byte = 0; byte < 32; ++byte) rising += byte;
+  EXPECT_EQ(crc_after(0, std::string(32, '\0')), 0x8A9136AAU);
+  EXPECT_EQ(crc_after(0, std::string(32, '\xFF')), 0x62A8AB43U);
+  for (std::size_t first = 0; first <= rising.size(); ++first)
+    EXPECT_EQ(crc_after(crc_after(0, rising.substr(0, first)), rising.substr(first)), 0x46DD794EU);
+}
+
 TEST(AgentProtocolTest, FramesMayArriveByteByByte) {
   std::string bytes = bytes_of_start() + bytes_of_start();
   append(bytes, Listed{});

@@ -62,10 +62,11 @@ int main(int argument_count, char** arguments) {
         "       agent unpack\n");
   close_range(STDERR_FILENO + 1, UINT_MAX, 0);  // attempts must not inherit what this process has inherited
   if (!reserve_descriptors()) return fail("agent: cannot open /dev/null\n");
-  // Large blocks go back to the system at once, so that the agent stays small.
+  // A worker stays small: large blocks go back to the system at once. A supervisor keeps them, because the
+  // system needs more time for new memory than for the bytes of an archive.
   // NOLINTBEGIN(concurrency-mt-unsafe): there is one thread
-  mallopt(M_MMAP_THRESHOLD, 32 << 10);
-  mallopt(M_TRIM_THRESHOLD, 64 << 10);
+  mallopt(M_MMAP_THRESHOLD, is_worker ? 32 << 10 : 1 << 20);
+  mallopt(M_TRIM_THRESHOLD, is_worker ? 64 << 10 : 1 << 20);
   // NOLINTEND(concurrency-mt-unsafe)
   if (is_supervisor)
     return Server(Attempts::Kind::supervisor).supervise(arguments[2], std::move(supervision));
