@@ -468,53 +468,54 @@ AgentEvents SupervisedAttempts::events_of(const SupervisedPtr& attempt) {
     body(it);
     changed_.notify_all();
   };
-  return {
-      .on_welcome =
-          [=](const agent::Welcome& welcome) {
-            locked([&](const SupervisedPtr& it) { it->is_restarted = welcome.note == agent::k_restarted_note; });
-          },
-      .on_started =
-          [=, this](agent::Started&& started) {
-            locked([&](const SupervisedPtr& it) {
-              if (it->started) return;
-              it->started = std::move(started);
-              it->to_start.reset();
-              Observation seen = it->shown();
-              seen.start_took = StartDuration{.started = std::chrono::nanoseconds(it->started->spawn_ns)};
-              for (Subscription* const subscription : subscriptions_) subscription->push(seen);
-            });
-          },
-      .on_refused =
-          [=, this](agent::Refused&& refused) {
-            locked([&](const SupervisedPtr& it) {
-              it->refused = std::move(refused);
-              publish(*it);
-            });
-          },
-      .on_ended =
-          [=, this](agent::Ended&& ended) {
-            locked([&](const SupervisedPtr& it) {
-              if (it->ended) return;
-              it->ended = std::move(ended);
-              publish(*it);
-            });
-          },
-      .on_listed =
-          [=, this] {
-            locked([&](const SupervisedPtr& it) {
-              it->is_listed = true;
-              if (adopted_.contains(it->key.run)) abandon_if_orphan(*it);
-            });
-          },
-      .on_broken =
-          [=, this](const std::string& why) {
-            locked([&](const SupervisedPtr& it) {
-              it->is_broken = true;
-              it->broken_why = why;
-              // After Forget, the agent ends, and the engine below reports the end of the container.
-              if (needs_client(*it)) queue(it, it->is_acknowledged ? limits_.pause_max : it->pause);
-            });
-          }};
+  return {.on_welcome =
+              [=](const agent::Welcome& welcome) {
+                locked([&](const SupervisedPtr& it) {
+                  it->is_restarted = welcome.note == agent::k_restarted_note;
+                });
+              },
+          .on_started =
+              [=, this](agent::Started&& started) {
+                locked([&](const SupervisedPtr& it) {
+                  if (it->started) return;
+                  it->started = std::move(started);
+                  it->to_start.reset();
+                  Observation seen = it->shown();
+                  seen.start_took = StartDuration{.started = std::chrono::nanoseconds(it->started->spawn_ns)};
+                  for (Subscription* const subscription : subscriptions_) subscription->push(seen);
+                });
+              },
+          .on_refused =
+              [=, this](agent::Refused&& refused) {
+                locked([&](const SupervisedPtr& it) {
+                  it->refused = std::move(refused);
+                  publish(*it);
+                });
+              },
+          .on_ended =
+              [=, this](agent::Ended&& ended) {
+                locked([&](const SupervisedPtr& it) {
+                  if (it->ended) return;
+                  it->ended = std::move(ended);
+                  publish(*it);
+                });
+              },
+          .on_listed =
+              [=, this] {
+                locked([&](const SupervisedPtr& it) {
+                  it->is_listed = true;
+                  if (adopted_.contains(it->key.run)) abandon_if_orphan(*it);
+                });
+              },
+          .on_broken =
+              [=, this](const std::string& why) {
+                locked([&](const SupervisedPtr& it) {
+                  it->is_broken = true;
+                  it->broken_why = why;
+                  // After Forget, the agent ends, and the engine below reports the end of the container.
+                  if (needs_client(*it)) queue(it, it->is_acknowledged ? limits_.pause_max : it->pause);
+                });
+              }};
 }
 
 // Passes the attempt to each call of watch(). The caller holds the mutex.

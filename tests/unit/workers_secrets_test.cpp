@@ -38,8 +38,7 @@ class SecretDeliveryTest : public test::SupervisedTest {
                                                   {.source = "password", .variable = "PASSWORD"}};
     trial_ = trial;
     const auto program = std::make_shared<const ProvidedProgram>();
-    (void)pods_->start(run_, supervised_container(trial, Supervision::secrets, {}, program, Seconds(0)), 1,
-                       {});
+    (void)pods_->start(run_, supervised_container(trial, Supervision::secrets, {}, program, {}), 1, {});
     return key_of(name);
   }
   void deliver(const Key& key, const std::stop_token& stop = {}) {
