@@ -47,7 +47,7 @@ Run run_with_secrets(const std::function<void(Trial&)>& change = [](Trial&) {}) 
         {.source = "token", .variable = "TOKEN", .path = "trials[0].secrets[1]"},
         {.source = "there", .target = "/etc/there", .is_in_cluster = true},
         {.source = "there", .variable = "THERE", .is_in_cluster = true}};
-    trial.process.entrypoint = std::vector<std::string>{};  // no registry is asked
+    trial.process.entrypoint = {"solve"};  // no registry is asked
     change(trial);
   }));
   run.experiment.secrets = {{.name = "token", .file = "/token", .path = "secrets.token"},
