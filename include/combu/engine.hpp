@@ -153,6 +153,8 @@ struct Placement {
   // The container has died, and the engine has started it again, or will do so: that process serves the
   // files that were kept (ContainerSettings::kept_folders).
   bool keeps_files = false;
+  // The container has died, and the engine has started it again.
+  bool is_restarted = false;
 };
 
 // The report of an engine about one attempt at one moment.
@@ -278,7 +280,7 @@ struct LogOptions {
   std::optional<Instant> since;      // only pieces that were written at this time or later
   // True: each piece has its time, and repeated calls of logs() split the log into the same pieces.
   bool timed = false;
-  // Only with Placement::keeps_files: the log of the container that has died.
+  // Only with Placement::is_restarted: the log of the container that has died.
   bool before_restart = false;
 };
 enum class LogStream { out, err };

@@ -128,7 +128,7 @@ std::vector<Error> KubernetesEngine::check_rights(const Run& run, const std::sto
 // Returns an error for each secret that Pods cannot have. Asks the server whether it would store the run's
 // Secret, but without the values, so that no message of the server can quote them.
 std::vector<Error> KubernetesEngine::check_secrets(const Run& run, const std::stop_token& stop) {
-  std::vector<Error> errors = check_secret_values(run);
+  std::vector<Error> errors;
   for (const SecretSource* source : cluster_sources(run.experiment)) {
     try {
       if (!objects_.exists(k_secrets, source->object, stop))

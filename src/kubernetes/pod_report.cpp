@@ -84,6 +84,7 @@ class PodReader {
     if (is_gone_) read_removal();
     if (seen_.phase == Phase::ended && is_own_limit(status_reason()))
       seen_.placement.limit_error = lost_text(status_reason(), seen_.placement.host);
+    seen_.placement.is_restarted = is_restarted_;
     seen_.placement.keeps_files = seen_.phase == Phase::ended && text_of(annotations_, k_keep) == "volume" &&
                                   phase_ == "Running" && !deleted_at_ && !is_gone_;
     report_.is_deleted = !seen_.lost.empty() && disruption_ && disruption_->sign.reason == k_deleted;

@@ -136,21 +136,4 @@ std::vector<Error> check_secret_names(const Experiment& experiment) {
   return errors;
 }
 
-std::vector<Error> check_secret_values(const Run& run) {
-  std::vector<Error> errors;
-  if (!run.secrets) return errors;
-  for (const Trial& trial : run.experiment.trials)
-    for (const Secret& secret : *trial.container.secrets) {
-      if (secret.variable.empty() || secret.is_in_cluster || !is_of_pod(trial, secret)) continue;
-      const auto value = run.secrets->find(secret.source);
-      if (value == run.secrets->end() || is_utf8(value->second.reveal())) continue;
-      errors.emplace_back(
-          ErrorKind::refused, secret.path,
-          "the value of a variable must be UTF-8 text on Kubernetes; use `target`, or encode the "
-          "value, for example as Base64");
-      return errors;
-    }
-  return errors;
-}
-
 }  // namespace combu::kubernetes

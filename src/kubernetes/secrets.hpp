@@ -25,8 +25,6 @@ void add_secrets(nlohmann::json& spec, const Run& run, const Trial& trial, const
 
 // Returns an error for each Secret of the cluster whose name or key is invalid.
 [[nodiscard]] std::vector<Error> check_secret_names(const Experiment& experiment);
-// Returns an error for each value that no variable of a Pod can have.
-[[nodiscard]] std::vector<Error> check_secret_values(const Run& run);
 
 // Returns the used sources that are Secrets of the cluster.
 [[nodiscard]] std::vector<const SecretSource*> cluster_sources(const Experiment& experiment);

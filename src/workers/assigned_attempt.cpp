@@ -14,7 +14,6 @@ namespace combu::workers {
 namespace {
 
 constexpr std::chrono::seconds k_start_answer_max{2};
-constexpr std::size_t k_start_max = agent::k_payload_max - 1024;
 // While other attempts of the worker use up all processes or all space, or their files are not removed yet,
 // combu repeats a start for this time.
 constexpr std::chrono::seconds k_short_of_resources_max{30};
@@ -43,12 +42,7 @@ agent::Start start_message(const Run& run, const Trial& trial, const Key& key,
       signal_number(process.stop_signal.empty() && image ? image->stop_signal : process.stop_signal));
   message.log_max = log_max_of(trial);
   message.awaits_inputs = std::ranges::any_of(trial.inputs, &Input::in_scratch) ? 1 : 0;
-  std::string frame;
-  agent::append(frame, message);
-  if (frame.size() > k_start_max)
-    throw Error(
-        ErrorKind::refused, trial.name,
-        "`cmd`, `env`, `params` and `secrets` together are larger than 1 MiB; pass large values as `inputs`");
+  check_size(message, trial.name);
   return message;
 }
 

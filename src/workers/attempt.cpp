@@ -72,6 +72,16 @@ void read_tail_first(const LogOptions& options, const OnLogPiece& on_piece,
   read(part, on_piece);
 }
 
+void check_size(const agent::Start& start, const std::string& subject) {
+  constexpr std::size_t k_start_max = agent::k_payload_max - 1024;
+  std::string frame;
+  agent::append(frame, start);
+  if (frame.size() > k_start_max)
+    throw Error(
+        ErrorKind::refused, subject,
+        "`cmd`, `env`, `params` and `secrets` together are larger than 1 MiB; pass large values as `inputs`");
+}
+
 void add_end(Observation& seen, const agent::Ended& ended) {
   constexpr int k_signal_base = 128;
   seen.exit_code = ended.signal != 0 ? k_signal_base + ended.signal : ended.exit_code;

@@ -52,6 +52,9 @@ struct Attempt {
 [[nodiscard]] std::string id_of(const Key& key);
 [[nodiscard]] std::optional<Key> key_of(const RunId& run, std::string_view id);
 
+// Throws Error(refused, `subject`) if the message is too large for a frame.
+void check_size(const agent::Start& start, const std::string& subject);
+
 // Adds the end of an attempt, as the agent reports it: exit code, time, cause and usage.
 void add_end(Observation& seen, const agent::Ended& ended);
 // Adds the causes that the flags of agent::Ended name.

@@ -54,11 +54,16 @@ struct Conversation {
   }
 };
 
+agent::Start start_with(const RevealedSecrets& secrets) {
+  agent::Start start{.id = std::string(agent::k_supervised_id),
+                     .awaits_inputs = secrets.files.empty() ? std::uint8_t{0} : std::uint8_t{1}};
+  for (const auto& [name, value] : secrets.variables) start.env.push_back(fmt::format("{}={}", name, value));
+  return start;
+}
+
 void send(AgentClient& client, const Trial& trial, const RevealedSecrets& secrets) {
   const std::string id(agent::k_supervised_id);
-  agent::Start start{.id = id, .awaits_inputs = secrets.files.empty() ? std::uint8_t{0} : std::uint8_t{1}};
-  for (const auto& [name, value] : secrets.variables) start.env.push_back(fmt::format("{}={}", name, value));
-  client.send(std::move(start));
+  client.send(start_with(secrets));
   if (secrets.files.empty()) return;
   std::map<std::string, std::string> files;
   for (const auto& [target, content] : secrets.files) files.emplace(target, content);
@@ -71,9 +76,9 @@ void send(AgentClient& client, const Trial& trial, const RevealedSecrets& secret
   client.send(agent::Put{.id = id, .bytes = {}, .is_last = 1});
 }
 
-// Returns false if the connection has ended before the program has begun.
+// Returns false if the program has not begun, and sets `why` if the connection has ended.
 bool try_to_deliver(Engine& engine, const Key& key, const Trial& trial, const RevealedSecrets& secrets,
-                    const OnRefused& on_refused, const std::stop_token& stop) {
+                    const OnRefused& on_refused, std::string& why, const std::stop_token& stop) {
   Conversation told;
   AgentClient client(engine.exec(key, {std::string(k_program), "join", std::string(k_folder)}, stop),
                      key.trial, told.events());
@@ -96,10 +101,15 @@ bool try_to_deliver(Engine& engine, const Key& key, const Trial& trial, const Re
     on_refused(reason);
     throw Error(ErrorKind::refused, key.trial, reason);
   }
+  if (told.broken) why = *told.broken;
   return told.has_begun;
 }
 
 }  // namespace
+
+void check_size(const Trial& trial, const RevealedSecrets& secrets) {
+  check_size(start_with(secrets), trial.name);
+}
 
 void deliver_secrets(Engine& engine, const Key& key, const Trial& trial, const RevealedSecrets& secrets,
                      const OnRefused& on_refused, const std::stop_token& stop) {
@@ -107,7 +117,7 @@ void deliver_secrets(Engine& engine, const Key& key, const Trial& trial, const R
   std::string why = "the agent does not answer";
   while (std::chrono::steady_clock::now() < give_up_at) {
     try {
-      if (try_to_deliver(engine, key, trial, secrets, on_refused, stop)) return;
+      if (try_to_deliver(engine, key, trial, secrets, on_refused, why, stop)) return;
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::refused || error.kind() == ErrorKind::cancelled) throw;
       // The container has ended; the engine reports how.

@@ -15,7 +15,7 @@ namespace combu::workers {
 namespace {
 
 constexpr int k_await_seconds = 3600;  // a combu that has ended for longer does not send the files any more
-constexpr int k_await_secrets_seconds = 600;      // combu sends them as soon as the container runs
+constexpr int k_await_secrets_seconds = 60;       // combu sends them as soon as the container runs
 constexpr std::uint64_t k_unused_log_max = 4096;  // the engine has the log
 constexpr std::string_view k_variables_folder = "/combu/variables";
 
@@ -50,11 +50,10 @@ Trial supervised_container(const Trial& trial, Supervision use, const ImageProgr
   const std::string& signal = process.stop_signal.empty() ? image.stop_signal : process.stop_signal;
   const int await = is_for_files ? (awaits_files(trial) ? k_await_seconds : 0) : k_await_secrets_seconds;
   process.entrypoint = {
-      std::string(k_program),
-      "supervise",
-      std::string(k_folder),
+      std::string(k_program), "supervise", std::string(k_folder),
       fmt::format("hold={:.0f}", is_for_files ? std::ceil(experiment.hold.count()) : 0),
-      fmt::format("timeout_ms={}", milliseconds_of(trial.timeout)),
+      // Without a connection, the agent cannot report a timeout; combu stops the container then.
+      fmt::format("timeout_ms={}", is_for_files ? milliseconds_of(trial.timeout) : 0),
       fmt::format("grace_ms={}", milliseconds_of(process.stop_grace.value_or(k_default_grace))),
       fmt::format("stop_signal={}", signal_number(signal)),
       fmt::format("log_max={}", is_for_files ? log_max_of(trial) : k_unused_log_max),

@@ -182,6 +182,7 @@ StartResult SupervisedEngine::start(const Run& run, const Trial& trial, int atte
 StartResult SupervisedEngine::start_with_secrets(const Run& run, const Trial& trial, int attempt,
                                                  const std::stop_token& stop) {
   const RevealedSecrets secrets = reveal_secrets(run, trial);
+  workers::check_size(trial, secrets);
   if (!images_.program_of(trial)) prepare_image(*this, run, trial, stop);
   const Trial container =
       supervised_container(trial, Supervision::secrets, images_.program_of(trial).value_or(ImageProgram{}),
@@ -296,7 +297,7 @@ void SupervisedEngine::logs(const Key& key, const LogOptions& options, const OnL
   if (attempt) attempts_.await_joined(attempt, listing_limit(), stop);
   const auto read_below = [&] {
     LogOptions below = options;
-    below.before_restart = attempt && attempts_.container_of(attempt).placement.keeps_files;
+    below.before_restart = attempt && attempts_.container_of(attempt).placement.is_restarted;
     engine_.logs(key, below, on_piece, stop);
   };
   if (!attempt || !attempts_.client_of(attempt)) return read_below();
@@ -359,8 +360,7 @@ std::shared_ptr<AgentClient> SupervisedEngine::join_restarted(const Key& key, co
 void SupervisedEngine::throw_lost(const Observation& container) {
   if (!container.lost.empty()) throw Error(ErrorKind::lost, container.key.trial, container.lost);
   throw Error(ErrorKind::not_found, container.key.trial,
-              "the container has ended before their collection; `keep: \"volume\"` keeps the outputs of a "
-              "container that dies");
+              "the container has ended before their collection; see `hold` and `keep: \"volume\"`");
 }
 
 }  // namespace

@@ -116,12 +116,13 @@ def test_inputs_that_the_user_of_the_image_cannot_write(combu):
     assert "proc/combu-test/in: No such file or directory" in row["reason"]
 
 
-def test_partial_outputs_of_a_running_trial(combu):
-    combu.write({"collect": {"every": "1s"}, "trials": [job("one", "mkdir /out; for i in 1 2 3 4 5 6; do echo $i >> /out/x; sleep 0.5; done", outputs=["/out"])]})
+def test_partial_outputs_of_a_running_trial(combu, user):
+    combu.write({"collect": {"every": "1s"}, "trials": [job("one", "mkdir /out; echo 1 > /out/x; until [ -e /stop ]; do sleep 0.1; done; echo 2 >> /out/x", outputs=["/out"])]})
     process = combu.start("run", "--wait")
-    wait_until(lambda: collected(combu).get("one@so-far/out/x", "").startswith("1\n"), "the partial outputs")
+    wait_until(lambda: collected(combu).get("one@so-far/out/x") == "1\n", "the partial outputs")
+    user.kubectl("exec", user.pods()["one"]["metadata"]["name"], "--", "touch", "/stop")
     assert process.wait(60) == 0, process.stderr.read()
-    assert collected(combu) == {"one/out/x": "1\n2\n3\n4\n5\n6\n"}
+    assert collected(combu) == {"one/out/x": "1\n2\n"}
 
 
 def test_a_killed_combu_loses_no_output(combu, user):
@@ -178,7 +179,7 @@ def test_a_container_that_dies_loses_its_outputs_without_a_volume(combu, user, k
     assert (row["state"], row["exit_code"]) == ("failed", 137)
     assert combu("logs", "one").stdout == "begun\n"
     assert collected(combu) == ({"one/out/x": "\0" * 1000000} if keep else {})
-    assert ("its outputs are lost: the container has ended before their collection; `keep: \"volume\"` keeps" in combu("why", "one").stdout) == (keep is None)
+    assert ("its outputs are lost: the container has ended before their collection; see `hold` and `keep: \"volume\"`" in combu("why", "one").stdout) == (keep is None)
     wait_until(lambda: user.pods() == {}, "the deletion of the ended Pod")
 
 

@@ -31,6 +31,8 @@ def user(two_nodes, witnesses, request):
     """A user of a cluster with two real nodes, which a test may break."""
     witnesses.append(two_nodes)
     two_nodes.start()
+    # A node that an earlier test has broken takes Pods only when its taints are gone.
+    wait_until(lambda: all("taints" not in node["spec"] for node in json.loads(two_nodes.kubectl("get", "nodes", "--output", "json"))["items"]), "nodes without taints")
     name = request.node.name.replace("_", "-")[5:65].strip("-")
     yield two_nodes.new_namespace(name)
     two_nodes.kubectl("delete", "pods", "--all", "--namespace", name, "--now", "--wait=false")

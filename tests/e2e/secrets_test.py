@@ -1,4 +1,4 @@
-"""Secrets on a Docker Engine: attempts in workers get variables, and no value is in the engine's state or in what combu writes."""
+"""Secrets on a Docker Engine: programs get files and variables, and no value is in the engine's state or in what combu writes."""
 
 import base64
 import hashlib

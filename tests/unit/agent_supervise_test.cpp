@@ -150,6 +150,16 @@ TEST_F(SuperviseTest, AnAgentThatIsRestartedAfterItsEndEndsAtOnce) {
   EXPECT_EQ(worker_->wait(), 0);
 }
 
+TEST_F(SuperviseTest, AProgramThatRemovesTheFolderOfTheAgentDoesNotRunAgain) {
+  const std::string file = path("runs");
+  const std::string script = "echo once >> " + file + "; rm -rf " + folder() + "; exit 4";
+  supervise({"hold=0", "keep=1"}, {"sh", "-c", script});
+  EXPECT_EQ(worker_->wait(), 4);
+  supervise({"hold=0", "keep=1"}, {"sh", "-c", script});
+  EXPECT_EQ(worker_->wait(), 0);
+  EXPECT_EQ(text_of(file), "once\n");
+}
+
 TEST_F(SuperviseTest, ARestOfAnArchiveCompletesIt) {
   const std::string file = write("large", std::string(300'000, 'x') + "end");
   supervise({"hold=60"}, {"true"});

@@ -118,6 +118,7 @@ TEST(PodReportTest, ARestartedContainerWithKeptFilesHasEnded) {
   const PodReport restarted = report_of_states("volume", running);
   EXPECT_EQ(state_of(restarted), "ended, exit code 137, ran at 1 s, ended at 9 s, oom");
   EXPECT_TRUE(restarted.observation.placement.keeps_files);
+  EXPECT_TRUE(restarted.observation.placement.is_restarted);
   EXPECT_TRUE(restarted.observation.is_unacknowledged);
   EXPECT_FALSE(report_of_states("volume", running, k_failed).observation.placement.keeps_files);
   EXPECT_EQ(report_of_states("ended", running).observation.phase, Phase::running);

@@ -118,14 +118,6 @@ TEST(KubernetesSecrets, NamesThatNoSecretCanHaveAreRefused) {
                   HasSubstr("secrets.there.kubernetes.key: \"a/b\" cannot be a key of a Secret")));
 }
 
-TEST(KubernetesSecrets, AVariableMustBeUtf8) {
-  combu::Run run = run_with_secrets();
-  run.secrets = values_of({{"token", "\xff"}});
-  EXPECT_THAT(texts_of(check_secret_values(run)),
-              ElementsAre(HasSubstr("trials[0].secrets[1]: the value of a variable must be UTF-8")));
-  EXPECT_THAT(check_secret_values(run_with_secrets()), IsEmpty());
-}
-
 // ---- Requests
 
 using wire::Asked;

@@ -112,7 +112,8 @@ Folder::Life Folder::begin_life() const {
 }
 
 void Folder::end_life() const {
-  const Descriptor file(openat(folder_.get(), k_life, O_WRONLY | O_NOFOLLOW | O_CLOEXEC));
+  const Descriptor file(
+      openat(folder_.get(), k_life, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR));
   if (file.is_open()) (void)write_all(file.get(), "over\n");
 }
 

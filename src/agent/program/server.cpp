@@ -141,6 +141,8 @@ int Server::timeout_ms(std::int64_t now) const {
 void Server::tick(std::int64_t now) {
   next_tick_ = now + k_tick;
   folder_.repair();
+  if (supervision_ && supervision_->keeps)
+    (void)folder_.begin_life();  // the program may have removed the file
   if (folder_.take_new_listener()) watch_listener();
   for (const auto& connection : connections_)
     if (now - connection->last_frame_at > k_silence_max) connection->close();

@@ -33,14 +33,15 @@ std::vector<int> signals_to_pass() {
 int Server::supervise(const std::string& folder, Supervision supervision) {
   supervision_ = std::move(supervision);
   if (!begin(folder, signals_to_pass())) return k_not_started;
-  if (const std::string problem = read_variables(*supervision_); !problem.empty()) {
-    complain(problem);
-    return k_not_started;
-  }
   if (supervision_->keeps) {
     const Folder::Life life = folder_.begin_life();
     if (life == Folder::Life::over) return 0;
     supervision_->is_restarted = life == Folder::Life::begun;
+  }
+  if (const std::string problem = read_variables(*supervision_); !problem.empty()) {
+    complain(problem);
+    if (supervision_->keeps) folder_.end_life();
+    return k_not_started;
   }
   if (supervision_->is_restarted) {
     note_ = k_restarted_note;
@@ -51,7 +52,10 @@ int Server::supervise(const std::string& folder, Supervision supervision) {
   while (!is_supervision_over() && !attempts_.is_overrun()) turn();
   for (const auto& connection : connections_) connection->flush();
   attempts_.write_output();
-  if (supervision_->keeps) folder_.end_life();
+  if (supervision_->keeps) {
+    folder_.repair();
+    folder_.end_life();
+  }
   return supervision_->exit_code.value_or(k_signalled + SIGKILL);
 }
 
