@@ -142,7 +142,9 @@ SupervisedPtr SupervisedAttempts::entry_of(const Observation& container) {
     entry->pause = limits_.pause_min;
     if (auto expected = expected_.extract(container.key)) entry->to_start = std::move(expected.mapped());
   }
-  entry->container = container;
+  // A listing that was asked for before the container ran may arrive after the change that reports that it
+  // runs.
+  if (has_run(container.phase) || !has_run(entry->container.phase)) entry->container = container;
   return entry;
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "unit/workers_pods.hpp"
+#include "workers/supervised_attempts.hpp"
 
 namespace combu {
 namespace {
@@ -141,6 +142,17 @@ TEST_F(SupervisedTest, OutputsOfAContainerThatDiesAreLost) {
     EXPECT_THAT(error.message(), HasSubstr(lost));
     EXPECT_EQ(error_in([&] { collect(key, path("out")); }).kind(), error.kind()) << "a later try";
   }
+}
+
+TEST_F(SupervisedTest, ALateListingDoesNotHideThatAContainerRuns) {
+  workers::SupervisedAttempts attempts(*pods_, {});
+  Observation seen;
+  seen.key = {.run = RunId("late"), .trial = "a", .attempt = 1};
+  attempts.adopt(seen.key.run);
+  seen.phase = Phase::running;
+  EXPECT_EQ(attempts.take(seen).phase, Phase::running);
+  seen.phase = Phase::pending;
+  EXPECT_TRUE(has_run(attempts.take(seen).phase));
 }
 
 // No process watches the engine.
