@@ -288,11 +288,11 @@ struct Ping {
   }
 };
 
-// The agent's answer to Hello. Started and Ended frames of all attempts that the agent knows follow, then
-// Listed.
 // Welcome::note of a supervisor whose container has died and was started again.
 inline constexpr std::string_view k_restarted_note = "restarted";
 
+// The agent's answer to Hello. Started and Ended frames of all attempts that the agent knows follow, then
+// Listed.
 struct Welcome {
   static constexpr FrameType k_type = FrameType::welcome;
   std::uint16_t version = 0;  // the version that both sides use

@@ -37,6 +37,15 @@ def trial_with_outputs(name, script, **fields):
     return trial(name, script, **{"outputs": ["/out"], **fields})
 
 
+def command_lines():
+    """Yields the command lines of all processes of this machine."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            yield path.read_bytes()
+        except OSError:  # the process has ended
+            pass
+
+
 def script(name, *arguments, **env):
     done = subprocess.run(
         [SCRIPTS / name, *map(str, arguments)],

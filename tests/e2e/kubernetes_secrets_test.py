@@ -3,10 +3,9 @@
 import base64
 import hashlib
 import json
-from pathlib import Path
 
 import pytest
-from engines import trial, wait_until
+from engines import command_lines, trial, wait_until
 
 pytestmark = pytest.mark.kubernetes
 
@@ -54,14 +53,6 @@ def sha256(text):
 
 def shown(values):
     return "".join(f"{kind} {sha256(values[kind])} {sha256(values[kind])}\n" for kind in KINDS)
-
-
-def command_lines():
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            yield path.read_bytes()
-        except OSError:  # the process has ended
-            pass
 
 
 def expect_no_value(values, texts):

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
-from engines import trial
+from engines import command_lines, trial
 
 VALUE = f"hunter-of-process-{os.getpid()}"
 SHOW = "printf %s $TOKEN | sha256sum | cut -d' ' -f1"
@@ -37,14 +37,6 @@ def files_with_value(folder):
     # os.walk() passes over folders that the engine removes meanwhile.
     paths = (Path(parent) / name for parent, _, names in os.walk(folder) for name in names)
     return [path for path in paths if path.is_file() and not path.is_symlink() and holds_value(path)]
-
-
-def command_lines():
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            yield path.read_bytes()
-        except OSError:  # the process has ended
-            pass
 
 
 def test_an_attempt_in_a_worker_gets_a_variable_without_a_trace(lab, engine):
