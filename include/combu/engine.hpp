@@ -204,6 +204,10 @@ struct Observation {
 [[nodiscard]] inline bool is_supervised(const Observation& seen) {
   return seen.placement.supervisor_report.has_value();
 }
+// True if start() makes such a container of the trial.
+[[nodiscard]] inline bool is_supervised(const Trial& trial) {
+  return trial.container.provided && !trial.name.starts_with(k_worker_name_prefix);
+}
 
 // True if the attempt runs, or is pending and will run. An attempt that was created but not started will not
 // end.

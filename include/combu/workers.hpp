@@ -35,6 +35,8 @@ struct SupervisionLimits {
   Seconds silence_max{15};
   // list(), logs() and stop() wait at most so long for agents that have not answered yet.
   Seconds listing_max{10};
+  // start() waits at most so long for an agent to begin a program with secrets.
+  Seconds begin_max{60};
   // Between two tries to connect to an agent.
   Seconds pause_min{0.05};
   Seconds pause_max{3};
@@ -43,7 +45,9 @@ struct SupervisionLimits {
 // Returns an engine that starts the containers of some trials with the agent as first process, which runs the
 // program of the trial. On an engine without Engine::copies_files(), these are the trials with
 // Trial::moves_files(): the agent receives the inputs before it starts the program, and keeps the files after
-// its end, until acknowledge() or until Experiment::hold has passed. `engine` must outlive the result.
+// its end, until acknowledge() or until Experiment::hold has passed. On an engine without
+// Engine::gives_secrets(), these are the trials with secrets: the agent only receives the secrets before it
+// starts the program. `engine` must outlive the result.
 [[nodiscard]] std::unique_ptr<Engine> with_supervision(Engine& engine, AgentPrograms programs,
                                                        SupervisionLimits limits = {});
 

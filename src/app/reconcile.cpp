@@ -32,11 +32,11 @@ OpenTrials open_on_record(Record& record, const RunId& run) {
   return open;
 }
 
-// Returns full observations, with timestamps, of the attempts whose recorded state is out of date. Also lists
-// the trials in `stopped` again, since `listed` may not yet contain the ends of their attempts.
-std::vector<Observation> changed_of(Session& session, const RunId& run,
-                                    const std::vector<Observation>& listed, const TrialNames& stopped,
-                                    const OpenTrials& open) {
+// Returns full observations, with timestamps, of the attempts whose recorded state is out of date; they
+// replace those in `listed`. Also lists the trials in `stopped` again, since `listed` may not yet contain the
+// ends of their attempts.
+std::vector<Observation> changed_of(Session& session, const RunId& run, std::vector<Observation>& listed,
+                                    const TrialNames& stopped, const OpenTrials& open) {
   const auto is_news = [&](const Observation& seen) {
     const auto found = open.find(seen.key.trial);
     return found != open.end() && is_behind(found->second, &seen);
@@ -47,6 +47,10 @@ std::vector<Observation> changed_of(Session& session, const RunId& run,
   std::erase_if(selector.trials, [&](const std::string& trial) { return !open.contains(trial); });
   if (selector.trials.empty()) return {};
   std::vector<Observation> changed = session.engine().list(selector, ListDetail::full, session.stop());
+  std::map<Key, const Observation*> by_key;
+  for (const Observation& seen : changed) by_key.emplace(seen.key, &seen);
+  for (Observation& seen : listed)
+    if (const auto found = by_key.find(seen.key); found != by_key.end()) seen = *found->second;
   std::erase_if(changed, [&](const Observation& seen) { return !is_news(seen); });
   return changed;
 }

@@ -36,6 +36,7 @@ Observation observation_of(ContainerSummary&& container, Identity&& identity) {
   observation.experiment = std::move(identity.experiment);
   observation.file = std::move(identity.file);
   observation.service = identity.service;
+  if (identity.supervised) observation.placement.supervisor_report.emplace();
   observation.slots = identity.slots;
   observation.id = std::move(container.id);
   observation.image = std::move(container.image);
@@ -219,6 +220,7 @@ void DockerEngine::watch(const Selector& selector, const std::function<void(cons
     observation.experiment = identity->experiment;
     observation.file = identity->file;
     observation.service = identity->service;
+    if (identity->supervised) observation.placement.supervisor_report.emplace();
     observation.slots = identity->slots;
     observation.id = event.id;
     observation.image = attribute(event, "image");

@@ -52,6 +52,7 @@ Labels labels_of(const Run& run, const Trial& trial, int attempt) {
   labels[k_label_trial] = trial.name;
   labels[k_label_attempt] = std::to_string(attempt);
   labels[k_label_service] = trial.service ? "true" : "false";
+  labels[k_label_supervised] = is_supervised(trial) ? "true" : "false";
   labels[k_label_cpus] = to_string(trial.slots.cpus);
   labels[k_label_memory] = std::to_string(trial.slots.memory.count);
   labels[k_label_gpus] = fmt::format("{}", fmt::join(trial.slots.gpus, ","));
@@ -69,6 +70,7 @@ std::optional<Identity> identity_of(const Labels& labels, std::string_view name)
                     value(k_label_experiment),
                     value(k_label_file),
                     value(k_label_service) == "true",
+                    value(k_label_supervised) == "true",
                     parse_slots(value(k_label_cpus), value(k_label_memory), value(k_label_gpus))};
   if (!run || !attempt || identity.experiment.empty() || name.empty() || value(k_label_trial) != name)
     return std::nullopt;

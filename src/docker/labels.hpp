@@ -22,6 +22,8 @@ inline constexpr const char* k_label_attempt = "combu.attempt";
 // from a container (`docker commit`) has the container's labels, and a new container inherits from the image
 // each label that is not set.
 inline constexpr const char* k_label_service = "combu.service";  // "true" or "false"
+// "true" if the first process of the container is the agent, which runs the program of the trial.
+inline constexpr const char* k_label_supervised = "combu.supervised";
 // CPUs that the attempt reserves on its host, for example "1.5", or "0" for none.
 inline constexpr const char* k_label_cpus = "combu.cpus";
 // Bytes of memory that the attempt reserves, or "0" for none.
@@ -38,6 +40,7 @@ struct Identity {
   std::string experiment;
   std::string file;
   bool service = false;
+  bool supervised = false;
   Slots slots;
 };
 

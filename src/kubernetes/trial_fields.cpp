@@ -57,10 +57,6 @@ bool is_worker_container(const Trial& trial) {
   return trial.name.starts_with(k_worker_name_prefix);
 }
 
-bool is_supervised(const Trial& trial) {
-  return trial.container.provided && !is_worker_container(trial);
-}
-
 bool needs_agent(const Trial& trial) {
   return trial.worker->on || trial.moves_files() || trial.has_secret_variables();
 }

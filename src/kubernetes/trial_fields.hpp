@@ -46,8 +46,6 @@ struct NumericUser {
 // True if the trial describes the container of a worker.
 [[nodiscard]] bool is_worker_container(const Trial& trial);
 
-// True if the first process of the trial's container is the agent, which runs the trial's program.
-[[nodiscard]] bool is_supervised(const Trial& trial);
 // True if the Pods of the trial need the agent.
 [[nodiscard]] bool needs_agent(const Trial& trial);
 

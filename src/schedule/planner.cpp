@@ -292,6 +292,12 @@ struct Planner::Impl {
     schedule::Attempt& attempt = attempts[trial];
     if (!is_alive(state)) return;
     if (observation.phase == Phase::pending && !observation.placement.host.empty()) trials.set_placed(trial);
+    // An earlier process has begun the start, and this one has to complete it.
+    if (observation.phase == Phase::created && is_pending(trial)) {
+      accepted.erase(trial);
+      attempt.is_accepted = false;
+      return life.undo_start(trial);
+    }
     if (!has_run(observation.phase) || attempt.inspected) return;
     // The engine creates a new container if the first container could not start. A late event may be about
     // the first container.

@@ -13,10 +13,10 @@
 namespace combu {
 namespace {
 
-// True if the container runs the program of combu's agent: [PATH, "worker", FOLDER, IDLE, NOTE].
+// True if the container runs the program of combu's agent: [PATH, "worker", FOLDER, IDLE, NOTE, VARIABLE...].
 bool runs_agent(const Trial& trial) {
   const auto& entrypoint = trial.process.entrypoint;
-  return trial.container.provided && entrypoint && entrypoint->size() == 5 &&
+  return trial.container.provided && entrypoint && entrypoint->size() >= 5 &&
          entrypoint->at(0) == trial.container.provided->path && entrypoint->at(1) == "worker";
 }
 

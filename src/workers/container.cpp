@@ -24,6 +24,7 @@ namespace {
 
 // Number of workers on an engine that does not know its capacity, such as a cluster.
 constexpr std::size_t k_count_on_cluster = 16;
+constexpr std::string_view k_variables_folder = "/combu/variables";
 
 }  // namespace
 
@@ -88,6 +89,7 @@ Trial container_of(const Trial& trial, std::string name, std::shared_ptr<const P
   std::vector<Secret> secrets;
   std::ranges::copy_if(*trial.container.secrets, std::back_inserter(secrets), is_of_container);
   worker.container.secrets = std::move(secrets);
+  pass_variables_as_files(worker);
   worker.container.provided = std::move(program);
   worker.healthcheck = Healthcheck{.test = {"NONE"}};
   worker.slots = times(trial.slots, trial.worker->concurrency);
@@ -98,6 +100,18 @@ Trial container_of(const Trial& trial, std::string name, std::shared_ptr<const P
   worker.cache.on = true;  // start() then reports the image's digest, for the attempts of trials with `cache`
   worker.path = trial.path;
   return worker;
+}
+
+void pass_variables_as_files(Trial& container) {
+  std::vector<Secret> secrets = *container.container.secrets;
+  int number = 0;
+  for (Secret& secret : secrets) {
+    if (secret.variable.empty()) continue;
+    secret.target = fmt::format("{}/{}", k_variables_folder, ++number);
+    container.process.entrypoint->push_back(fmt::format("variable={}={}", secret.variable, secret.target));
+    secret.variable.clear();
+  }
+  container.container.secrets = std::move(secrets);
 }
 
 std::uint64_t milliseconds_of(Seconds duration) {

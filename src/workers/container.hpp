@@ -45,6 +45,11 @@ enum class Staging { by_engine, by_agent };
 [[nodiscard]] Trial container_of(const Trial& trial, std::string name,
                                  std::shared_ptr<const ProvidedProgram> program, Staging staging);
 
+// The engine gives the agent the secret variables as files, because the engine's host may keep the
+// environment of a container on its disk. The agent gives them to the programs. Changes the entrypoint, which
+// runs the agent.
+void pass_variables_as_files(Trial& container);
+
 // Returns the slots of a worker, or of one attempt in a worker with these slots.
 [[nodiscard]] Slots times(const Slots& slots, std::size_t concurrency);
 [[nodiscard]] Slots divided(const Slots& slots, std::size_t concurrency);

@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <condition_variable>
+#include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "combu/inputs.hpp"
@@ -16,6 +20,38 @@ namespace {
 
 constexpr std::string_view k_unpacked = "unpacked";
 constexpr std::size_t k_answer_size_max = 4096;
+
+// Closes a stream on which nothing has happened for a time.
+class SilenceLimit {
+ public:
+  SilenceLimit(ByteStream& stream, Seconds silence_max)
+      : watcher_([&stream, silence_max, this](const std::stop_token& stop) {
+          std::unique_lock lock(mutex_);
+          for (std::uint64_t seen = steps_; !is_exceeded_ && !stop.stop_requested(); seen = steps_) {
+            const bool is_over = !changed_.wait_for(lock, stop, silence_max, [&] { return steps_ != seen; });
+            is_exceeded_ = is_over && !stop.stop_requested();
+          }
+          lock.unlock();
+          if (is_exceeded_) stream.close();
+        }) {}
+  // Something has happened.
+  void step() {
+    const std::scoped_lock lock(mutex_);
+    ++steps_;
+    changed_.notify_one();
+  }
+  [[nodiscard]] bool is_exceeded() {
+    const std::scoped_lock lock(mutex_);
+    return is_exceeded_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::uint64_t steps_ = 0;
+  bool is_exceeded_ = false;
+  std::jthread watcher_;
+};
 
 // Returns the line that the program writes. Throws Error(unavailable) if the connection ends before.
 std::string read_line(ByteStream& stream, const std::string& subject) {
@@ -34,12 +70,14 @@ std::string read_line(ByteStream& stream, const std::string& subject) {
 }  // namespace
 
 std::vector<std::string> stage_inputs(Engine& engine, const Key& key, const Trial& container,
-                                      const std::stop_token& stop) {
+                                      Seconds silence_max, const std::stop_token& stop) {
   const auto stream = engine.exec(key, {std::string(k_program), "unpack"}, stop);
   const std::stop_callback on_stop(stop, [&] { stream->close(); });
+  SilenceLimit limit(*stream, silence_max);
   try {
     const auto put = [&](std::string_view bytes) {
       stream->write(bytes);
+      limit.step();
       return true;
     };
     auto digests = pack_inputs(container.inputs, input_owner(container), put);
@@ -49,6 +87,10 @@ std::vector<std::string> stage_inputs(Engine& engine, const Key& key, const Tria
                 fmt::format("the inputs cannot be written in the container: {}", line));
   } catch (const Error&) {
     throw_if_cancelled(key, stop);
+    if (limit.is_exceeded())
+      throw Error(
+          ErrorKind::unavailable, key.trial,
+          fmt::format("the container has received nothing of the inputs for {:g} s", silence_max.count()));
     throw;
   }
 }

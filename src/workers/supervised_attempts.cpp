@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "combu/inputs.hpp"
-#include "workers/agent_files.hpp"
 #include "workers/attempt.hpp"
 #include "workers/container.hpp"
 #include "workers/supervised_container.hpp"
@@ -29,6 +27,7 @@ void fail_start(Observation& seen, const agent::Refused& refused) {
 void add_report(Observation& seen) {
   constexpr std::string_view k_refused = "combu-agent refused ";
   constexpr std::string_view k_ended = "combu-agent ended ";
+  constexpr std::string_view k_not_begun = "combu-agent not begun";
   const std::string left = seen.placement.supervisor_report.value_or("");
   const std::string_view report = left;
   const auto number = [&](std::string_view name) {
@@ -43,6 +42,10 @@ void add_report(Observation& seen) {
     fail_start(seen, {.stage = static_cast<std::uint8_t>(number("stage")),
                       .code = static_cast<std::int32_t>(number("code")),
                       .text = reason});
+  } else if (report == k_not_begun) {
+    seen.ran_at.reset();
+    seen.exit_code.reset();
+    seen.lost = "combu ended before it had sent the files or secrets of the trial";
   } else if (report.starts_with(k_ended) && seen.lost.empty()) {
     add_flags(seen, static_cast<std::uint32_t>(number("flags")));
     seen.usage = Usage{.memory = Bytes{static_cast<std::int64_t>(number("memory_peak"))},
@@ -65,21 +68,17 @@ Observation SupervisedAttempt::shown() const {
     seen.lost.clear();
     seen.is_unacknowledged = true;
     add_end(seen, *ended);
-  } else if (abandoned_at) {
-    if (!is_over()) seen.phase = Phase::ended;
-    seen.ran_at.reset();
-    seen.exit_code.reset();
-    seen.stopped = false;
-    seen.lost = "combu ended before it had sent the files of the trial";
-    seen.ended_at = abandoned_at;
   } else if (is_over()) {
     add_report(seen);
   } else if (started) {
     seen.ran_at = instant_of(started->at);
-  } else if (to_start || is_listed) {
+  } else if (is_orphan()) {
+    seen.phase = Phase::created;
+    seen.ran_at.reset();
+  } else if (delivery || may_be_orphan || is_listed) {
     seen.phase = Phase::pending;
     seen.ran_at.reset();
-    seen.placement.pending_reason = "the container receives the files of the trial";
+    seen.placement.pending_reason = "the container receives the files or secrets of the trial";
   }
   return seen;
 }
@@ -103,13 +102,14 @@ SupervisedAttempts::~SupervisedAttempts() {
   clients.clear();
 }
 
-void SupervisedAttempts::adopt(const RunId& run) {
+void SupervisedAttempts::adopt(const RunId& run, std::set<std::string> awaiting) {
   const std::scoped_lock lock(mutex_);
-  if (!adopted_.insert(run).second) return;
+  const auto [adopted, is_new] = adopted_.try_emplace(run);
+  adopted->second.merge(awaiting);
   for (const auto& [key, attempt] : attempts_) {
-    if (key.run != run) continue;
-    abandon_if_orphan(*attempt);
-    if (must_stop(*attempt)) queue(attempt, Seconds(0));
+    if (!is_new || key.run != run) continue;
+    attempt->may_be_orphan = adopted->second.contains(key.trial);
+    if (attempt->is_orphan()) publish(*attempt);
   }
 }
 
@@ -118,14 +118,15 @@ bool SupervisedAttempts::is_adopted(const RunId& run) {
   return adopted_.contains(run);
 }
 
-void SupervisedAttempts::expect(const Key& key, std::optional<Trial> to_start) {
+void SupervisedAttempts::expect(const Key& key, std::optional<Delivery> delivery) {
   const std::scoped_lock lock(mutex_);
-  adopted_.insert(key.run);
+  adopted_.try_emplace(key.run);
   const auto known = attempts_.find(key);
   if (known == attempts_.end()) {
-    expected_.insert_or_assign(key, std::move(to_start));
+    expected_.insert_or_assign(key, std::move(delivery));
   } else if (!known->second->started && !known->second->ended) {
-    known->second->to_start = std::move(to_start);
+    known->second->delivery = std::move(delivery);
+    if (known->second->needs_delivery()) queue(known->second, Seconds(0));
   }
 }
 
@@ -140,7 +141,11 @@ SupervisedPtr SupervisedAttempts::entry_of(const Observation& container) {
   if (!entry) {
     entry = std::make_shared<SupervisedAttempt>(container);
     entry->pause = limits_.pause_min;
-    if (auto expected = expected_.extract(container.key)) entry->to_start = std::move(expected.mapped());
+    const auto run = adopted_.find(container.key.run);
+    if (auto expected = expected_.extract(container.key))
+      entry->delivery = std::move(expected.mapped());
+    else
+      entry->may_be_orphan = run != adopted_.end() && run->second.contains(container.key.trial);
   }
   // A listing that was asked for before the container ran may arrive after the change that reports that it
   // runs.
@@ -148,13 +153,13 @@ SupervisedPtr SupervisedAttempts::entry_of(const Observation& container) {
   return entry;
 }
 
-bool SupervisedAttempts::needs_client(const SupervisedAttempt& attempt) {
-  return attempt.container.phase == Phase::running && !attempt.refused && !attempt.abandoned_at &&
-         (!attempt.client || attempt.is_broken);
+bool SupervisedAttempts::is_done(const SupervisedAttempt& attempt) const {
+  return attempt.is_over() || (engine_.copies_files() && attempt.started);
 }
 
-bool SupervisedAttempts::must_stop(const SupervisedAttempt& attempt) {
-  return attempt.container.phase == Phase::running && attempt.abandoned_at && !attempt.is_stopped;
+bool SupervisedAttempts::needs_client(const SupervisedAttempt& attempt) const {
+  return attempt.container.phase == Phase::running && !is_done(attempt) && !attempt.refused &&
+         (!attempt.client || attempt.is_broken);
 }
 
 Observation SupervisedAttempts::take(const Observation& container) {
@@ -167,7 +172,7 @@ Observation SupervisedAttempts::take(const Observation& container) {
   changed_.notify_all();
   Observation seen = attempt->shown();
   // A thread of the queue destroys the connection.
-  if (attempt->is_over() && attempt->client) queue(attempt, Seconds(0));
+  if (is_done(*attempt) && attempt->client) queue(attempt, Seconds(0));
   // Until the result is acknowledged, copy_out() has to say why the files are lost.
   if (container.phase == Phase::gone && (!attempt->ended || attempt->is_acknowledged))
     attempts_.erase(container.key);
@@ -208,13 +213,14 @@ bool SupervisedAttempts::has_begun(const SupervisedPtr& attempt) {
   return attempt->started || attempt->ended;
 }
 
-bool SupervisedAttempts::await_begun(const SupervisedPtr& attempt, const std::stop_token& stop) {
+bool SupervisedAttempts::await_begun(const SupervisedPtr& attempt, std::optional<Steady::time_point> until,
+                                     const std::stop_token& stop) {
   Lock lock(mutex_);
   const auto has_begun = [&] { return attempt->started || attempt->ended; };
-  const auto is_settled = [&] {
-    return has_begun() || attempt->refused || attempt->abandoned_at || attempt->is_over();
-  };
-  if (!changed_.wait(lock, stop, is_settled))
+  const auto is_settled = [&] { return has_begun() || attempt->refused || attempt->is_over(); };
+  const bool is_in_time =
+      until ? changed_.wait_until(lock, stop, *until, is_settled) : changed_.wait(lock, stop, is_settled);
+  if (!is_in_time && stop.stop_requested())
     throw Error(ErrorKind::cancelled, attempt->key.trial, "cancelled");
   return has_begun();
 }
@@ -224,8 +230,8 @@ void SupervisedAttempts::await_joined(const SupervisedPtr& attempt,
                                       const std::stop_token& stop) {
   Lock lock(mutex_);
   const auto is_settled = [&] {
-    return attempt->container.phase != Phase::running || attempt->refused || attempt->abandoned_at ||
-           attempt->is_acknowledged || attempt->is_joined();
+    return attempt->container.phase != Phase::running || attempt->refused || attempt->is_acknowledged ||
+           attempt->is_joined() || is_done(*attempt);
   };
   changed_.wait_until(lock, stop, until, is_settled);
 }
@@ -238,6 +244,11 @@ std::shared_ptr<AgentClient> SupervisedAttempts::client_of(const SupervisedPtr& 
 Observation SupervisedAttempts::shown(const SupervisedPtr& attempt) {
   const std::scoped_lock lock(mutex_);
   return attempt->shown();
+}
+
+std::string SupervisedAttempts::fault_of(const SupervisedPtr& attempt) {
+  const std::scoped_lock lock(mutex_);
+  return attempt->broken_why;
 }
 
 Observation SupervisedAttempts::container_of(const SupervisedPtr& attempt) {
@@ -268,6 +279,12 @@ std::vector<Key> SupervisedAttempts::acknowledge(const std::vector<Key>& keys) {
     if (attempt.container.phase == Phase::gone) attempts_.erase(found);
   }
   return others;
+}
+
+void SupervisedAttempts::guard(const std::shared_ptr<AgentClient>& client) {
+  const std::scoped_lock lock(mutex_);
+  guarded_.push_back(client);
+  begin_threads();
 }
 
 void SupervisedAttempts::subscribe(Subscription& subscription) {
@@ -316,17 +333,20 @@ void SupervisedAttempts::work(const std::stop_token& quit) {
 
 void SupervisedAttempts::ping_all(const std::stop_token& quit) {
   while (!quit.stop_requested()) {
-    std::vector<std::shared_ptr<AgentClient>> silent;
+    std::vector<std::shared_ptr<AgentClient>> clients;
     {
       Lock lock(mutex_);
-      for (const auto& [key, attempt] : attempts_) {
-        if (!attempt->client || attempt->is_broken) continue;
-        if (attempt->client->silence() >= limits_.silence_max) silent.push_back(attempt->client);
-        attempt->client->ping();
-      }
+      for (const auto& [key, attempt] : attempts_)
+        if (attempt->client && !attempt->is_broken) clients.push_back(attempt->client);
+      for (const auto& guarded : guarded_)
+        if (auto client = guarded.lock()) clients.push_back(std::move(client));
+      std::erase_if(guarded_, [](const auto& guarded) { return guarded.expired(); });
     }
-    for (const auto& client : silent) client->close();
-    silent.clear();
+    for (const auto& client : clients) {
+      if (client->silence() >= limits_.silence_max) client->close();
+      client->ping();
+    }
+    clients.clear();
     Lock lock(mutex_);
     changed_.wait_for(lock, quit, limits_.silence_max, [] { return false; });
   }
@@ -340,14 +360,15 @@ void SupervisedAttempts::attend(const SupervisedPtr& attempt, const std::stop_to
   {
     const std::scoped_lock lock(mutex_);
     is_needed = needs_client(*attempt);
-    if (is_needed || attempt->is_over()) old = std::exchange(attempt->client, nullptr);
+    if (is_needed || is_done(*attempt)) old = std::exchange(attempt->client, nullptr);
     attempt->is_listed = attempt->is_listed && !is_needed;
   }
   old.reset();  // joins its threads, without the mutex
   std::optional<ErrorKind> failed;
   try {
     if (is_needed) open_client(attempt, quit);
-    stop_if_abandoned(attempt, quit);
+    deliver_if_needed(attempt, quit);
+    stop_if_needed(attempt, quit);
   } catch (const Error& error) {
     failed = error.kind();
     const std::scoped_lock lock(mutex_);
@@ -359,8 +380,9 @@ void SupervisedAttempts::attend(const SupervisedPtr& attempt, const std::stop_to
     const std::scoped_lock lock(mutex_);
     attempt->is_queued = false;
     attempt->pause = failed ? std::min(attempt->pause * 2, limits_.pause_max) : limits_.pause_min;
-    if (attempt->is_over()) old = std::exchange(attempt->client, nullptr);
-    if (needs_client(*attempt) || must_stop(*attempt)) queue(attempt, attempt->pause);
+    if (is_done(*attempt)) old = std::exchange(attempt->client, nullptr);
+    if (needs_client(*attempt) || attempt->needs_delivery() || (attempt->must_stop && !attempt->is_over()))
+      queue(attempt, attempt->pause);
   }
 }
 
@@ -394,71 +416,55 @@ void SupervisedAttempts::open_client(const SupervisedPtr& attempt, const std::st
     attempt->is_broken = false;
   }
   opened->begin();
-  std::optional<Trial> to_start;
-  {
-    Lock lock(mutex_);
-    attempt->client = opened;
-    changed_.notify_all();
-    changed_.notify_all();
-    const auto is_settled = [&] { return attempt->is_listed || attempt->is_broken; };
-    if (!changed_.wait_for(lock, quit, limits_.silence_max, is_settled)) {
-      lock.unlock();
-      opened->close();
-      throw Error(ErrorKind::unavailable, key.trial, "the agent does not answer");
-    }
-    if (attempt->is_broken) throw Error(ErrorKind::unavailable, key.trial, attempt->broken_why);
-    if (attempt->is_acknowledged) opened->forget({std::string(agent::k_supervised_id)});
-    if (attempt->awaits_files()) to_start = attempt->to_start;
-  }
-  if (to_start) send_files(attempt, *opened, *to_start, quit);
-}
-
-// The agent may wait for files that no process will send. The caller holds the mutex.
-void SupervisedAttempts::abandon_if_orphan(SupervisedAttempt& attempt) {
-  if (attempt.awaits_files() && !attempt.to_start && !attempt.abandoned_at && !attempt.is_over())
-    abandon(attempt);
-}
-
-// The program will not begin. The caller holds the mutex.
-void SupervisedAttempts::abandon(SupervisedAttempt& attempt) {
-  attempt.abandoned_at = real_clock().now();
-  publish(attempt);
+  Lock lock(mutex_);
+  attempt->client = opened;
+  attempt->is_sent = false;
   changed_.notify_all();
+  const auto is_settled = [&] { return attempt->is_listed || attempt->is_broken; };
+  if (!changed_.wait_for(lock, quit, limits_.silence_max, is_settled)) {
+    lock.unlock();
+    opened->close();
+    throw Error(ErrorKind::unavailable, key.trial, "the agent does not answer");
+  }
+  if (attempt->is_broken) throw Error(ErrorKind::unavailable, key.trial, attempt->broken_why);
+  if (attempt->is_acknowledged) opened->forget({std::string(agent::k_supervised_id)});
 }
 
-void SupervisedAttempts::stop_if_abandoned(const SupervisedPtr& attempt, const std::stop_token& quit) {
+void SupervisedAttempts::stop_if_needed(const SupervisedPtr& attempt, const std::stop_token& quit) {
   {
     const std::scoped_lock lock(mutex_);
-    if (!must_stop(*attempt)) return;
+    if (!attempt->must_stop || attempt->is_over()) return;
   }
   engine_.stop(attempt->key, std::nullopt, quit);
   const std::scoped_lock lock(mutex_);
-  attempt->is_stopped = true;
+  attempt->must_stop = false;
 }
 
-void SupervisedAttempts::send_files(const SupervisedPtr& attempt, AgentClient& client, const Trial& trial,
-                                    const std::stop_token& quit) {
-  const std::string id(agent::k_supervised_id);
-  client.send(agent::Start{.id = id, .awaits_inputs = 1});
-  const auto put = [&](std::string_view bytes) {
-    for (std::size_t at = 0; at < bytes.size(); at += agent::k_part_max)
-      client.send(agent::Put{.id = id, .bytes = std::string(bytes.substr(at, agent::k_part_max))});
-    return !quit.stop_requested();
+void SupervisedAttempts::deliver_if_needed(const SupervisedPtr& attempt, const std::stop_token& quit) {
+  std::shared_ptr<AgentClient> client;
+  std::optional<Delivery> delivery;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!attempt->needs_delivery()) return;
+    attempt->is_sent = true;
+    client = attempt->client;
+    delivery = attempt->delivery;
+  }
+  const std::stop_callback on_quit(quit, [&] { client->close(); });
+  const auto set_digests = [&](std::vector<std::string>&& digests) {
+    const std::scoped_lock lock(mutex_);
+    attempt->inputs = std::move(digests);
   };
   try {
-    auto digests = pack_inputs(trial.inputs, input_owner(trial), put, provided_files(trial));
-    if (!digests) return;
-    {
-      const std::scoped_lock lock(mutex_);
-      attempt->inputs = *std::move(digests);
-    }
-    client.send(agent::Put{.id = id, .bytes = {}, .is_last = 1});
+    send(*client, *delivery, set_digests, quit);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::unavailable || error.kind() == ErrorKind::cancelled) throw;
     // A file on this machine cannot be read.
     const std::scoped_lock lock(mutex_);
-    attempt->refused = agent::Refused{.id = id, .text = error.message()};
-    abandon(*attempt);
+    attempt->refused = agent::Refused{.id = std::string(agent::k_supervised_id), .text = error.message()};
+    attempt->must_stop = true;
+    publish(*attempt);
+    changed_.notify_all();
   }
 }
 
@@ -481,7 +487,8 @@ AgentEvents SupervisedAttempts::events_of(const SupervisedPtr& attempt) {
                 locked([&](const SupervisedPtr& it) {
                   if (it->started) return;
                   it->started = std::move(started);
-                  it->to_start.reset();
+                  it->delivery.reset();
+                  if (it->client && is_done(*it)) queue(it, Seconds(0));
                   Observation seen = it->shown();
                   seen.start_took = StartDuration{.started = std::chrono::nanoseconds(it->started->spawn_ns)};
                   for (Subscription* const subscription : subscriptions_) subscription->push(seen);
@@ -497,7 +504,7 @@ AgentEvents SupervisedAttempts::events_of(const SupervisedPtr& attempt) {
           .on_ended =
               [=, this](agent::Ended&& ended) {
                 locked([&](const SupervisedPtr& it) {
-                  if (it->ended) return;
+                  if (it->ended || engine_.copies_files()) return;  // the engine below reports the end
                   it->ended = std::move(ended);
                   publish(*it);
                 });
@@ -506,7 +513,7 @@ AgentEvents SupervisedAttempts::events_of(const SupervisedPtr& attempt) {
               [=, this] {
                 locked([&](const SupervisedPtr& it) {
                   it->is_listed = true;
-                  if (adopted_.contains(it->key.run)) abandon_if_orphan(*it);
+                  if (it->is_orphan()) publish(*it);
                 });
               },
           .on_broken =

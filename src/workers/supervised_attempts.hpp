@@ -17,6 +17,7 @@
 #include "combu/engine.hpp"
 #include "combu/workers.hpp"
 #include "workers/agent_client.hpp"
+#include "workers/delivery.hpp"
 #include "workers/subscriptions.hpp"
 
 namespace combu::workers {
@@ -27,14 +28,15 @@ struct SupervisedAttempt {
 
   const Key key;
   Observation container;  // as the engine below has reported it last
-  // The agent waits until this process sends the files of this trial. nullopt: the program begins by itself,
-  // or another process had to send the files.
-  std::optional<Trial> to_start;
+  // The agent waits until this process sends this. nullopt: the program begins by itself, or another process
+  // had to send it.
+  std::optional<Delivery> delivery;
   std::vector<std::string> inputs;      // the digests of its inputs, once they are sent
   std::shared_ptr<AgentClient> client;  // nullptr: not connected
   bool is_queued = false;               // a thread connects to the agent, or will do so
   bool is_listed = false;               // the agent has listed what it knows since the last connection
   bool is_broken = false;               // the last connection has ended
+  bool is_sent = false;                 // `delivery` was sent over the last connection, at least in part
   std::string broken_why;
   // The agent runs in a container that the engine has started again after its death. It does not know the
   // program any more.
@@ -44,10 +46,10 @@ struct SupervisedAttempt {
   std::optional<agent::Started> started;
   std::optional<agent::Refused> refused;
   std::optional<agent::Ended> ended;
-  // Set if the program cannot begin any more, because its files cannot be sent: the moment at which this was
-  // found. The container is stopped then.
-  std::optional<Instant> abandoned_at;
-  bool is_stopped = false;  // the engine below has stopped the container
+  // An earlier owner of the run has started the container, and perhaps not sent what the program needs.
+  bool may_be_orphan = false;
+  bool must_stop =
+      false;  // the program cannot begin any more, and the engine below has to stop the container
 
   [[nodiscard]] bool is_over() const {
     return container.phase == Phase::ended || container.phase == Phase::gone;
@@ -55,8 +57,16 @@ struct SupervisedAttempt {
   // True if there is a connection over which the agent has listed what it knows.
   [[nodiscard]] bool is_joined() const { return client && !is_broken && is_listed; }
   // True if the agent has listed what it knows, and its program has not begun.
-  [[nodiscard]] bool awaits_files() const {
+  [[nodiscard]] bool awaits_delivery() const {
     return is_listed && !started && !ended && !refused && !is_restarted;
+  }
+  // True if the agent waits for what this process has to send over the connection.
+  [[nodiscard]] bool needs_delivery() const {
+    return is_joined() && awaits_delivery() && delivery && !is_sent;
+  }
+  // True if nobody sends what the program needs until the start is repeated.
+  [[nodiscard]] bool is_orphan() const {
+    return may_be_orphan && awaits_delivery() && !delivery && container.phase == Phase::running;
   }
   // Returns the attempt as combu reports it: its program may have ended although the container still runs.
   [[nodiscard]] Observation shown() const;
@@ -64,7 +74,8 @@ struct SupervisedAttempt {
 using SupervisedPtr = std::shared_ptr<SupervisedAttempt>;
 
 // Thread-safe. `engine` must outlive the object. The threads of the object connect to the agents, and connect
-// again after a connection has ended, as long as the container runs and its result is not acknowledged.
+// again after a connection has ended, as long as the container runs and its result is not acknowledged. On an
+// engine that copies files, a connection is needed only until the program has begun.
 class SupervisedAttempts {
  public:
   SupervisedAttempts(Engine& engine, const SupervisionLimits& limits) : engine_(engine), limits_(limits) {}
@@ -72,12 +83,13 @@ class SupervisedAttempts {
   SupervisedAttempts(const SupervisedAttempts&) = delete;
   SupervisedAttempts& operator=(const SupervisedAttempts&) = delete;
 
-  // This process owns the run: it connects to the agents of the run's attempts. If one of them waits for
-  // files that an earlier owner had to send, the attempt is lost.
-  void adopt(const RunId& run);
+  // This process owns the run: it connects to the agents of the run's attempts. `awaiting`: the trials whose
+  // programs wait for a delivery. If an earlier owner has not sent it, the attempt counts as created, so that
+  // its start is repeated.
+  void adopt(const RunId& run, std::set<std::string> awaiting);
   [[nodiscard]] bool is_adopted(const RunId& run);
-  // This process is about to start the attempt. `to_start`: the trial if its agent waits for files.
-  void expect(const Key& key, std::optional<Trial> to_start);
+  // This process is about to start the attempt. `delivery`: what its agent waits for.
+  void expect(const Key& key, std::optional<Delivery> delivery);
   // The start has failed, and there is no container.
   void give_up(const Key& key);
   // Handles the report of the engine below about a container, and returns the report about its attempt.
@@ -97,11 +109,15 @@ class SupervisedAttempts {
   void await_joined(const SupervisedPtr& attempt, std::chrono::steady_clock::time_point until,
                     const std::stop_token& stop);
   [[nodiscard]] bool has_begun(const SupervisedPtr& attempt);
-  // Waits until the program has begun. Returns false if it will not begin.
-  bool await_begun(const SupervisedPtr& attempt, const std::stop_token& stop);
+  // Waits until the program has begun, at most until `until`. Returns false if it has not. Throws
+  // Error(cancelled).
+  bool await_begun(const SupervisedPtr& attempt, std::optional<std::chrono::steady_clock::time_point> until,
+                   const std::stop_token& stop);
   // Like await_client(), but returns nullptr if there is no such connection now.
   [[nodiscard]] std::shared_ptr<AgentClient> client_of(const SupervisedPtr& attempt);
   [[nodiscard]] Observation shown(const SupervisedPtr& attempt);
+  // Returns why there is no connection; empty: no connection has failed.
+  [[nodiscard]] std::string fault_of(const SupervisedPtr& attempt);
   // Returns the last report of the engine below.
   [[nodiscard]] Observation container_of(const SupervisedPtr& attempt);
   // Returns the end that the agent has reported; nullopt if it has reported none.
@@ -111,6 +127,9 @@ class SupervisedAttempts {
   // Lets the agents end. Returns the attempts that the engine below must forget.
   [[nodiscard]] std::vector<Key> acknowledge(const std::vector<Key>& keys);
 
+  // Closes the connection if its agent does not answer for SupervisionLimits::silence_max.
+  void guard(const std::shared_ptr<AgentClient>& client);
+
   void subscribe(Subscription& subscription);
   void unsubscribe(Subscription& subscription);
 
@@ -119,8 +138,9 @@ class SupervisedAttempts {
   using Lock = std::unique_lock<std::mutex>;
 
   SupervisedPtr entry_of(const Observation& container);
-  [[nodiscard]] static bool needs_client(const SupervisedAttempt& attempt);
-  [[nodiscard]] static bool must_stop(const SupervisedAttempt& attempt);
+  [[nodiscard]] bool needs_client(const SupervisedAttempt& attempt) const;
+  // True if the connection, if there is one, is not needed any more.
+  [[nodiscard]] bool is_done(const SupervisedAttempt& attempt) const;
   void queue(const SupervisedPtr& attempt, Seconds pause);
   void begin_threads();
   void work(const std::stop_token& quit);
@@ -128,22 +148,20 @@ class SupervisedAttempts {
   void attend(const SupervisedPtr& attempt, const std::stop_token& quit);
   void open_client(const SupervisedPtr& attempt, const std::stop_token& quit);
   void inspect(const SupervisedPtr& attempt, const std::stop_token& quit);
-  void abandon_if_orphan(SupervisedAttempt& attempt);
-  void abandon(SupervisedAttempt& attempt);
-  void stop_if_abandoned(const SupervisedPtr& attempt, const std::stop_token& quit);
-  void send_files(const SupervisedPtr& attempt, AgentClient& client, const Trial& trial,
-                  const std::stop_token& quit);
+  void stop_if_needed(const SupervisedPtr& attempt, const std::stop_token& quit);
+  void deliver_if_needed(const SupervisedPtr& attempt, const std::stop_token& quit);
   AgentEvents events_of(const SupervisedPtr& attempt);
   void publish(const SupervisedAttempt& attempt);
 
   Engine& engine_;
   const SupervisionLimits limits_;
   std::mutex mutex_;
-  std::condition_variable_any changed_;  // an attempt has changed, or the queue
-  std::set<RunId> adopted_;
+  std::condition_variable_any changed_;             // an attempt has changed, or the queue
+  std::map<RunId, std::set<std::string>> adopted_;  // the trials whose programs wait for a delivery
   std::map<Key, SupervisedPtr> attempts_;
-  std::map<Key, std::optional<Trial>> expected_;  // attempts whose containers are not reported yet
+  std::map<Key, std::optional<Delivery>> expected_;  // of attempts whose containers are not reported yet
   std::multimap<Steady::time_point, SupervisedPtr> queue_;
+  std::vector<std::weak_ptr<AgentClient>> guarded_;
   std::vector<Subscription*> subscriptions_;
   bool is_ending_ = false;  // the destructor has begun: no attempt is queued any more
   std::vector<std::jthread> threads_;

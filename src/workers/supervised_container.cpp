@@ -15,9 +15,10 @@ namespace combu::workers {
 namespace {
 
 constexpr int k_await_seconds = 3600;  // a combu that has ended for longer does not send the files any more
-constexpr int k_await_secrets_seconds = 60;       // combu sends them as soon as the container runs
+// A resumed run finds the agent, and knows that the program has not begun. A cluster reports this even after
+// the end of the container.
+constexpr int k_await_secrets_seconds = 7 * 24 * 3600;
 constexpr std::uint64_t k_unused_log_max = 4096;  // the engine has the log
-constexpr std::string_view k_variables_folder = "/combu/variables";
 
 // Returns the folders of the files by which the trial gets its secrets.
 std::vector<std::string> secret_folders(const Trial& trial) {
@@ -25,19 +26,6 @@ std::vector<std::string> secret_folders(const Trial& trial) {
   for (const Secret& secret : *trial.container.secrets)
     if (!secret.target.empty()) folders.insert(parent_of(secret.target));
   return {folders.begin(), folders.end()};
-}
-
-// The engine gives the agent the secret variables as files, and the agent gives them to the program.
-void pass_variables_as_files(Trial& container) {
-  std::vector<Secret> secrets = *container.container.secrets;
-  int number = 0;
-  for (Secret& secret : secrets) {
-    if (secret.variable.empty()) continue;
-    secret.target = fmt::format("{}/{}", k_variables_folder, ++number);
-    container.process.entrypoint->push_back(fmt::format("variable={}={}", secret.variable, secret.target));
-    secret.variable.clear();
-  }
-  container.container.secrets = std::move(secrets);
 }
 
 }  // namespace

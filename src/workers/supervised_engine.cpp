@@ -19,8 +19,8 @@
 #include "workers/agent_files.hpp"
 #include "workers/attempt.hpp"
 #include "workers/container.hpp"
+#include "workers/delivery.hpp"
 #include "workers/images.hpp"
-#include "workers/secret_delivery.hpp"
 #include "workers/supervised_attempts.hpp"
 #include "workers/supervised_container.hpp"
 
@@ -81,7 +81,7 @@ class SupervisedEngine final : public Engine {
     return engine_.exec(key, argv, stop);
   }
   void acknowledge(const std::vector<Key>& keys) override {
-    engine_.acknowledge(attempts_.acknowledge(keys));
+    engine_.acknowledge(serves_by_agents() ? attempts_.acknowledge(keys) : keys);
   }
   Released release(const Selector& selector, const ReleaseCallbacks& callbacks,
                    std::stop_token stop) override {
@@ -92,31 +92,45 @@ class SupervisedEngine final : public Engine {
   std::optional<Supervision> use_of_agent(const Trial& trial) const {
     return workers::use_of_agent(trial, engine_.copies_files(), engine_.gives_secrets());
   }
-  StartResult start_with_secrets(const Run& run, const Trial& trial, int attempt,
-                                 const std::stop_token& stop);
+  void adopt(const Run& run);
+  // True if the agents serve logs, usage and files. Else the agents only give secrets to programs.
+  [[nodiscard]] bool serves_by_agents() const { return !engine_.copies_files(); }
+  void await_begun(const SupervisedPtr& attempt, const std::stop_token& stop);
   SupervisedPtr find(const Key& key, const std::stop_token& stop);
   std::shared_ptr<AgentClient> join_restarted(const Key& key, const std::stop_token& stop);
   [[noreturn]] static void throw_lost(const Observation& container);
 
-  [[nodiscard]] std::chrono::steady_clock::time_point listing_limit() const {
+  [[nodiscard]] static std::chrono::steady_clock::time_point after(Seconds duration) {
     return std::chrono::steady_clock::now() +
-           std::chrono::duration_cast<std::chrono::steady_clock::duration>(limits_.listing_max);
+           std::chrono::duration_cast<std::chrono::steady_clock::duration>(duration);
+  }
+  [[nodiscard]] std::chrono::steady_clock::time_point listing_limit() const {
+    return after(limits_.listing_max);
   }
 
-  // Returns the report of the engine below as that about the program: the container of a program that could
-  // not be started ran, too.
-  Observation of_program(const Observation& container);
+  bool must_ask(const Observation& container, ListDetail detail);
+  // Returns the report of the engine below as that about the program.
+  Observation of_program(const Observation& container) {
+    return is_supervised(container) ? attempts_.take(container) : container;
+  }
 
   Engine& engine_;
   const SupervisionLimits limits_;
   Images images_;
   SupervisedAttempts attempts_;
-  std::mutex refusals_mutex_;
-  std::map<Key, std::string> refusals_;  // why programs that need secrets could not be started
 };
 
+void SupervisedEngine::adopt(const Run& run) {
+  std::set<std::string> awaiting;
+  for (const Trial& trial : run.experiment.trials) {
+    const auto use = use_of_agent(trial);
+    if (use && (*use == Supervision::secrets || awaits_files(trial))) awaiting.insert(trial.name);
+  }
+  attempts_.adopt(run.id, std::move(awaiting));
+}
+
 std::vector<Error> SupervisedEngine::check(const Run& run, std::stop_token stop) {
-  attempts_.adopt(run.id);
+  adopt(run);
   return engine_.check(
       with_supervised_containers(run, images_, engine_.copies_files(), engine_.gives_secrets()), stop);
 }
@@ -124,7 +138,7 @@ std::vector<Error> SupervisedEngine::check(const Run& run, std::stop_token stop)
 std::vector<Error> SupervisedEngine::prepare(const Run& run,
                                              const std::function<void(const Preparation&)>& on_progress,
                                              std::stop_token stop) {
-  attempts_.adopt(run.id);
+  adopt(run);
   std::set<std::pair<std::string, std::string>> agent_images;
   for (const Trial& trial : run.experiment.trials)
     if (use_of_agent(trial)) agent_images.emplace(trial.image, trial.platform);
@@ -154,18 +168,30 @@ std::vector<Error> SupervisedEngine::prepare(const Run& run,
 StartResult SupervisedEngine::start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) {
   const auto use = use_of_agent(trial);
   if (!use) return engine_.start(run, trial, attempt, stop);
-  if (*use == Supervision::secrets) return start_with_secrets(run, trial, attempt, stop);
   const Key key{.run = run.id, .trial = trial.name, .attempt = attempt};
+  std::optional<Delivery> delivery;
+  if (*use == Supervision::secrets) {
+    delivery = secrets_of(run, trial);
+  } else if (awaits_files(trial)) {
+    check_inputs(trial);
+    delivery = files_of(trial);
+  }
   if (!trial.process.entrypoint && !images_.program_of(trial)) prepare_image(*this, run, trial, stop);
   const Trial container =
       supervised_container(trial, *use, images_.program_of(trial).value_or(ImageProgram{}),
                            images_.agent_for(trial), run.experiment);
-  check_inputs(trial);
-  attempts_.expect(key, awaits_files(trial) ? std::optional(trial) : std::nullopt);
+  if (container.process.cmd->empty())
+    throw Error(ErrorKind::refused, trial.name, "neither `cmd` nor the image names a program; write `cmd`");
+  attempts_.expect(key, std::move(delivery));
   try {
     StartResult result = engine_.start(run, container, attempt, stop);
     if (auto* running = std::get_if<Running>(&result)) {
       running->observation.placement.supervisor_report.emplace();
+      if (!serves_by_agents()) {
+        (void)attempts_.take(running->observation);
+        await_begun(attempts_.find(key), stop);
+        return result;
+      }
       running->observation = attempts_.take(running->observation);
       if (running->observation.phase == Phase::pending) return Accepted{};
     } else if (!std::holds_alternative<Accepted>(result)) {
@@ -178,35 +204,25 @@ StartResult SupervisedEngine::start(const Run& run, const Trial& trial, int atte
   }
 }
 
-// The program begins when the agent has the secrets.
-StartResult SupervisedEngine::start_with_secrets(const Run& run, const Trial& trial, int attempt,
-                                                 const std::stop_token& stop) {
-  const RevealedSecrets secrets = reveal_secrets(run, trial);
-  workers::check_size(trial, secrets);
-  if (!images_.program_of(trial)) prepare_image(*this, run, trial, stop);
-  const Trial container =
-      supervised_container(trial, Supervision::secrets, images_.program_of(trial).value_or(ImageProgram{}),
-                           images_.agent_for(trial), run.experiment);
-  if (container.process.cmd->empty())
-    throw Error(ErrorKind::refused, trial.name, "neither `cmd` nor the image names a program; write `cmd`");
-  StartResult result = engine_.start(run, container, attempt, stop);
-  const auto* const running = std::get_if<Running>(&result);
-  if (running != nullptr && running->observation.phase == Phase::running)
-    deliver_secrets(
-        engine_, running->observation.key, trial, secrets,
-        [&](const std::string& reason) {
-          const std::scoped_lock lock(refusals_mutex_);
-          refusals_.insert_or_assign(running->observation.key, reason);
-        },
-        stop);
-  return result;
+// Throws Error: refused if the program could not be started, unavailable if its agent does not answer.
+void SupervisedEngine::await_begun(const SupervisedPtr& attempt, const std::stop_token& stop) {
+  if (!attempt || attempts_.await_begun(attempt, after(limits_.begin_max), stop)) return;
+  const Observation seen = attempts_.shown(attempt);
+  if (!seen.placement.start_error.empty())
+    throw Error(ErrorKind::refused, seen.key.trial, seen.placement.start_error);
+  if (seen.phase != Phase::pending) return;  // the container has ended; the engine reports how
+  const std::string fault = attempts_.fault_of(attempt);
+  throw Error(ErrorKind::unavailable, seen.key.trial,
+              fmt::format("the secrets cannot be delivered: {}",
+                          fault.empty() ? "the agent does not answer" : fault));
 }
 
 // Returns the attempt if it is supervised. Connects to its agent if this process has not.
 SupervisedPtr SupervisedEngine::find(const Key& key, const std::stop_token& stop) {
+  if (!serves_by_agents()) return nullptr;
   if (SupervisedPtr known = attempts_.find(key)) return known;
   // Of its own runs, this process knows all attempts.
-  if (engine_.copies_files() || attempts_.is_adopted(key.run)) return nullptr;
+  if (attempts_.is_adopted(key.run)) return nullptr;
   for (const Observation& seen :
        engine_.list({.run = key.run, .trials = {key.trial}}, ListDetail::full, stop))
     if (seen.key == key && is_supervised(seen)) return attempts_.connect_to(seen);
@@ -238,8 +254,7 @@ std::vector<Observation> SupervisedEngine::list(const Selector& selector, ListDe
   std::vector<Observation> seen = engine_.list(selector, detail, stop);
   std::vector<SupervisedPtr> attempts(seen.size());
   for (std::size_t i = 0; i < seen.size(); ++i) {
-    if (is_supervised(seen[i]) && detail != ListDetail::basic && seen[i].phase == Phase::running)
-      attempts[i] = attempts_.connect_to(seen[i]);
+    if (must_ask(seen[i], detail)) attempts[i] = attempts_.connect_to(seen[i]);
     seen[i] = of_program(seen[i]);
   }
   // The programs of running containers may have ended.
@@ -253,16 +268,13 @@ std::vector<Observation> SupervisedEngine::list(const Selector& selector, ListDe
   return seen;
 }
 
-Observation SupervisedEngine::of_program(const Observation& container) {
-  if (is_supervised(container)) return attempts_.take(container);
-  Observation seen = container;
-  if (seen.phase != Phase::ended) return seen;
-  const std::scoped_lock lock(refusals_mutex_);
-  const auto refusal = refusals_.find(seen.key);
-  if (refusal == refusals_.end()) return seen;
-  seen.exit_code.reset();
-  seen.placement.start_error = refusal->second;
-  return seen;
+// True if the listing has to contain what the agent in the container knows: whether the program has begun,
+// or, on an engine that does not copy files, ended.
+bool SupervisedEngine::must_ask(const Observation& container, ListDetail detail) {
+  if (!is_supervised(container) || container.phase != Phase::running || detail == ListDetail::basic)
+    return false;
+  // With thousands of containers, it takes seconds to ask all agents.
+  return serves_by_agents() || detail == ListDetail::full || attempts_.is_adopted(container.key.run);
 }
 
 void SupervisedEngine::watch(const Selector& selector, const std::function<void(const Change&)>& on_change,
@@ -281,7 +293,7 @@ void SupervisedEngine::watch(const Selector& selector, const std::function<void(
 }
 
 std::optional<Usage> SupervisedEngine::usage(const std::string& id, std::stop_token stop) {
-  const SupervisedPtr attempt = attempts_.find_by_id(id);
+  const SupervisedPtr attempt = serves_by_agents() ? attempts_.find_by_id(id) : nullptr;
   if (!attempt) return engine_.usage(id, stop);
   if (!attempts_.runs(attempt)) return std::nullopt;
   const auto client = attempts_.client_of(attempt);
@@ -301,7 +313,9 @@ void SupervisedEngine::logs(const Key& key, const LogOptions& options, const OnL
     engine_.logs(key, below, on_piece, stop);
   };
   if (!attempt || !attempts_.client_of(attempt)) return read_below();
-  if (!attempts_.has_begun(attempt) && !(options.follow && attempts_.await_begun(attempt, stop))) return;
+  if (!attempts_.has_begun(attempt) &&
+      !(options.follow && attempts_.await_begun(attempt, std::nullopt, stop)))
+    return;
   const auto client = attempts_.await_client(attempt, stop);
   if (!client) return read_below();
   read_tail_first(options, on_piece, [&](const LogOptions& part, const OnLogPiece& sink) {
@@ -314,7 +328,7 @@ void SupervisedEngine::logs(const Key& key, const LogOptions& options, const OnL
 bool SupervisedEngine::copy_out(const Key& key, const std::string& path,
                                 const std::function<void(std::string_view)>& on_bytes, std::stop_token stop) {
   const SupervisedPtr attempt = find(key, stop);
-  if (!attempt && !engine_.copies_files() && attempts_.is_adopted(key.run))
+  if (!attempt && serves_by_agents() && attempts_.is_adopted(key.run))
     throw Error(ErrorKind::not_found, key.trial, "the container does not exist any more");
   if (!attempt) return engine_.copy_out(key, path, on_bytes, stop);
   bool is_callers = false;  // an exception comes from `on_bytes`
@@ -354,6 +368,7 @@ std::shared_ptr<AgentClient> SupervisedEngine::join_restarted(const Key& key, co
                   .on_listed = [] {},
                   .on_broken = [](const std::string&) {}});
   client->begin();
+  attempts_.guard(client);
   return client;
 }
 

@@ -18,6 +18,7 @@ constexpr std::chrono::seconds k_reconnect_max{30};
 constexpr Seconds k_reconnect_pause_max{2};
 constexpr std::chrono::seconds k_remove_pause{1};
 constexpr Seconds k_silence_max{15};
+constexpr Seconds k_staging_silence_max{60};
 // When the container has ended, the end of the agent's stream arrives within this time.
 constexpr std::chrono::seconds k_stream_end_max{10};
 // A worker that holds slots ends after this time without attempts, because other attempts may need the slots.
@@ -217,7 +218,8 @@ void Worker::stage(const std::stop_token& stop) {
     trial = creation.unstaged;
   }
   if (!trial) return;
-  std::vector<std::string> digests = stage_inputs(registry.engine, key(), *trial, stop);
+  std::vector<std::string> digests =
+      stage_inputs(registry.engine, key(), *trial, k_staging_silence_max, stop);
   const std::scoped_lock lock(registry.mutex);
   container.inputs = std::move(digests);
   creation.unstaged.reset();

@@ -1,17 +1,13 @@
 """`combu kill` finds the containers and networks of the experiment by their labels, and removes no others."""
 
-import contextlib
-import select
 import signal
-import socket
-import socketserver
 import subprocess
-import threading
 
 import pytest
 from engines import docker_config, wait_until
 from outputs_test import files, trial
 from run_test import sleeper
+from stalling import Stalling
 
 
 def test_kill_works_after_the_file_has_changed(combu, engine):
@@ -246,38 +242,10 @@ def test_only_trials_with_unreadable_outputs_fail(combu):
     assert files(home / "linked")["out"] == "y\n"
 
 
-class Stalling(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    """A proxy between combu and the engine. Until `free` is set, it does not forward requests for the path /endless."""
-
-    daemon_threads = True
-
-    def __init__(self, path, engine):
-        self.engine = engine
-        self.asked = threading.Event()
-        self.free = threading.Event()
-        super().__init__(str(path), self.Connection)
-
-    class Connection(socketserver.BaseRequestHandler):
-        def handle(self):
-            with socket.socket(socket.AF_UNIX) as engine, contextlib.suppress(OSError):
-                engine.connect(self.server.engine)
-                while True:
-                    for one in select.select([self.request, engine], [], [])[0]:
-                        if not (data := one.recv(65536)):
-                            return
-                        if b"path=%2Fendless" in data and not self.server.free.is_set():
-                            self.server.asked.set()
-                        else:
-                            (engine if one is self.request else self.request).sendall(data)
-
-
 @pytest.fixture
 def stalling(combu, engine, tmp_path):
-    with Stalling(tmp_path / "engine.sock", engine.host.removeprefix("unix://")) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        combu.env["DOCKER_HOST"] = f"unix://{tmp_path}/engine.sock"
+    with Stalling(combu, engine, tmp_path / "engine.sock", b"path=%2Fendless") as server:
         yield server
-        server.shutdown()
 
 
 def test_outputs_that_take_long_do_not_delay_other_removals(combu, engine, stalling, left):

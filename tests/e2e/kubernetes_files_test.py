@@ -183,6 +183,25 @@ def test_a_container_that_dies_loses_its_outputs_without_a_volume(combu, user, k
     wait_until(lambda: user.pods() == {}, "the deletion of the ended Pod")
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_resumed_combu_collects_kept_outputs_before_the_end_of_their_hold(combu, user, is_late):
+    combu.write({"keep": "volume", "hold": "1s" if is_late else "10m", "trials": [job("one", "echo kept > /out/x; echo begun; sleep 100", outputs=["/out"], retries=0)]})
+    process = combu.start("run", "--wait")
+    wait_until(lambda: combu.ps().get("one", {}).get("state") == "running", "the running trial")
+    (pod,) = user.pods().values()
+    wait_until(lambda: user.kubectl("logs", pod["metadata"]["name"]) == "begun\n", "the log")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    user.cluster.kill_container(pod)
+    awaited = ("phase", "Succeeded") if is_late else ("restarts", 1)
+    wait_until(lambda: awaited in [("phase", one["status"]["phase"]) for one in user.pods().values()] + [("restarts", one["status"]["containerStatuses"][0]["restartCount"]) for one in user.pods().values()], "the restarted container")
+    combu("run", "--resume", "--wait", code=1)
+    row = combu.ps()["one"]
+    assert (row["state"], row["exit_code"]) == ("failed", 137)
+    assert collected(combu) == ({} if is_late else {"one/out/x": "kept\n"})
+    assert ("its outputs are lost: the container has ended before their collection" in combu("why", "one").stdout) == is_late
+
+
 def test_a_kept_volume_changes_no_other_end(combu, user):
     quick = {"outputs": ["/out"], "retries": 0}
     combu.write({"keep": "volume", "trials": [job("good", "echo 1 > /out/x", **quick), job("bad", "echo 2 > /out/x; exit 3", **quick), {**job("absent", "", **quick), "cmd": ["/no/program"]}]})

@@ -8,7 +8,8 @@ import os
 from pathlib import Path
 
 import pytest
-from engines import command_lines, trial
+from engines import command_lines, trial, wait_until
+from stalling import Stalling
 
 VALUE = f"hunter-of-process-{os.getpid()}"
 SHOW = "printf %s $TOKEN | sha256sum | cut -d' ' -f1"
@@ -39,44 +40,59 @@ def files_with_value(folder):
     return [path for path in paths if path.is_file() and not path.is_symlink() and holds_value(path)]
 
 
-def test_an_attempt_in_a_worker_gets_a_variable_without_a_trace(lab, engine):
-    secrets = [{"source": "token", "env": "TOKEN"}]
-    lab.write(experiment(*(trial(f"t{i}", f"{SHOW}; sleep 0.5; exit {i}", worker={"count": 1}, secrets=secrets, outputs=["out"] if i else []) for i in (0, 1))))
+@pytest.fixture
+def held(tmp_path):
+    """A folder of the trials: `begun(NAME)` is a part of a script that waits until the folder has the file `on`."""
+    (tmp_path / "held").mkdir()
+    (tmp_path / "held").chmod(0o777)
+    return tmp_path / "held"
+
+
+def begun(name):
+    return f"touch /held/{name}; until test -e /held/on; do sleep 0.05; done"
+
+
+def run_without_trace(lab, engine, held, names):
+    """Runs the experiment, and looks for the value while the programs of these trials run and after their end. Returns the engine's containers."""
     process = lab.start("--trace", "trace", "run", "--wait")
-    seen, found = [], set()
-    while process.poll() is None:
-        seen += [json.dumps(engine.containers()), *map(repr, command_lines())]
-        found.update(files_with_value(engine.dir))
+    arguments = []
+    while not all((held / name).exists() for name in names):
+        assert process.poll() is None, process.communicate()
+        arguments += command_lines()
+    containers = engine.containers()
+    found = files_with_value(engine.dir)
+    (held / "on").touch()
     out, err = process.communicate()
     assert process.returncode == 1, err
-    assert any("combu-worker-" in text for text in seen)
+    assert VALUE not in out + err + repr(arguments) + json.dumps([containers, engine.containers()])
+    assert found + files_with_value(engine.dir) == []
+    assert files_with_value(lab.home) == [lab.home / "token"]
+    return containers
+
+
+def test_an_attempt_in_a_worker_gets_a_variable_without_a_trace(lab, engine, held):
+    fields = {"worker": {"count": 1, "concurrency": 2}, "secrets": [{"source": "token", "env": "TOKEN"}], "volumes": [f"{held}:/held"], "retries": 0}
+    lab.write(experiment(*(trial(f"t{i}", f"{SHOW}; {begun(f't{i}')}; exit {i}", **fields, outputs=["out"] if i else []) for i in (0, 1))))
+    [worker] = run_without_trace(lab, engine, held, ["t0", "t1"])
+    assert worker.startswith("combu-worker-")
     for i in (0, 1):
         assert lab("logs", f"t{i}").stdout.startswith(hashlib.sha256(VALUE.encode()).hexdigest())
-    assert VALUE not in out + err + "".join(seen)
-    assert found == set()
-    assert files_with_value(lab.home) == [lab.home / "token"]
 
 
-def test_a_container_gets_files_and_variables_without_a_trace(lab, engine):
-    show = f"{SHOW}; sha256sum < /run/secrets/token; stat -c %a /run/secrets/token; cat /data/in; mkdir /out; echo done > /out/x; sleep 0.5"
+def test_a_container_gets_files_and_variables_without_a_trace(lab, engine, held):
+    show = f"{SHOW}; sha256sum < /run/secrets/token; stat -c %a /run/secrets/token; cat /data/in; mkdir /out; echo done > /out/x; {begun('root')}"
     (lab.file.parent / "in").write_text("input\n", encoding="utf-8")
-    secrets = ["token", {"source": "token", "env": "TOKEN"}]
-    lab.write(experiment(trial("root", show, secrets=secrets, inputs=["./in:/data/in"], outputs=["/out"]), trial("other", f"{SHOW}; sha256sum < /key/a; exit 3", secrets=[{"source": "token", "target": "/key/a"}, secrets[1]], user="1234", retries=0)))
-    process = lab.start("--trace", "trace", "run", "--wait")
-    seen, found = [], set()
-    while process.poll() is None:
-        seen += [json.dumps(engine.containers()), *map(repr, command_lines())]
-        found.update(files_with_value(engine.dir))
-    out, err = process.communicate()
-    assert process.returncode == 1, err
+    variable = {"source": "token", "env": "TOKEN"}
+    fields = {"retries": 0, "volumes": [f"{held}:/held"]}
+    root = trial("root", show, secrets=["token", variable], inputs=["./in:/data/in"], outputs=["/out"], **fields)
+    other = trial("other", f"{SHOW}; sha256sum < /key/a; {begun('other')}; exit 3", secrets=[{"source": "token", "target": "/key/a"}, variable], user="1234", **fields)
+    lab.write(experiment(root, other))
+    assert set(run_without_trace(lab, engine, held, ["root", "other"])) == {"root", "other"}
     digest = hashlib.sha256(VALUE.encode()).hexdigest()
     assert lab("logs", "root").stdout == f"{digest}\n{digest}  -\n444\ninput\n"
     assert lab("logs", "other").stdout == f"{digest}\n{digest}  -\n"
     assert {name: (row["state"], row["exit_code"]) for name, row in lab.ps().items()} == {"root": ("succeeded", 0), "other": ("failed", 3)}
     assert [file.read_text(encoding="utf-8") for file in lab.file.parent.glob("results/lab/*/root/out/x")] == ["done\n"]
-    assert VALUE not in out + err + "".join(seen)
-    assert found == set()
-    assert files_with_value(lab.home) == [lab.home / "token"]
 
 
 def test_a_program_with_secrets_ends_and_stops_as_without(lab):
@@ -95,15 +111,32 @@ def test_a_program_with_secrets_ends_and_stops_as_without(lab):
     assert (rows["signal"]["cause"], lab("logs", "signal").stdout) == ("timeout", "got it\n")
 
 
-def test_a_start_that_was_interrupted_is_completed(lab, engine):
-    """A killed combu leaves an agent that waits. The process that resumes the run brings the secrets."""
-    lab.write(experiment(*(trial(f"t{i}", f"{SHOW}", secrets=[{"source": "token", "env": "TOKEN"}]) for i in range(20))))
+def test_a_start_that_was_interrupted_is_completed(lab, engine, tmp_path):
+    """A killed combu can leave a container whose agent waits for the secrets. The process that resumes the run sends them."""
+    lab.write(experiment(trial("one", SHOW, secrets=[{"source": "token", "env": "TOKEN"}], retries=0)))
+    with Stalling(lab, engine, tmp_path / "engine.sock", b"/exec HTTP") as stalling:
+        process = lab.start("run", "--wait")
+        wait_until(stalling.asked.is_set, "the connection to the agent")
+        process.kill()
+        process.wait()
+        assert engine.running() == {"one"}
+        stalling.free.set()
+        lab("run", "--resume", "--wait")
+    assert {(row["state"], row["attempt"]) for row in lab.ps().values()} == {("succeeded", 1)}
+    assert lab("logs", "one").stdout == hashlib.sha256(VALUE.encode()).hexdigest() + "\n"
+
+
+def test_programs_with_secrets_survive_combu(lab, engine, held):
+    """The process that resumes the run finds that the programs have begun."""
+    fields = {"secrets": ["token"], "volumes": [f"{held}:/held"], "retries": 0}
+    lab.write(experiment(*(trial(f"t{i}", begun(f"t{i}"), **fields) for i in range(3))))
     process = lab.start("run", "--wait")
-    while not engine.names():
-        assert process.poll() is None
+    wait_until(lambda: len(list(held.iterdir())) == 3, "the programs")
     process.kill()
     process.wait()
-    lab("run", "--resume", "--wait")
+    process = lab.start("run", "--resume", "--wait")
+    (held / "on").touch()
+    assert process.wait() == 0
     assert {(row["state"], row["attempt"]) for row in lab.ps().values()} == {("succeeded", 1)}
 
 

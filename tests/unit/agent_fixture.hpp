@@ -289,10 +289,13 @@ class AgentTest : public testing::Test {
     return path(name);
   }
 
-  void start_worker(const std::vector<std::string>& before = {}, int idle_seconds = 60) {
+  // `after`: the further arguments of the worker.
+  void start_worker(const std::vector<std::string>& before = {}, int idle_seconds = 60,
+                    const std::vector<std::string>& after = {}) {
     std::vector<std::string> argv = before;
     for (const std::string& word : {program(), std::string("worker"), folder(), std::to_string(idle_seconds)})
       argv.push_back(word);
+    argv.insert(argv.end(), after.begin(), after.end());
     worker_.emplace(argv, -1, -1, -1);
     await_state([&] { return fs::exists(folder() + "/socket"); });
   }

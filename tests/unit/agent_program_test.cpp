@@ -46,6 +46,20 @@ TEST_F(AgentTest, AnAttemptHasItsEnvironmentFilesAndFolder) {
             "text\n/elsewhere yes new\n" + fs::current_path().string() + "\n700\n0\n");
 }
 
+TEST_F(AgentTest, AllAttemptsOfAWorkerHaveItsVariables) {
+  start_worker({}, 60,
+               {"a note", "variable=ONE=" + write("one", "a b\n"), "variable=TWO=" + write("two", "")});
+  for (int i = 0; i < 2; ++i)
+    EXPECT_EQ(text_of_log(run("echo \"$ONE|$TWO|${THREE-unset}\"").log), "a b\n||unset\n");
+  const std::string environment = text_of("/proc/" + std::to_string(worker_->pid()) + "/environ");
+  EXPECT_EQ(environment.find("ONE="), std::string::npos) << "no engine stores the variables";
+}
+
+TEST_F(AgentTest, AWorkerWithoutItsVariablesEnds) {
+  ChildProcess worker({program(), "worker", folder(), "60", "", "variable=ONE=/no/file"}, -1, -1, -1);
+  EXPECT_EQ(worker.wait(), 126);
+}
+
 TEST_F(AgentTest, AnAttemptHasItsOwnSessionDescriptorsLimitsAndSignals) {
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);

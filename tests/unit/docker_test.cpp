@@ -38,7 +38,8 @@ Trial example_trial() {
 json labels_json() {
   return {{"combu.gpus", ""},          {"combu.attempt", "1"},     {"combu.cpus", "0"},
           {"combu.experiment", "exp"}, {"combu.file", "/f"},       {"combu.memory", "0"},
-          {"combu.run", "run1"},       {"combu.service", "false"}, {"combu.trial", "a"}};
+          {"combu.run", "run1"},       {"combu.service", "false"}, {"combu.supervised", "false"},
+          {"combu.trial", "a"}};
 }
 
 json body_of(const Trial& trial, NetworksAtCreate networks = NetworksAtCreate::all) {
@@ -89,7 +90,8 @@ TEST(ContainerJson, ContainsEveryFieldOfTheTrial) {
       "PortBindings": {"80/tcp": [{"HostIp": "127.0.0.1", "HostPort": "8080"}, {"HostIp": "", "HostPort": "8081"}]}},
     "NetworkingConfig": {"EndpointsConfig": {"n1": {"Aliases": ["a"]}, "n2": {"Aliases": ["a"]}}},
     "Labels": {"combu.attempt": "1", "combu.experiment": "exp", "combu.file": "/f", "combu.run": "run1",
-               "combu.cpus": "0", "combu.gpus": "", "combu.memory": "0", "combu.service": "false", "combu.trial": "a", "l": "v"}})")
+               "combu.cpus": "0", "combu.gpus": "", "combu.memory": "0", "combu.service": "false",
+               "combu.supervised": "false", "combu.trial": "a", "l": "v"}})")
                                         .dump(1));
   EXPECT_EQ(
       body_of(trial, NetworksAtCreate::first).at("/NetworkingConfig/EndpointsConfig"_json_pointer).size(),

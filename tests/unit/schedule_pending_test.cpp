@@ -26,6 +26,17 @@ TEST(Pending, AnObservationMayPrecedeTheAnswer) {
   EXPECT_EQ(it.ended("a", 0), " | a succeeded");
 }
 
+TEST(Pending, AStartThatAnEarlierProcessHasNotCompletedIsRepeated) {
+  Planned it("a");
+  (void)it.begin();
+  (void)it.queued("a");
+  EXPECT_EQ(it.seen(it.observation("a", Phase::created)), "start a | a ready, a starting");
+  EXPECT_EQ(it.seen(it.observation("a", Phase::created)), " | ") << "the start is in flight";
+  (void)it.queued("a");
+  EXPECT_EQ(it.running("a"), " | a running");
+  EXPECT_EQ(it.seen(it.observation("a", Phase::created)), " | ") << "it is late";
+}
+
 TEST(Pending, WithoutWaitTheRunEndsWhenEveryTrialIsAccepted) {
   Planned it("a b");
   (void)it.begin();

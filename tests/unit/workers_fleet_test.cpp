@@ -437,7 +437,9 @@ TEST_F(FleetTest, AnAttemptGetsVariablesAndItsWorkerTheOtherSecrets) {
   EXPECT_THAT(heard.sent(), testing::HasSubstr("TOKEN=hunter2"));
   EXPECT_THAT(heard.sent(), testing::Not(testing::HasSubstr("THERE")));
   ASSERT_EQ(heard.containers.size(), 1U);
-  EXPECT_EQ(*heard.containers[0].container.secrets, (std::vector<Secret>{file, of_cluster}));
+  const Secret mounted{.source = "there", .target = "/combu/variables/1", .is_in_cluster = true};
+  EXPECT_EQ(*heard.containers[0].container.secrets, (std::vector<Secret>{file, mounted}));
+  EXPECT_EQ(heard.containers[0].process.entrypoint->back(), "variable=THERE=/combu/variables/1");
   EXPECT_THAT(heard.containers[0].process.env, testing::IsEmpty());
 }
 

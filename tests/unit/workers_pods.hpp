@@ -48,7 +48,8 @@ class PodEngine : public Engine {
     facts.places_attempts = true;
     return facts;
   }
-  bool copies_files() const override { return false; }
+  bool copies_files() const override { return does_copy_files; }
+  bool gives_secrets() const override { return !does_copy_files; }
   std::vector<Gpu> gpus(std::stop_token /*stop*/) override { return {}; }
   std::vector<Error> check(const combu::Run& run, std::stop_token /*stop*/) override {
     checked = run.experiment.trials;
@@ -149,7 +150,8 @@ class PodEngine : public Engine {
     if (found == pods_.end()) throw Error(ErrorKind::not_found, key.trial, "no such container");
     Pod& pod = found->second;
     refresh(pod);
-    if (pod.seen.phase != Phase::running) throw Error(ErrorKind::conflict, key.trial, "does not run");
+    if (pod.seen.phase != Phase::running && !pod.seen.placement.is_restarted)
+      throw Error(ErrorKind::conflict, key.trial, "does not run");
     std::vector<std::string> here_argv;
     for (const std::string& word : argv) here_argv.push_back(here(word, pod));
     return std::make_unique<Stream>(*this, here_argv);
@@ -177,6 +179,18 @@ class PodEngine : public Engine {
     kill_processes(pod);
     refresh(pod);
   }
+  // The container dies, and its first process begins again with the files of its volumes.
+  void restart(const Key& key) {
+    const std::scoped_lock lock(mutex_);
+    Pod& pod = pods_.at(key);
+    kill_processes(pod);
+    refresh(pod);
+    const Observation end = pod.seen;
+    std::filesystem::remove(pod.folder + "/socket");
+    run_pod(pod);
+    pod.seen = end;
+    pod.seen.placement.keeps_files = pod.seen.placement.is_restarted = true;
+  }
   void remove(const Key& key) {
     const std::scoped_lock lock(mutex_);
     Pod& pod = pods_.at(key);
@@ -200,12 +214,17 @@ class PodEngine : public Engine {
     refresh(pods_.at(key));
     return pods_.at(key).seen;
   }
+  std::size_t connections() {
+    const std::scoped_lock lock(streams_mutex_);
+    return streams_.size();
+  }
   // Cuts all connections.
   void cut() {
     const std::scoped_lock lock(streams_mutex_);
     for (Stream* stream : streams_) stream->close();
   }
 
+  bool does_copy_files = false;  // as a Docker Engine, which does not give secrets
   std::atomic<bool> is_away{false};
   std::atomic<bool> is_full{false};  // no container has a place
   std::atomic<bool> places{true};    // start() returns Accepted

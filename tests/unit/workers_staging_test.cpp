@@ -16,11 +16,13 @@
 
 #include "combu/inputs.hpp"
 #include "unit/workers_pods.hpp"
+#include "workers/staging.hpp"
 
 namespace combu {
 namespace {
 
 using test::error_in;
+using test::trial;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -103,6 +105,23 @@ TEST_F(StagingTest, AStopTokenCancelsTheStart) {
 }
 
 // No start waits for the container any more when it begins to run.
+TEST_F(StagingTest, AConnectionThatStallsBreaks) {
+  const Trial& one = add_to_worker("a", "true");
+  Trial container = trial("container", "sleep 100");
+  container.process.entrypoint = std::vector<std::string>();
+  (void)pods_->start(run_, container, 1, {});
+  const auto stage = [&] {
+    return error_in(
+        [&] { (void)workers::stage_inputs(*pods_, key_of("container"), one, Seconds(0.05), {}); });
+  };
+  pods_->is_mute = true;  // the answer is missing
+  EXPECT_EQ(stage().kind(), ErrorKind::unavailable);
+  EXPECT_EQ(stage().message(), "the container has received nothing of the inputs for 0.05 s");
+  pods_->is_unread = true;
+  EXPECT_EQ(stage().kind(), ErrorKind::unavailable);
+  EXPECT_EQ(stage().message(), "the container has received nothing of the inputs for 0.05 s");
+}
+
 TEST_F(StagingTest, AWorkerThatBeginsLateGetsItsInputs) {
   for (const std::string name : {"a", "b", "c"})
     add_to_worker(name, name == "b" ? script() : until("go-" + name));

@@ -40,6 +40,55 @@ TEST_F(SupervisedTest, FilesOfRunningAndEndedProgramsAreCollected) {
   EXPECT_EQ(collect(key, path("absent")), "absent");
 }
 
+class KeptVolumeTest : public SupervisedTest {
+ protected:
+  KeptVolumeTest() { run_.experiment.keep = Keep::volume; }
+  // Starts an attempt that writes a file, and whose container then dies and begins again.
+  Attempt start_and_die() {
+    std::filesystem::create_directory(path("out"));
+    add("a", "echo 1 > " + path("out/x") + "; touch " + path("ready") + "; sleep 100");
+    const Attempt key = start("a");
+    agent::await_state([&] { return std::filesystem::exists(path("ready")); });
+    pods_->restart(key);
+    EXPECT_EQ(await_end(key).exit_code, 128 + SIGKILL);
+    return key;
+  }
+  std::vector<std::string> files_by(Engine& engine, const Attempt& key) {
+    std::vector<std::string> contents;
+    for (const auto& [name, content] : test::entries_of(collect_by(engine, key, path("out"))))
+      contents.push_back(content);
+    return contents;
+  }
+};
+
+TEST_F(KeptVolumeTest, ADeadContainerKeepsItsOutputs) {
+  const Attempt key = start_and_die();
+  EXPECT_THAT(files_by(*engine_, key), Contains("1\n"));
+  pods_->cut_from_agent = 600;
+  EXPECT_THAT(files_by(*engine_, key), Contains("1\n")) << "after a cut";
+}
+
+TEST_F(KeptVolumeTest, AnotherOwnerCollectsTheOutputs) {
+  const Attempt key = start_and_die();
+  other_ = decorate();
+  EXPECT_THAT(other_->check(run_, {}), IsEmpty());
+  EXPECT_EQ(listed_by(*other_, key).exit_code, 128 + SIGKILL);
+  EXPECT_THAT(files_by(*other_, key), Contains("1\n"));
+}
+
+TEST_F(KeptVolumeTest, AConnectionThatStallsIsTriedAgain) {
+  limits_.silence_max = Seconds(0.05);
+  engine_ = decorate();
+  const Attempt key = start_and_die();
+  pods_->is_mute = true;
+  const int before = pods_->execs;
+  const std::jthread recovery([&] {
+    agent::await_state([&] { return pods_->execs >= before + 2; });
+    pods_->is_mute = false;
+  });
+  EXPECT_THAT(files_by(*engine_, key), Contains("1\n"));
+}
+
 // The connection is cut at the ends of frames and inside of them.
 TEST_F(SupervisedTest, AnArchiveIsCompleteAfterACutAnywhere) {
   add("a", "head -c 150000 /dev/urandom > " + path("out"));
@@ -148,7 +197,7 @@ TEST_F(SupervisedTest, ALateListingDoesNotHideThatAContainerRuns) {
   workers::SupervisedAttempts attempts(*pods_, {});
   Observation seen;
   seen.key = {.run = RunId("late"), .trial = "a", .attempt = 1};
-  attempts.adopt(seen.key.run);
+  attempts.adopt(seen.key.run, {});
   seen.phase = Phase::running;
   EXPECT_EQ(attempts.take(seen).phase, Phase::running);
   seen.phase = Phase::pending;
@@ -333,38 +382,43 @@ class OrphanTest : public SupervisedTest {
   Attempt key_;
 };
 
-TEST_F(OrphanTest, ALaterOwnerReportsTheAttemptAsLostAndStopsItsContainer) {
+// The planner then repeats the start.
+TEST_F(OrphanTest, ALaterOwnerReportsTheAttemptAsCreated) {
   make_orphan();
-  pods_->failing_stops = 2;
   EXPECT_THAT(engine_->check(run_, {}), IsEmpty());
-  const auto expect_lost = [&] {
-    const Observation seen = listed(key_);
-    EXPECT_EQ(seen.phase, Phase::ended);
-    EXPECT_THAT(seen.lost, HasSubstr("before it had sent the files"));
-    EXPECT_FALSE(seen.exit_code);
-    EXPECT_FALSE(seen.ran_at);
-    EXPECT_FALSE(seen.stopped);
-  };
-  expect_lost();
-  EXPECT_EQ(pods_->exit_code(key_), 128 + SIGTERM);
-  expect_lost();
-  EXPECT_EQ(pods_->stops, 1);
+  const Observation seen = listed(key_);
+  EXPECT_EQ(seen.phase, Phase::created);
+  EXPECT_FALSE(seen.ran_at);
+  engine_->start(run_, run_.experiment.trials[0], 1, {});
+  watch();
+  EXPECT_EQ(await_end(key_).exit_code, 0);
+  EXPECT_EQ(pods_->stops, 0);
 }
 
 TEST_F(OrphanTest, AListingBeforeTheProcessBecomesTheOwnerChangesNothing) {
   make_orphan();
   EXPECT_EQ(listed(key_).phase, Phase::pending);
-  EXPECT_EQ(pods_->stops, 0);
   EXPECT_THAT(engine_->check(run_, {}), IsEmpty());
-  EXPECT_EQ(listed(key_).phase, Phase::ended);
-  EXPECT_EQ(pods_->exit_code(key_), 128 + SIGTERM);
+  EXPECT_EQ(listed(key_).phase, Phase::created);
 }
 
-TEST_F(OrphanTest, AWatchingOwnerIsToldOfTheLoss) {
+TEST_F(OrphanTest, AWatchingOwnerIsTold) {
+  make_orphan();
+  watch();
+  EXPECT_EQ(listed(key_).phase, Phase::pending);
+  EXPECT_THAT(engine_->check(run_, {}), IsEmpty());
+  await(key_, [](const Observation& seen) { return seen.phase == Phase::created; });
+}
+
+TEST_F(OrphanTest, AnAttemptIsPendingUntilItsAgentAnswers) {
+  limits_.listing_max = Seconds(0.01);
   make_orphan();
   EXPECT_THAT(engine_->check(run_, {}), IsEmpty());
+  pods_->refuse_exec(ErrorKind::unavailable);
+  EXPECT_EQ(listed(key_).phase, Phase::pending);
   watch();
-  EXPECT_THAT(await_end(key_).lost, HasSubstr("before it had sent the files"));
+  pods_->refuse_exec(std::nullopt);
+  await(key_, [](const Observation& seen) { return seen.phase == Phase::created; });
 }
 
 TEST_F(OrphanTest, ARepeatedStartSendsTheFiles) {

@@ -145,6 +145,7 @@ TEST_F(SupervisedTest, AnInputThatIsRemovedLaterFailsTheStart) {
   pods_->is_full = true;
   const Attempt key = begin("a");
   std::filesystem::remove(path("removed"));
+  pods_->failing_stops = 2;
   pods_->place(key);
   const Observation ended = await_end(key);
   EXPECT_THAT(ended.placement.start_error, HasSubstr("removed is not there"));
@@ -237,7 +238,7 @@ TEST_F(SupervisedTest, ATimeoutIsReported) {
 // The container has ended before the agent could be reached.
 TEST_F(SupervisedTest, TheReportOfAnAgentThatHasEndedCounts) {
   pods_->refuse_exec(ErrorKind::unavailable);
-  for (const char* name : {"ended", "killed", "program", "inputs", "lost"}) add(name, "sleep 100");
+  for (const char* name : {"ended", "killed", "program", "inputs", "late", "lost"}) add(name, "sleep 100");
   const auto end = [&](const std::string& name, const std::string& lost, const std::string& report) {
     const Attempt key = start(name);
     pods_->kill(key, lost, report);
@@ -258,6 +259,7 @@ TEST_F(SupervisedTest, TheReportOfAnAgentThatHasEndedCounts) {
   EXPECT_FALSE(program.exit_code);
   EXPECT_EQ(end("inputs", "", "combu-agent refused stage=4 code=0 in/a b: full").placement.start_error,
             "the inputs cannot be unpacked: in/a b: full");
+  EXPECT_THAT(end("late", "", "combu-agent not begun").lost, HasSubstr("combu ended before it had sent"));
   EXPECT_EQ(end("lost", "the node is gone", "combu-agent ended flags=1").timed_out, false);
 }
 

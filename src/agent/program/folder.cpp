@@ -22,6 +22,7 @@ constexpr const char* k_socket = "socket";
 constexpr const char* k_new_socket = "socket.new";
 constexpr const char* k_results = "results";
 constexpr const char* k_life = "life";
+constexpr const char* k_over = "over";
 constexpr int k_folder_flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 constexpr int k_new_file_flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
 
@@ -103,18 +104,16 @@ std::string Folder::listen() {
 }
 
 Folder::Life Folder::begin_life() const {
-  const Descriptor made(openat(folder_.get(), k_life, k_new_file_flags, S_IRUSR | S_IWUSR));
-  if (made.is_open() || errno != EEXIST) return Life::fresh;
   struct stat status {};
-  const bool is_over =
-      fstatat(folder_.get(), k_life, &status, AT_SYMLINK_NOFOLLOW) == 0 && status.st_size > 0;
-  return is_over ? Life::over : Life::begun;
+  if (fstatat(folder_.get(), k_over, &status, AT_SYMLINK_NOFOLLOW) == 0) return Life::over;
+  const Descriptor made(openat(folder_.get(), k_life, k_new_file_flags, S_IRUSR | S_IWUSR));
+  return made.is_open() || errno != EEXIST ? Life::fresh : Life::begun;
 }
 
 void Folder::end_life() const {
-  const Descriptor file(
-      openat(folder_.get(), k_life, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR));
-  if (file.is_open()) (void)write_all(file.get(), "over\n");
+  // A new name needs no space on a full disk.
+  if (renameat(folder_.get(), k_life, folder_.get(), k_over) == 0) return;
+  const Descriptor made(openat(folder_.get(), k_over, k_new_file_flags, S_IRUSR | S_IWUSR));
 }
 
 bool Folder::is_in_place() const {

@@ -40,6 +40,30 @@ int fail(std::string_view text) {
   return k_usage_error;
 }
 
+// Reads the arguments of `agent worker` behind FOLDER.
+bool read_worker(const std::vector<std::string_view>& arguments, std::uint64_t& idle_seconds,
+                 std::string& note, std::vector<combu::agent::Variable>& variables) {
+  if (arguments.empty() || !combu::agent::read_number(arguments[0], idle_seconds)) return false;
+  if (arguments.size() > 1) note = arguments[1];
+  for (std::size_t i = 2; i < arguments.size(); ++i)
+    if (!combu::agent::add_variable(arguments[i], variables)) return false;
+  return true;
+}
+
+// The attempts of a worker inherit its environment.
+bool set_variables(const std::vector<combu::agent::Variable>& variables) {
+  std::vector<std::string> environment;
+  const std::string problem = combu::agent::read_variables(variables, environment);
+  if (!problem.empty()) combu::agent::complain(problem);
+  for (std::string& entry : environment) {
+    const std::size_t name_end = entry.find('=');
+    entry[name_end] = '\0';
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): there is one thread
+    setenv(entry.c_str(), entry.c_str() + name_end + 1, 1);
+  }
+  return problem.empty();
+}
+
 }  // namespace
 
 int main(int argument_count, char** arguments) {
@@ -48,15 +72,16 @@ int main(int argument_count, char** arguments) {
   if (mode == "join" && argument_count == 3) return join(arguments[2]);
   if (mode == "unpack" && argument_count == 2) return unpack_at_root();
   std::uint64_t idle_seconds = 0;
+  std::string note;
+  std::vector<Variable> variables;
   Supervision supervision;
   const std::vector<std::string_view> others(arguments + std::min(argument_count, 3),
                                              arguments + argument_count);
-  const bool is_worker = mode == "worker" && (others.size() == 1 || others.size() == 2) &&
-                         read_number(others.front(), idle_seconds);
+  const bool is_worker = mode == "worker" && read_worker(others, idle_seconds, note, variables);
   const bool is_supervisor = mode == "supervise" && read_supervision(others, supervision);
   if (!is_worker && !is_supervisor)
     return fail(
-        "usage: agent worker FOLDER IDLE_SECONDS [NOTE]\n"
+        "usage: agent worker FOLDER IDLE_SECONDS [NOTE [variable=NAME=PATH]...]\n"
         "       agent supervise FOLDER [SETTING=VALUE]... -- PROGRAM [ARGUMENT]...\n"
         "       agent join FOLDER\n"
         "       agent unpack\n");
@@ -70,7 +95,7 @@ int main(int argument_count, char** arguments) {
   // NOLINTEND(concurrency-mt-unsafe)
   if (is_supervisor)
     return Server(Attempts::Kind::supervisor).supervise(arguments[2], std::move(supervision));
+  if (!set_variables(variables)) return k_not_started;
   return Server(Attempts::Kind::worker)
-      .run(arguments[2], static_cast<std::int64_t>(idle_seconds) * k_second,
-           others.size() == 2 ? std::string(others.back()) : std::string());
+      .run(arguments[2], static_cast<std::int64_t>(idle_seconds) * k_second, std::move(note));
 }

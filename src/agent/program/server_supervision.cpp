@@ -38,7 +38,8 @@ int Server::supervise(const std::string& folder, Supervision supervision) {
     if (life == Folder::Life::over) return 0;
     supervision_->is_restarted = life == Folder::Life::begun;
   }
-  if (const std::string problem = read_variables(*supervision_); !problem.empty()) {
+  if (const std::string problem = read_variables(supervision_->variables, supervision_->start.env);
+      !problem.empty()) {
     complain(problem);
     if (supervision_->keeps) folder_.end_life();
     return k_not_started;
@@ -81,7 +82,7 @@ bool Server::is_supervision_over() {
     exit_code = k_signalled + SIGTERM;
   } else if (idle >= supervision_->await) {
     complain("no client has started the program");
-    exit_code = k_never_begun;
+    end_supervision(k_never_begun, "combu-agent not begun");
   }
   return exit_code.has_value();
 }

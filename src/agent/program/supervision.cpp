@@ -16,14 +16,7 @@ constexpr int k_not_found = 127;  // as k_not_started
 constexpr std::string_view k_variable = "variable=";
 
 bool read_setting(std::string_view text, Supervision& supervision) {
-  if (text.starts_with(k_variable)) {
-    text.remove_prefix(k_variable.size());
-    const std::size_t name_end = text.find('=');
-    if (name_end == std::string_view::npos) return false;
-    supervision.variables.push_back(
-        {std::string(text.substr(0, name_end)), std::string(text.substr(name_end + 1))});
-    return true;
-  }
+  if (add_variable(text, supervision.variables)) return true;
   const std::size_t equals = text.find('=');
   std::uint64_t value = 0;
   if (equals == std::string_view::npos || !read_number(text.substr(equals + 1), value)) return false;
@@ -53,6 +46,16 @@ std::string field(std::string_view name, std::uint64_t value) {
 
 }  // namespace
 
+bool add_variable(std::string_view argument, std::vector<Variable>& variables) {
+  if (!argument.starts_with(k_variable)) return false;
+  argument.remove_prefix(k_variable.size());
+  const std::size_t name_end = argument.find('=');
+  if (name_end == std::string_view::npos) return false;
+  variables.push_back(
+      {std::string(argument.substr(0, name_end)), std::string(argument.substr(name_end + 1))});
+  return true;
+}
+
 bool read_supervision(const std::vector<std::string_view>& arguments, Supervision& supervision) {
   std::size_t at = 0;
   while (at < arguments.size() && arguments[at] != "--")
@@ -62,8 +65,8 @@ bool read_supervision(const std::vector<std::string_view>& arguments, Supervisio
   return !supervision.start.argv.empty();
 }
 
-std::string read_variables(Supervision& supervision) {
-  for (const Supervision::Variable& variable : supervision.variables) {
+std::string read_variables(const std::vector<Variable>& variables, std::vector<std::string>& environment) {
+  for (const Variable& variable : variables) {
     const Descriptor file(open(variable.path.c_str(), O_RDONLY | O_CLOEXEC));
     std::string value;
     std::array<char, 4096> part{};
@@ -71,7 +74,7 @@ std::string read_variables(Supervision& supervision) {
     while (file.is_open() && (count = read(file.get(), part.data(), part.size())) > 0)
       value.append(part.data(), static_cast<std::size_t>(count));
     if (count < 0) return problem_text(variable.path, errno);
-    supervision.start.env.push_back(variable.name + "=" + value);
+    environment.push_back(variable.name + "=" + value);
   }
   return {};
 }

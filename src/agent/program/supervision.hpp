@@ -16,13 +16,13 @@ namespace combu::agent {
 inline constexpr int k_not_started = 126;
 inline constexpr int k_signalled = 128;
 
-struct Supervision {
-  // An environment variable of the program whose value is the content of a file.
-  struct Variable {
-    std::string name;
-    std::string path;
-  };
+// An environment variable whose value is the content of a file.
+struct Variable {
+  std::string name;
+  std::string path;
+};
 
+struct Supervision {
   // The program with its arguments, its stop signal and so on. A client that starts it may add variables.
   Start start;
   // The following times are in nanoseconds. A program with `await` starts when a client has sent Start and
@@ -41,12 +41,15 @@ struct Supervision {
   std::optional<int> exit_code = std::nullopt;  // set when the program has ended or could not be started
 };
 
+// Adds the variable of an argument `variable=NAME=PATH`. Returns false if it is another argument.
+bool add_variable(std::string_view argument, std::vector<Variable>& variables);
+
 // Reads the arguments of `agent supervise` behind FOLDER. Returns false if they are wrong.
 bool read_supervision(const std::vector<std::string_view>& arguments, Supervision& supervision);
 
-// Adds the variables to the environment of the program. Returns a description of the failure, or an empty
+// Adds each variable as "NAME=VALUE" to `environment`. Returns a description of the failure, or an empty
 // text.
-std::string read_variables(Supervision& supervision);
+std::string read_variables(const std::vector<Variable>& variables, std::vector<std::string>& environment);
 
 // Returns the exit code that a shell would use.
 int exit_code_of(const Ended& ended);
