@@ -37,6 +37,10 @@ std::string exit_text(std::optional<int> exit_code) {
 
 }  // namespace
 
+const std::string& engine_reason(const Observation& ended) {
+  return ended.placement.limit_error.empty() ? ended.lost : ended.placement.limit_error;
+}
+
 Cause cause_of(const Observation& ended, bool after_break) {
   if (!ended.placement.limit_error.empty()) return Cause::error;
   if (!ended.lost.empty()) return Cause::host_lost;
@@ -116,8 +120,7 @@ Ending ending_of(const Observation& ended) {
   if (ended.exit_code == 0) return {};
   const Cause cause = schedule::cause_of(ended, false);
   auto [reason, stopper] = schedule::failure_reason({}, cause, ended.exit_code, ended.slots.memory);
-  if (!ended.lost.empty()) reason = ended.lost;
-  if (!ended.placement.limit_error.empty()) reason = ended.placement.limit_error;
+  if (const std::string& of_engine = schedule::engine_reason(ended); !of_engine.empty()) reason = of_engine;
   return {.cause = cause, .reason = std::move(reason), .details = {.stopper = stopper}};
 }
 

@@ -19,6 +19,10 @@ inline constexpr int k_exit_unknown = 255;
 inline constexpr std::string_view k_end_unknown =
     "its container no longer exists, and its end was not recorded";
 
+// Returns the engine's reason if the engine or its host has ended the attempt, and not the program; else an
+// empty text.
+[[nodiscard]] const std::string& engine_reason(const Observation& ended);
+
 // Returns the cause for the end of an attempt that this run did not stop. `after_break`: the engine was
 // unreachable when the attempt ended, and reported the end later.
 [[nodiscard]] Cause cause_of(const Observation& ended, bool after_break);

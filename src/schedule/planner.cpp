@@ -375,8 +375,7 @@ struct Planner::Impl {
       return life.fail_attempt(trial, std::move(end));
     }
     end.cause = schedule::cause_of(observation, engine == Break::was);
-    end.reason =
-        observation.placement.limit_error.empty() ? observation.lost : observation.placement.limit_error;
+    end.reason = schedule::engine_reason(observation);
     if (end.cause == Cause::oom && !observation.oom)
       end.reason =
           "perhaps " + schedule::failure_reason(trials.trial(trial), end.cause, observation.exit_code,

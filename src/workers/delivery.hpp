@@ -1,5 +1,5 @@
 #pragma once
-// What an agent receives before the program of its container begins.
+// An agent receives a Delivery before the program of its container begins.
 
 #include <functional>
 #include <map>

@@ -64,7 +64,7 @@ struct SupervisedAttempt {
   [[nodiscard]] bool needs_delivery() const {
     return is_joined() && awaits_delivery() && delivery && !is_sent;
   }
-  // True if nobody sends what the program needs until the start is repeated.
+  // True if the agent waits until the owner of the run repeats the start.
   [[nodiscard]] bool is_orphan() const {
     return may_be_orphan && awaits_delivery() && !delivery && container.phase == Phase::running;
   }
