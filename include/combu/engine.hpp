@@ -150,6 +150,8 @@ struct Placement {
   // Set if the first process of the container is a program of combu's own, which runs the trial's program
   // (ContainerSettings::written_folders): the text that this process has left at its end, else empty.
   std::optional<std::string> supervisor_report = std::nullopt;
+  // ContainerSettings::awaits_delivery: the program may not have begun although the container runs.
+  bool awaits_delivery = false;
   // The container has died, and the engine has started it again, or will do so: that process serves the
   // files that were kept (ContainerSettings::kept_folders).
   bool keeps_files = false;
@@ -204,7 +206,7 @@ struct Observation {
 [[nodiscard]] inline bool is_supervised(const Observation& seen) {
   return seen.placement.supervisor_report.has_value();
 }
-// True if start() makes such a container of the trial.
+// True if the trial describes such a container.
 [[nodiscard]] inline bool is_supervised(const Trial& trial) {
   return trial.container.provided && !trial.name.starts_with(k_worker_name_prefix);
 }

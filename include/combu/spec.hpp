@@ -293,6 +293,9 @@ struct ContainerSettings {
   std::string kubernetes;             // the `kubernetes` section as JSON text of an object, or empty
   Rare<std::vector<Secret>> secrets = {};
   std::shared_ptr<const ProvidedProgram> provided = nullptr;  // nullptr: none
+  // `provided` is the first process, and runs the program of the trial when combu has sent it files or
+  // secrets.
+  bool awaits_delivery = false;
   // If `provided` is the first process and runs the program of the trial: the folders into which it writes
   // files before. Else empty.
   std::vector<std::string> written_folders = {};

@@ -48,12 +48,13 @@ const Observation* find_in(const ByName& by_name, const std::string& trial) {
   return found == by_name.end() ? nullptr : found->second;
 }
 
-// Returns the number of starting trials whose attempts the engine has accepted.
+// Returns the number of starting trials whose attempts the engine has accepted, and that need no process of
+// combu.
 std::size_t count_accepted(const std::vector<TrialRow>& rows, const ByName& by_name) {
   return static_cast<std::size_t>(std::ranges::count_if(rows, [&](const TrialRow& row) {
     if (row.entry.state != TrialState::starting) return false;
     const Observation* const seen = find_in(by_name, row.entry.name);
-    return seen != nullptr && is_alive(*seen);
+    return seen != nullptr && is_alive(*seen) && !seen->placement.awaits_delivery;
   }));
 }
 

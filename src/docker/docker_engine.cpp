@@ -29,6 +29,16 @@ constexpr Seconds k_late{2};
 
 }  // namespace
 
+namespace {
+
+void add_supervision(Observation& observation, const Identity& identity) {
+  if (!identity.supervised) return;
+  observation.placement.supervisor_report.emplace();
+  observation.placement.awaits_delivery = true;
+}
+
+}  // namespace
+
 Observation observation_of(ContainerSummary&& container, Identity&& identity) {
   const Status status = parse_status(container.state, container.status);
   Observation observation;
@@ -36,7 +46,7 @@ Observation observation_of(ContainerSummary&& container, Identity&& identity) {
   observation.experiment = std::move(identity.experiment);
   observation.file = std::move(identity.file);
   observation.service = identity.service;
-  if (identity.supervised) observation.placement.supervisor_report.emplace();
+  add_supervision(observation, identity);
   observation.slots = identity.slots;
   observation.id = std::move(container.id);
   observation.image = std::move(container.image);
@@ -220,7 +230,7 @@ void DockerEngine::watch(const Selector& selector, const std::function<void(cons
     observation.experiment = identity->experiment;
     observation.file = identity->file;
     observation.service = identity->service;
-    if (identity->supervised) observation.placement.supervisor_report.emplace();
+    add_supervision(observation, *identity);
     observation.slots = identity->slots;
     observation.id = event.id;
     observation.image = attribute(event, "image");

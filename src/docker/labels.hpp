@@ -22,7 +22,8 @@ inline constexpr const char* k_label_attempt = "combu.attempt";
 // from a container (`docker commit`) has the container's labels, and a new container inherits from the image
 // each label that is not set.
 inline constexpr const char* k_label_service = "combu.service";  // "true" or "false"
-// "true" if the first process of the container is the agent, which runs the program of the trial.
+// "true" if the first process of the container is the agent, which runs the program of the trial when it has
+// the secrets.
 inline constexpr const char* k_label_supervised = "combu.supervised";
 // CPUs that the attempt reserves on its host, for example "1.5", or "0" for none.
 inline constexpr const char* k_label_cpus = "combu.cpus";

@@ -163,8 +163,16 @@ class TrialCheck {
 
   // Fields that need a program of combu's own inside the Pod.
   void check_agent() {
-    if (is_worker_container(trial_) || is_supervised(trial_)) return;
-    if (needs_agent(trial_) && (section_has({"container", "command"}) || section_has({"container", "args"})))
+    if (is_worker_container(trial_) || is_supervised(trial_) || !needs_agent(trial_)) return;
+    if (member_of(section_, {"pod", "shareProcessNamespace"}) == true ||
+        member_of(section_, {"pod", "hostPID"}) == true)
+      add("kubernetes.pod",
+          "cannot have `shareProcessNamespace` or `hostPID` with `worker`, `outputs`, `inputs`, "
+          "`params_file`, "
+          "`metrics.file` and `secrets` as variables, for which combu's agent must be the first process of "
+          "the "
+          "container; remove them");
+    if (section_has({"container", "command"}) || section_has({"container", "args"}))
       add("kubernetes.container.command",
           "is not possible with `worker`, `outputs`, `inputs`, `params_file`, `metrics.file` and `secrets` "
           "as variables, for which combu starts the program itself; write the program as `entrypoint` and "

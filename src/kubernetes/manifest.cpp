@@ -235,6 +235,7 @@ void put_own(json& metadata, const Run& run, const Trial& trial, int attempt) {
   json& notes = metadata["annotations"];
   if (trial.service) notes[k_service] = "true";
   if (is_supervised(trial)) notes[k_supervised] = "true";
+  if (trial.container.awaits_delivery) notes[k_awaits_delivery] = "true";
   if (trial.slots.cpus.nano > 0) notes[k_cpus] = to_string(trial.slots.cpus);
   if (trial.slots.memory.count > 0) notes[k_memory] = std::to_string(trial.slots.memory.count);
   if (run.experiment.keep == Keep::ended) notes[k_keep] = "ended";

@@ -26,6 +26,8 @@ inline constexpr const char* k_cpus = "combu.cpus";        // Slots::cpus, for e
 inline constexpr const char* k_memory = "combu.memory";    // Slots::memory in bytes; absent: none
 // "true" if the first process is a program of combu's own, which runs the trial's program.
 inline constexpr const char* k_supervised = "combu.supervised";
+// "true": ContainerSettings::awaits_delivery.
+inline constexpr const char* k_awaits_delivery = "combu.awaits_delivery";
 // "ended": Experiment::keep. "volume": the Pod has ContainerSettings::kept_folders.
 inline constexpr const char* k_keep = "combu.keep";
 // Set before combu stops or deletes a Pod: the moment by the API server's clock, for example

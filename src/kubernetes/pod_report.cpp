@@ -176,6 +176,7 @@ class PodReader {
     seen_.image = text_of(container_, "image");
     seen_.service = text_of(annotations_, k_service) == "true";
     if (text_of(annotations_, k_supervised) == "true") seen_.placement.supervisor_report = "";
+    seen_.placement.awaits_delivery = text_of(annotations_, k_awaits_delivery) == "true";
     try {
       if (const std::string_view cpus = text_of(annotations_, k_cpus); !cpus.empty())
         seen_.slots.cpus = parse_cpus(cpus);

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "combu/outputs.hpp"
+#include "outputs/manifest.hpp"
 #include "outputs/unpack.hpp"
 
 namespace combu {
@@ -18,14 +19,14 @@ class Bearer {
                                  .subject = output.path_in_container(),
                                  .stop = stop_};
     const auto unpack = [&](const NextBytes& next) {
-      outputs::unpack(next, how, writer_, collection_, manifest_);
+      outputs::unpack(next, how, writer_, collection_, sums_);
     };
     const bool found = read_archive(engine_, key_, output.path_in_container(), unpack, stop_);
     if (!found && output.required)
       throw Error(ErrorKind::invalid, output.path_in_container(), "there is no such output");
   }
 
-  [[nodiscard]] const std::string& manifest() const { return manifest_; }
+  [[nodiscard]] std::string manifest() const { return outputs::manifest_of(sums_); }
   [[nodiscard]] CollectionResult collection() && { return std::move(collection_); }
 
  private:
@@ -34,7 +35,7 @@ class Bearer {
   OutputWriter& writer_;
   const std::stop_token& stop_;
   CollectionResult collection_;
-  std::string manifest_;
+  outputs::Checksums sums_;
 };
 
 CollectionResult collect(Engine& engine, const Key& key, const std::vector<Output>& outputs,

@@ -1,9 +1,28 @@
 #include "outputs/manifest.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace combu::outputs {
 namespace {
+
+// Escapes as sha256sum does (coreutils: src/cksum.c).
+std::string escaped(std::string_view path) {
+  std::string name;
+  for (const char letter : path) {
+    if (letter == '\\') {
+      name += "\\\\";
+    } else if (letter == '\n') {
+      name += "\\n";
+    } else if (letter == '\r') {
+      name += "\\r";
+    } else {
+      name += letter;
+    }
+  }
+  return name;
+}
 
 std::string unescaped(std::string_view name) {
   std::string plain;
@@ -20,8 +39,17 @@ std::string unescaped(std::string_view name) {
 
 }  // namespace
 
-std::map<std::string, std::string> sums_in_manifest(std::string_view text) {
-  std::map<std::string, std::string> sums;
+std::string manifest_of(const Checksums& sums) {
+  std::string text;
+  for (const auto& [path, digest] : sums) {
+    const std::string name = escaped(path);
+    text += fmt::format("{}{}  {}\n", name == path ? "" : "\\", digest, name);
+  }
+  return text;
+}
+
+Checksums sums_in_manifest(std::string_view text) {
+  Checksums sums;
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, end);

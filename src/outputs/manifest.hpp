@@ -1,5 +1,5 @@
 #pragma once
-// Reads manifests in the format of `sha256sum -c`, which unpack.cpp writes.
+// Manifests in the format of `sha256sum -c`.
 
 #include <map>
 #include <string>
@@ -7,7 +7,10 @@
 
 namespace combu::outputs {
 
-// Returns the SHA-256 digest of each file in the manifest, with the file's path as key.
-[[nodiscard]] std::map<std::string, std::string> sums_in_manifest(std::string_view text);
+using Checksums = std::map<std::string, std::string>;  // the SHA-256 digest of each file by its path
+
+// Returns a manifest. Equal files have equal manifests: the lines are in the order of the paths.
+[[nodiscard]] std::string manifest_of(const Checksums& sums);
+[[nodiscard]] Checksums sums_in_manifest(std::string_view text);
 
 }  // namespace combu::outputs

@@ -53,23 +53,6 @@ class SumBeside {
   std::jthread thread_;
 };
 
-// Returns a line in the format of sha256sum (coreutils: src/cksum.c), which escapes names with line breaks.
-std::string manifest_line(const std::string& digest, const std::string& path) {
-  std::string name;
-  for (const char letter : path) {
-    if (letter == '\\') {
-      name += "\\\\";
-    } else if (letter == '\n') {
-      name += "\\n";
-    } else if (letter == '\r') {
-      name += "\\r";
-    } else {
-      name += letter;
-    }
-  }
-  return fmt::format("{}{}  {}\n", name == path ? "" : "\\", digest, name);
-}
-
 // Splits a path of the archive into components; nullopt if the path leads out of the archive.
 std::optional<std::vector<std::string>> parts_of(std::string_view path) {
   std::vector<std::string> parts;
@@ -94,14 +77,14 @@ class Unpacker {
     check(source_.open(reader_.get()));
   }
 
-  void run(CollectionResult& collection, std::string& manifest) {
+  void run(CollectionResult& collection, Checksums& sums) {
     archive_entry* entry = nullptr;
     while (true) {
       const int result = archive_read_next_header(reader_.get(), &entry);
       if (result == ARCHIVE_EOF) break;
       check(result);
       expect_wanted();
-      extract(entry, collection, manifest);
+      extract(entry, collection, sums);
     }
     // Ignore data after the end of the archive, but read it, so that the sender can finish.
     while (!read_().empty()) {
@@ -135,7 +118,7 @@ class Unpacker {
     return path;
   }
 
-  void extract(archive_entry* entry, CollectionResult& collection, std::string& manifest) {
+  void extract(archive_entry* entry, CollectionResult& collection, Checksums& sums) {
     OutputEntry it{.path = path_of(archive_entry_pathname(entry)),
                    .mode = static_cast<unsigned>(archive_entry_perm(entry)),
                    .modified = file_time(archive_entry_mtime(entry), archive_entry_mtime_nsec(entry)),
@@ -144,7 +127,7 @@ class Unpacker {
       return add_hard_link(std::move(it), path_of(other), collection);
     switch (archive_entry_filetype(entry)) {
       case AE_IFREG:
-        return write_file(it, collection, manifest);
+        return write_file(it, collection, sums);
       case AE_IFDIR:
         it.kind = OutputEntry::Kind::folder;
         return writer_.add(it);
@@ -213,7 +196,7 @@ class Unpacker {
     return sum.text();
   }
 
-  void write_file(const OutputEntry& it, CollectionResult& collection, std::string& manifest) {
+  void write_file(const OutputEntry& it, CollectionResult& collection, Checksums& sums) {
     const bool has_limit = how_.size_max.count > 0;
     const Bytes size_max = has_limit ? how_.size_max : k_size_max;
     if (it.size > size_max.count - size_)
@@ -227,7 +210,7 @@ class Unpacker {
     files_.insert(it.path);
     ++collection.files;
     collection.size.count += it.size;
-    manifest += manifest_line(sum, it.path);
+    sums.insert_or_assign(it.path, sum);
   }
 
   const NextBytes& read_;
@@ -243,8 +226,8 @@ class Unpacker {
 }  // namespace
 
 void unpack(const NextBytes& read, const Unpacking& how, OutputWriter& writer, CollectionResult& collection,
-            std::string& manifest) {
-  Unpacker(read, how, writer).run(collection, manifest);
+            Checksums& sums) {
+  Unpacker(read, how, writer).run(collection, sums);
 }
 
 }  // namespace combu::outputs

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "combu/outputs.hpp"
+#include "outputs/manifest.hpp"
 
 namespace combu::outputs {
 
@@ -17,11 +18,11 @@ struct Unpacking {
 };
 
 // Reads a tar archive from `read` and passes its entries to `writer`. Adds the files to `collection` and
-// their digests to `manifest`. Throws the errors of `read` and `writer`, and Error:
+// their digests to `sums`. Throws the errors of `read` and `writer`, and Error:
 // - invalid: the files exceed `size_max`;
 // - corrupt: the archive is incomplete, or a path leads out of the archive;
 // - cancelled.
 void unpack(const NextBytes& read, const Unpacking& how, OutputWriter& writer, CollectionResult& collection,
-            std::string& manifest);
+            Checksums& sums);
 
 }  // namespace combu::outputs

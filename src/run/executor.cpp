@@ -152,7 +152,8 @@ void Executor::carry_out(const StartCommand& command, const std::stop_token& qui
         return fetch(from, path, under_way.interruptible_token());
       });
     }
-    const bool may_take_hours = !trial.inputs.empty() || !trial.has_own_container();
+    const bool may_take_hours =
+        !trial.inputs.empty() || !trial.has_own_container() || !trial.container.secrets->empty();
     const std::stop_token until = may_take_hours ? under_way.interruptible_token() : under_way.token();
     StartResult result = engine_.start(run_, changed ? *changed : trial, command.attempt, until);
     inbox_.post(Event{StartAnswered{.trial = command.trial, .result = std::move(result)}});

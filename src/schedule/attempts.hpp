@@ -23,6 +23,9 @@ struct Attempt {
   std::optional<Break> inspected;
   bool is_start_in_flight = false;  // the engine has not answered a start of this or an earlier attempt
   bool is_accepted = false;         // the engine has accepted the start, and places the attempt later
+  // An earlier process has begun the start, and the engine still lists the attempt as pending.
+  bool is_restored_pending = false;
+  bool awaits_delivery = false;  // Placement::awaits_delivery
   // Why combu stops the attempt. `none` if combu does not stop it, or if is_service_stop is true.
   Cause stop_cause = Cause::none;
   bool is_service_stop = false;  // combu is stopping a service whose work is done

@@ -189,6 +189,7 @@ struct Planner::Impl {
     for (const TrialIndex trial : restoration.listed()) {
       if (pending.contains(trial)) {
         accept(trial);
+        attempts[trial].is_restored_pending = true;
       } else if (life.failures.has_stopper(trial) && trials.state(trial) == TrialState::starting) {
         life.vanish(trial, {});  // the engine has removed the pending attempt
       } else {
@@ -292,10 +293,12 @@ struct Planner::Impl {
     schedule::Attempt& attempt = attempts[trial];
     if (!is_alive(state)) return;
     if (observation.phase == Phase::pending && !observation.placement.host.empty()) trials.set_placed(trial);
+    if (observation.phase == Phase::pending) attempt.awaits_delivery = observation.placement.awaits_delivery;
     // An earlier process has begun the start, and this one has to complete it.
-    if (observation.phase == Phase::created && is_pending(trial)) {
+    if (observation.phase == Phase::created && is_pending(trial) && attempt.is_restored_pending &&
+        !attempts.is_stopping(trial)) {
       accepted.erase(trial);
-      attempt.is_accepted = false;
+      attempt.is_accepted = attempt.is_restored_pending = false;
       return life.undo_start(trial);
     }
     if (!has_run(observation.phase) || attempt.inspected) return;
@@ -462,7 +465,10 @@ struct Planner::Impl {
   [[nodiscard]] std::size_t unattended_pending() const {
     return static_cast<std::size_t>(std::ranges::count_if(accepted, [this](TrialIndex one) {
       const Trial& trial = trials.trial(one);
-      return is_pending(one) && !is_monitored(life.experiment, trial) && trial.start_deadline == Seconds(0);
+      const bool may_await_delivery =
+          !trial.inputs.empty() || trial.params_file || attempts[one].awaits_delivery;
+      return is_pending(one) && !may_await_delivery && !is_monitored(life.experiment, trial) &&
+             trial.start_deadline == Seconds(0);
     }));
   }
 

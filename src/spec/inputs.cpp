@@ -82,10 +82,10 @@ class InputReader {
     input.to = normalised((input.in_scratch ? "/" : "") + to + name);
     const bool is_of_combu = !input.in_scratch && holds_path("/combu", input.to);
     if (input.to != "/" && !is_of_combu) return input;
-    report_.add(to_place, is_of_combu
-                              ? fmt::format("{} is in the folder /combu, which combu uses; choose another path",
-                                            shortened(input.to))
-                              : "must not be the root of the container; name a path in it");
+    report_.add(to_place,
+                is_of_combu ? fmt::format("{} is in the folder /combu, which combu uses; choose another path",
+                                          shortened(input.to))
+                            : "must not be the root of the container; name a path in it");
     return std::nullopt;
   }
 

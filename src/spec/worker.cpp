@@ -4,6 +4,7 @@
 
 #include <array>
 #include <iterator>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -78,18 +79,18 @@ bool has_health_check(const Trial& trial) {
   return trial.healthcheck && (trial.healthcheck->test.empty() || trial.healthcheck->test.front() != "NONE");
 }
 
-// A setting of a `docker` section that no worker can have.
+// A setting of a `docker` section that a container with combu's agent cannot have.
 struct DockerSetting {
   std::string_view section;  // empty: the section `docker` itself
   std::string_view name;
   std::string_view why;
 };
-constexpr std::string_view k_agent_is_first = "the first process of a worker is combu's agent";
-constexpr std::array k_docker_settings{
-    DockerSetting{"", "Entrypoint", k_agent_is_first},
-    DockerSetting{"", "Cmd", k_agent_is_first},
-    DockerSetting{"HostConfig", "Init", k_agent_is_first},
-    DockerSetting{"HostConfig", "PidMode", "the agent must be the first process of its container"},
+constexpr std::string_view k_agent_is_first = "the first process of the container is combu's agent";
+constexpr std::array k_settings_of_agents{DockerSetting{"", "Entrypoint", k_agent_is_first},
+                                          DockerSetting{"", "Cmd", k_agent_is_first},
+                                          DockerSetting{"HostConfig", "Init", k_agent_is_first},
+                                          DockerSetting{"HostConfig", "PidMode", k_agent_is_first}};
+constexpr std::array k_settings_of_workers{
     DockerSetting{"", "Healthcheck",
                   "the engine checks the health of a container, which several trials share"},
     DockerSetting{"HostConfig", "PortBindings",
@@ -97,16 +98,18 @@ constexpr std::array k_docker_settings{
     DockerSetting{"HostConfig", "PublishAllPorts",
                   "several trials share the container of a worker and its ports"}};
 
-void check_docker_section(const Trial& trial, const Place& place, Report& report) {
+// Refuses the settings, which the field does not allow.
+void check_docker_section(const Trial& trial, std::span<const DockerSetting> settings, std::string_view field,
+                          const Place& place, Report& report) {
   if (trial.container.docker.empty()) return;
   const nlohmann::json docker = parse_json(trial.container.docker);
-  for (const DockerSetting& setting : k_docker_settings) {
+  for (const DockerSetting& setting : settings) {
     const auto section = setting.section.empty() ? docker.cend() : docker.find(setting.section);
     if (!setting.section.empty() && (section == docker.cend() || !section->is_object())) continue;
     if (!(setting.section.empty() ? docker : *section).contains(setting.name)) continue;
     const Place at = setting.section.empty() ? place : place.key(setting.section);
-    report.add(at.key(setting.name),
-               fmt::format("is not possible with `worker`: {}; remove it, or remove `worker`", setting.why));
+    report.add(at.key(setting.name), fmt::format("is not possible with `{}`: {}; remove it, or remove `{}`",
+                                                 field, setting.why, field));
   }
 }
 
@@ -142,6 +145,9 @@ void check_worker(const Trial& trial, const Place& place, Report& report) {
                                shortened(path)));
   };
   const WorkerSettings& worker = *trial.worker;
+  if (worker.on || !trial.container.secrets->empty())
+    check_docker_section(trial, k_settings_of_agents, worker.on ? "worker" : "secrets", place.key("docker"),
+                         report);
   if (!worker.on) {
     for (std::size_t i = 0; i < trial.outputs.size(); ++i)
       if (trial.outputs[i].in_scratch)
@@ -166,7 +172,7 @@ void check_worker(const Trial& trial, const Place& place, Report& report) {
   if (worker.concurrency > 1 && !trial.gpus->empty())
     report.add(place.key("worker").key("concurrency"),
                "must be 1 for a trial with `gpus`, because a GPU serves only one attempt at a time");
-  check_docker_section(trial, place.key("docker"), report);
+  check_docker_section(trial, k_settings_of_workers, "worker", place.key("docker"), report);
 }
 
 void WorkerChecks::take(const Trial& trial, const Place& place, Report& report) {

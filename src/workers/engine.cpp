@@ -185,6 +185,7 @@ StartResult WorkersEngine::start(const Run& run, const Trial& trial, int attempt
     (void)list({.run = run.id}, ListDetail::basic, stop);
   }
   if (!images_.program_of(trial)) prepare_image(*this, run, trial, stop);
+  (void)reveal_secrets(run, trial);  // throws if a value is unknown, before a worker is created
   while (true) {
     auto place = fleet_.reserve(run, trial, attempt, stop);
     if (auto* taken = std::get_if<TakenByOther>(&place)) return *taken;

@@ -88,9 +88,9 @@ std::vector<std::string> stage_inputs(Engine& engine, const Key& key, const Tria
   } catch (const Error&) {
     throw_if_cancelled(key, stop);
     if (limit.is_exceeded())
-      throw Error(
-          ErrorKind::unavailable, key.trial,
-          fmt::format("the container has received nothing of the inputs for {:g} s", silence_max.count()));
+      throw Error(ErrorKind::unavailable, key.trial,
+                  fmt::format("no progress for {:g} s while the inputs were copied into the container",
+                              silence_max.count()));
     throw;
   }
 }

@@ -53,6 +53,11 @@ void add_report(Observation& seen) {
   }
 }
 
+// True if the engine below has made two containers for the same attempt, one after the other.
+bool is_of_other_container(const SupervisedAttempt& attempt, const Observation& container) {
+  return !attempt.container.id.empty() && !container.id.empty() && attempt.container.id != container.id;
+}
+
 }  // namespace
 
 Observation SupervisedAttempt::shown() const {
@@ -72,13 +77,14 @@ Observation SupervisedAttempt::shown() const {
     add_report(seen);
   } else if (started) {
     seen.ran_at = instant_of(started->at);
-  } else if (is_orphan()) {
-    seen.phase = Phase::created;
+    if (is_health_of_agent) seen.health = Health::starting;
+  } else if (container.placement.awaits_delivery) {
+    seen.phase = lacks_delivery() ? Phase::created : Phase::pending;
     seen.ran_at.reset();
-  } else if (delivery || may_be_orphan || is_listed) {
-    seen.phase = Phase::pending;
-    seen.ran_at.reset();
-    seen.placement.pending_reason = "the container receives the files or secrets of the trial";
+    seen.health = Health::none;
+    seen.placement.pending_reason =
+        delivery ? "the container receives the files or secrets of the trial"
+                 : "the container waits for files or secrets, which the process that drives the run sends";
   }
   return seen;
 }
@@ -102,14 +108,13 @@ SupervisedAttempts::~SupervisedAttempts() {
   clients.clear();
 }
 
-void SupervisedAttempts::adopt(const RunId& run, std::set<std::string> awaiting) {
+void SupervisedAttempts::adopt(const RunId& run) {
   const std::scoped_lock lock(mutex_);
-  const auto [adopted, is_new] = adopted_.try_emplace(run);
-  adopted->second.merge(awaiting);
+  if (!adopted_.insert(run).second) return;
   for (const auto& [key, attempt] : attempts_) {
-    if (!is_new || key.run != run) continue;
-    attempt->may_be_orphan = adopted->second.contains(key.trial);
-    if (attempt->is_orphan()) publish(*attempt);
+    if (key.run != run) continue;
+    attempt->is_adopted = true;
+    if (attempt->lacks_delivery()) publish(*attempt);
   }
 }
 
@@ -120,7 +125,7 @@ bool SupervisedAttempts::is_adopted(const RunId& run) {
 
 void SupervisedAttempts::expect(const Key& key, std::optional<Delivery> delivery) {
   const std::scoped_lock lock(mutex_);
-  adopted_.try_emplace(key.run);
+  adopted_.insert(key.run);
   const auto known = attempts_.find(key);
   if (known == attempts_.end()) {
     expected_.insert_or_assign(key, std::move(delivery));
@@ -137,36 +142,51 @@ void SupervisedAttempts::give_up(const Key& key) {
 
 // Returns the attempt of the container. The caller holds the mutex.
 SupervisedPtr SupervisedAttempts::entry_of(const Observation& container) {
+  const auto known = attempts_.find(container.key);
+  if (known != attempts_.end() && is_of_other_container(*known->second, container)) drop(known->second);
   auto& entry = attempts_[container.key];
   if (!entry) {
     entry = std::make_shared<SupervisedAttempt>(container);
     entry->pause = limits_.pause_min;
-    const auto run = adopted_.find(container.key.run);
-    if (auto expected = expected_.extract(container.key))
-      entry->delivery = std::move(expected.mapped());
-    else
-      entry->may_be_orphan = run != adopted_.end() && run->second.contains(container.key.trial);
+    entry->is_adopted = adopted_.contains(container.key.run);
+    if (auto expected = expected_.extract(container.key)) entry->delivery = std::move(expected.mapped());
   }
   // A listing that was asked for before the container ran may arrive after the change that reports that it
   // runs.
   if (has_run(container.phase) || !has_run(entry->container.phase)) entry->container = container;
+  if (container.health != Health::unhealthy) entry->is_health_of_agent = false;
   return entry;
 }
 
+// Forgets the attempt. If its container has a successor, that needs the same delivery. The caller holds the
+// mutex.
+void SupervisedAttempts::drop(const SupervisedPtr& attempt) {
+  if (attempt->delivery)
+    expected_.insert_or_assign(attempt->key, std::exchange(attempt->delivery, std::nullopt));
+  attempt->container.phase = Phase::gone;
+  if (attempt->client) queue(attempt, Seconds(0));  // a thread of the queue destroys the connection
+  attempts_.erase(Key(attempt->key));
+}
+
 bool SupervisedAttempts::is_done(const SupervisedAttempt& attempt) const {
-  return attempt.is_over() || (engine_.copies_files() && attempt.started);
+  return attempt.is_over() || attempt.refused || (engine_.copies_files() && attempt.started);
 }
 
 bool SupervisedAttempts::needs_client(const SupervisedAttempt& attempt) const {
-  return attempt.container.phase == Phase::running && !is_done(attempt) && !attempt.refused &&
+  return attempt.container.phase == Phase::running && !is_done(attempt) &&
          (!attempt.client || attempt.is_broken);
 }
 
 Observation SupervisedAttempts::take(const Observation& container) {
   const std::scoped_lock lock(mutex_);
-  const bool is_known = attempts_.contains(container.key);
-  if (!is_known && !expected_.contains(container.key) && !adopted_.contains(container.key.run))
-    return container;
+  const auto known = attempts_.find(container.key);
+  if (known == attempts_.end()) {
+    const bool is_own = expected_.contains(container.key) || adopted_.contains(container.key.run);
+    if (!is_own || container.phase == Phase::gone) return container;
+  } else if (is_of_other_container(*known->second, container) &&
+             (container.phase == Phase::ended || container.phase == Phase::gone)) {
+    return container;  // a late report about an earlier container
+  }
   const SupervisedPtr attempt = entry_of(container);
   if (needs_client(*attempt)) queue(attempt, Seconds(0));
   changed_.notify_all();
@@ -174,8 +194,7 @@ Observation SupervisedAttempts::take(const Observation& container) {
   // A thread of the queue destroys the connection.
   if (is_done(*attempt) && attempt->client) queue(attempt, Seconds(0));
   // Until the result is acknowledged, copy_out() has to say why the files are lost.
-  if (container.phase == Phase::gone && (!attempt->ended || attempt->is_acknowledged))
-    attempts_.erase(container.key);
+  if (container.phase == Phase::gone && (!attempt->ended || attempt->is_acknowledged)) drop(attempt);
   return seen;
 }
 
@@ -231,7 +250,7 @@ void SupervisedAttempts::await_joined(const SupervisedPtr& attempt,
   Lock lock(mutex_);
   const auto is_settled = [&] {
     return attempt->container.phase != Phase::running || attempt->refused || attempt->is_acknowledged ||
-           attempt->is_joined() || is_done(*attempt);
+           attempt->is_joined() || attempt->is_exec_refused || is_done(*attempt);
   };
   changed_.wait_until(lock, stop, until, is_settled);
 }
@@ -365,14 +384,18 @@ void SupervisedAttempts::attend(const SupervisedPtr& attempt, const std::stop_to
   }
   old.reset();  // joins its threads, without the mutex
   std::optional<ErrorKind> failed;
+  bool is_open = !is_needed;
   try {
     if (is_needed) open_client(attempt, quit);
+    is_open = true;
     deliver_if_needed(attempt, quit);
     stop_if_needed(attempt, quit);
   } catch (const Error& error) {
     failed = error.kind();
     const std::scoped_lock lock(mutex_);
     attempt->broken_why = error.message();
+    attempt->is_exec_refused = !is_open && failed == ErrorKind::refused;
+    changed_.notify_all();
   }
   // The container may have ended.
   if (failed == ErrorKind::not_found || failed == ErrorKind::conflict) inspect(attempt, quit);
@@ -394,7 +417,7 @@ void SupervisedAttempts::inspect(const SupervisedPtr& attempt, const std::stop_t
         engine_.list({.run = key.run, .trials = {key.trial}}, ListDetail::full, quit);
     const auto found = std::ranges::find(listed, key, &Observation::key);
     const std::scoped_lock lock(mutex_);
-    if (found != listed.end())
+    if (found != listed.end() && !is_of_other_container(*attempt, *found))
       attempt->container = *found;
     else
       attempt->container.phase = Phase::gone;
@@ -418,7 +441,7 @@ void SupervisedAttempts::open_client(const SupervisedPtr& attempt, const std::st
   opened->begin();
   Lock lock(mutex_);
   attempt->client = opened;
-  attempt->is_sent = false;
+  attempt->is_sent = attempt->is_exec_refused = false;
   changed_.notify_all();
   const auto is_settled = [&] { return attempt->is_listed || attempt->is_broken; };
   if (!changed_.wait_for(lock, quit, limits_.silence_max, is_settled)) {
@@ -487,10 +510,13 @@ AgentEvents SupervisedAttempts::events_of(const SupervisedPtr& attempt) {
                 locked([&](const SupervisedPtr& it) {
                   if (it->started) return;
                   it->started = std::move(started);
+                  it->is_health_of_agent = it->delivery && it->container.health == Health::unhealthy;
                   it->delivery.reset();
                   if (it->client && is_done(*it)) queue(it, Seconds(0));
                   Observation seen = it->shown();
-                  seen.start_took = StartDuration{.started = std::chrono::nanoseconds(it->started->spawn_ns)};
+                  if (!engine_.copies_files())  // else start() returns it
+                    seen.start_took =
+                        StartDuration{.started = std::chrono::nanoseconds(it->started->spawn_ns)};
                   for (Subscription* const subscription : subscriptions_) subscription->push(seen);
                 });
               },
@@ -499,6 +525,7 @@ AgentEvents SupervisedAttempts::events_of(const SupervisedPtr& attempt) {
                 locked([&](const SupervisedPtr& it) {
                   it->refused = std::move(refused);
                   publish(*it);
+                  if (it->client) queue(it, Seconds(0));
                 });
               },
           .on_ended =
@@ -513,7 +540,7 @@ AgentEvents SupervisedAttempts::events_of(const SupervisedPtr& attempt) {
               [=, this] {
                 locked([&](const SupervisedPtr& it) {
                   it->is_listed = true;
-                  if (it->is_orphan()) publish(*it);
+                  if (it->lacks_delivery()) publish(*it);
                 });
               },
           .on_broken =

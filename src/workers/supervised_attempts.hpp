@@ -38,6 +38,7 @@ struct SupervisedAttempt {
   bool is_broken = false;               // the last connection has ended
   bool is_sent = false;                 // `delivery` was sent over the last connection, at least in part
   std::string broken_why;
+  bool is_exec_refused = false;  // by the engine, in the last try to connect
   // The agent runs in a container that the engine has started again after its death. It does not know the
   // program any more.
   bool is_restarted = false;
@@ -46,8 +47,8 @@ struct SupervisedAttempt {
   std::optional<agent::Started> started;
   std::optional<agent::Refused> refused;
   std::optional<agent::Ended> ended;
-  // An earlier owner of the run has started the container, and perhaps not sent what the program needs.
-  bool may_be_orphan = false;
+  bool is_adopted = false;          // this process owns the run
+  bool is_health_of_agent = false;  // the health was reported before the program began
   bool must_stop =
       false;  // the program cannot begin any more, and the engine below has to stop the container
 
@@ -58,15 +59,15 @@ struct SupervisedAttempt {
   [[nodiscard]] bool is_joined() const { return client && !is_broken && is_listed; }
   // True if the agent has listed what it knows, and its program has not begun.
   [[nodiscard]] bool awaits_delivery() const {
-    return is_listed && !started && !ended && !refused && !is_restarted;
+    return container.placement.awaits_delivery && is_listed && !started && !ended && !refused;
   }
   // True if the agent waits for what this process has to send over the connection.
   [[nodiscard]] bool needs_delivery() const {
     return is_joined() && awaits_delivery() && delivery && !is_sent;
   }
   // True if the agent waits until the owner of the run repeats the start.
-  [[nodiscard]] bool is_orphan() const {
-    return may_be_orphan && awaits_delivery() && !delivery && container.phase == Phase::running;
+  [[nodiscard]] bool lacks_delivery() const {
+    return is_adopted && awaits_delivery() && !delivery && container.phase == Phase::running;
   }
   // Returns the attempt as combu reports it: its program may have ended although the container still runs.
   [[nodiscard]] Observation shown() const;
@@ -83,10 +84,9 @@ class SupervisedAttempts {
   SupervisedAttempts(const SupervisedAttempts&) = delete;
   SupervisedAttempts& operator=(const SupervisedAttempts&) = delete;
 
-  // This process owns the run: it connects to the agents of the run's attempts. `awaiting`: the trials whose
-  // programs wait for a delivery. If an earlier owner has not sent it, the attempt counts as created, so that
-  // its start is repeated.
-  void adopt(const RunId& run, std::set<std::string> awaiting);
+  // This process owns the run: it connects to the agents of the run's attempts. If one of them waits for what
+  // an earlier owner had to send, the attempt counts as created, so that its start is repeated.
+  void adopt(const RunId& run);
   [[nodiscard]] bool is_adopted(const RunId& run);
   // This process is about to start the attempt. `delivery`: what its agent waits for.
   void expect(const Key& key, std::optional<Delivery> delivery);
@@ -105,7 +105,7 @@ class SupervisedAttempts {
   [[nodiscard]] std::shared_ptr<AgentClient> await_client(const SupervisedPtr& attempt,
                                                           const std::stop_token& stop);
   // Waits until there is a connection and the agent has reported what it knows, at most until `until`.
-  // Returns at once if no connection is needed.
+  // Returns at once if no connection is needed, or the engine refuses it.
   void await_joined(const SupervisedPtr& attempt, std::chrono::steady_clock::time_point until,
                     const std::stop_token& stop);
   [[nodiscard]] bool has_begun(const SupervisedPtr& attempt);
@@ -138,6 +138,7 @@ class SupervisedAttempts {
   using Lock = std::unique_lock<std::mutex>;
 
   SupervisedPtr entry_of(const Observation& container);
+  void drop(const SupervisedPtr& attempt);
   [[nodiscard]] bool needs_client(const SupervisedAttempt& attempt) const;
   // True if the connection, if there is one, is not needed any more.
   [[nodiscard]] bool is_done(const SupervisedAttempt& attempt) const;
@@ -156,8 +157,8 @@ class SupervisedAttempts {
   Engine& engine_;
   const SupervisionLimits limits_;
   std::mutex mutex_;
-  std::condition_variable_any changed_;             // an attempt has changed, or the queue
-  std::map<RunId, std::set<std::string>> adopted_;  // the trials whose programs wait for a delivery
+  std::condition_variable_any changed_;  // an attempt has changed, or the queue
+  std::set<RunId> adopted_;
   std::map<Key, SupervisedPtr> attempts_;
   std::map<Key, std::optional<Delivery>> expected_;  // of attempts whose containers are not reported yet
   std::multimap<Steady::time_point, SupervisedPtr> queue_;

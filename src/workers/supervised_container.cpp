@@ -14,9 +14,9 @@
 namespace combu::workers {
 namespace {
 
-constexpr int k_await_seconds = 3600;  // a combu that has ended for longer does not send the files any more
-// A resumed run finds the agent, and knows that the program has not begun. A cluster reports this even after
-// the end of the container.
+// A Pod that waits occupies a place in the cluster. The cluster reports that its program has not begun.
+constexpr int k_await_files_seconds = 3600;
+// A Docker Engine cannot report that a program has not begun, so the agent waits for the resumed run.
 constexpr int k_await_secrets_seconds = 7 * 24 * 3600;
 constexpr std::uint64_t k_unused_log_max = 4096;  // the engine has the log
 
@@ -36,7 +36,8 @@ Trial supervised_container(const Trial& trial, Supervision use, const ImageProgr
   Trial container = trial;
   Process& process = container.process;
   const std::string& signal = process.stop_signal.empty() ? image.stop_signal : process.stop_signal;
-  const int await = is_for_files ? (awaits_files(trial) ? k_await_seconds : 0) : k_await_secrets_seconds;
+  const int await =
+      is_for_files ? (awaits_files(trial) ? k_await_files_seconds : 0) : k_await_secrets_seconds;
   process.entrypoint = {
       std::string(k_program), "supervise", std::string(k_folder),
       fmt::format("hold={:.0f}", is_for_files ? std::ceil(experiment.hold.count()) : 0),
@@ -56,6 +57,7 @@ Trial supervised_container(const Trial& trial, Supervision use, const ImageProgr
   process.init = false;  // the agent is the first process
   process.stop_signal = "SIGTERM";
   container.container.provided = std::move(program);
+  container.container.awaits_delivery = await > 0;
   if (!is_for_files) {
     container.container.written_folders = secret_folders(trial);
     std::vector<Secret> others = *trial.container.secrets;

@@ -92,7 +92,6 @@ class SupervisedEngine final : public Engine {
   std::optional<Supervision> use_of_agent(const Trial& trial) const {
     return workers::use_of_agent(trial, engine_.copies_files(), engine_.gives_secrets());
   }
-  void adopt(const Run& run);
   // True if the agents serve logs, usage and files. Else the agents only give secrets to programs.
   [[nodiscard]] bool serves_by_agents() const { return !engine_.copies_files(); }
   void await_begun(const SupervisedPtr& attempt, const std::stop_token& stop);
@@ -120,17 +119,8 @@ class SupervisedEngine final : public Engine {
   SupervisedAttempts attempts_;
 };
 
-void SupervisedEngine::adopt(const Run& run) {
-  std::set<std::string> awaiting;
-  for (const Trial& trial : run.experiment.trials) {
-    const auto use = use_of_agent(trial);
-    if (use && (*use == Supervision::secrets || awaits_files(trial))) awaiting.insert(trial.name);
-  }
-  attempts_.adopt(run.id, std::move(awaiting));
-}
-
 std::vector<Error> SupervisedEngine::check(const Run& run, std::stop_token stop) {
-  adopt(run);
+  attempts_.adopt(run.id);
   return engine_.check(
       with_supervised_containers(run, images_, engine_.copies_files(), engine_.gives_secrets()), stop);
 }
@@ -138,7 +128,7 @@ std::vector<Error> SupervisedEngine::check(const Run& run, std::stop_token stop)
 std::vector<Error> SupervisedEngine::prepare(const Run& run,
                                              const std::function<void(const Preparation&)>& on_progress,
                                              std::stop_token stop) {
-  adopt(run);
+  attempts_.adopt(run.id);
   std::set<std::pair<std::string, std::string>> agent_images;
   for (const Trial& trial : run.experiment.trials)
     if (use_of_agent(trial)) agent_images.emplace(trial.image, trial.platform);
@@ -187,8 +177,9 @@ StartResult SupervisedEngine::start(const Run& run, const Trial& trial, int atte
     StartResult result = engine_.start(run, container, attempt, stop);
     if (auto* running = std::get_if<Running>(&result)) {
       running->observation.placement.supervisor_report.emplace();
+      running->observation.placement.awaits_delivery = container.container.awaits_delivery;
       if (!serves_by_agents()) {
-        (void)attempts_.take(running->observation);
+        running->observation.health = attempts_.take(running->observation).health;
         await_begun(attempts_.find(key), stop);
         return result;
       }
@@ -204,17 +195,19 @@ StartResult SupervisedEngine::start(const Run& run, const Trial& trial, int atte
   }
 }
 
-// Throws Error: refused if the program could not be started, unavailable if its agent does not answer.
+// Throws Error(refused) if the program has not begun. Its container does not run then.
 void SupervisedEngine::await_begun(const SupervisedPtr& attempt, const std::stop_token& stop) {
   if (!attempt || attempts_.await_begun(attempt, after(limits_.begin_max), stop)) return;
   const Observation seen = attempts_.shown(attempt);
+  const Key& key = seen.key;
   if (!seen.placement.start_error.empty())
-    throw Error(ErrorKind::refused, seen.key.trial, seen.placement.start_error);
-  if (seen.phase != Phase::pending) return;  // the container has ended; the engine reports how
+    throw Error(ErrorKind::refused, key.trial, seen.placement.start_error);
+  if (has_run(seen.phase)) return;  // the container has ended; the engine reports how
+  engine_.stop(key, Seconds(0), stop);
   const std::string fault = attempts_.fault_of(attempt);
-  throw Error(ErrorKind::unavailable, seen.key.trial,
-              fmt::format("the secrets cannot be delivered: {}",
-                          fault.empty() ? "the agent does not answer" : fault));
+  throw Error(ErrorKind::refused, key.trial,
+              fmt::format("the secrets could not be sent within {:g} s: {}", limits_.begin_max.count(),
+                          fault.empty() ? "combu's agent in the container does not answer" : fault));
 }
 
 // Returns the attempt if it is supervised. Connects to its agent if this process has not.

@@ -125,6 +125,31 @@ def test_partial_outputs_of_a_running_trial(combu, user):
     assert collected(combu) == {"one/out/x": "1\n2\n"}
 
 
+def test_a_run_that_does_not_wait_sends_the_inputs(combu, user):
+    (combu.file.parent / "in").write_text("input\n", encoding="utf-8")
+    combu.write([job(f"t{i}", "cat /data/in", inputs=["./in:/data/in"], retries=0) for i in range(3)])
+    combu("run")
+    combu("wait")
+    assert set(states(combu).values()) == {("succeeded", 1)}
+    assert combu("logs", "t1").stdout == "input\n"
+
+
+def test_a_resumed_combu_sends_the_inputs(combu, user):
+    """combu is killed before the Pod of the trial runs."""
+    (combu.file.parent / "in").write_text("input\n", encoding="utf-8")
+    combu.write([job("one", "cat /data/in", inputs=["./in:/data/in"], retries=0, kubernetes={"pod": {"schedulingGates": [{"name": "lab/held"}]}})])
+    process = combu.start("run")
+    wait_until(lambda: "one" in user.pods(), "the Pod")
+    process.kill()
+    process.wait()
+    admin(user, "patch", "pod", user.pods()["one"]["metadata"]["name"], "--type", "json", "--patch", '[{"op": "remove", "path": "/spec/schedulingGates"}]')
+    wait_until(lambda: user.pods()["one"]["status"]["phase"] == "Running", "the running Pod")
+    assert combu.ps()["one"]["state"] == "starting"
+    combu("run", "--resume", "--wait")
+    assert states(combu) == {"one": ("succeeded", 1)}
+    assert combu("logs", "one").stdout == "input\n"
+
+
 def test_a_killed_combu_loses_no_output(combu, user):
     script = "mkdir /out; sleep 1; echo once; head -c 1000000 /dev/urandom > /out/x; sha256sum < /out/x"
     combu.write([job(f"t{i}", script, outputs=["/out"]) for i in range(4)])

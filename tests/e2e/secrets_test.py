@@ -99,14 +99,14 @@ def test_a_program_with_secrets_ends_and_stops_as_without(lab):
     secrets = ["token"]
     lab.write(
         experiment(
-            {**trial("absent", "", secrets=secrets, retries=0), "cmd": ["/no/program"]},
+            {**trial("absent", "", secrets=secrets, retries=1), "cmd": ["/no/program"]},
             trial("signal", "trap 'echo got it; exit 5' USR1; while :; do sleep 0.05; done", secrets=secrets, stop_signal="USR1", timeout="1s", retries=0),
             {"name": "image", "image": "combu-test", "secrets": secrets},
         )
     )
     lab("run", "--wait", code=1)
     rows = lab.ps()
-    assert (rows["absent"]["state"], rows["absent"]["cause"]) == ("failed", "start")
+    assert (rows["absent"]["state"], rows["absent"]["cause"], rows["absent"]["attempt"]) == ("failed", "start", 2)
     assert "/no/program" in rows["absent"]["reason"]
     assert (rows["signal"]["cause"], lab("logs", "signal").stdout) == ("timeout", "got it\n")
 

@@ -58,14 +58,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return next;
   };
   combu::CollectionResult collection;
-  std::string manifest;
+  combu::outputs::Checksums written;
   bool is_whole = false;
   try {
     const auto writer = combu::outputs::open_passing(guarded.results(), "t");
     combu::outputs::unpack(read,
                            {.place = "out/here", .size_max = combu::Bytes{1 << 20U}, .subject = "/out/here"},
-                           *writer, collection, manifest);
-    writer->close(manifest);
+                           *writer, collection, written);
+    writer->close(combu::outputs::manifest_of(written));
     is_whole = true;
   } catch (const combu::Error&) {
   }
@@ -74,8 +74,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       (is_whole ? std::set<std::string>{"t"} : std::set<std::string>{}))
     std::abort();
   if (!is_whole) return 0;
-  const auto sums = combu::outputs::sums_in_manifest(manifest);
-  if (sums.size() != collection.files) std::abort();
+  const auto sums = combu::outputs::sums_in_manifest(combu::outputs::manifest_of(written));
+  if (sums != written || sums.size() != collection.files) std::abort();
   for (const auto& [path, sum] : sums)
     if (combu::sha256_of(content_of(guarded.results() / "t", path)) != sum) std::abort();
   const Descriptor results(::open(guarded.results().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

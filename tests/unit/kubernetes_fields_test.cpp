@@ -99,7 +99,13 @@ const std::vector<Refused>& refused() {
          t.outputs = {{"/out"}};
          t.container.kubernetes = R"({"container": {"command": ["x"]}})";
        },
-       "kubernetes.container.command", "as `entrypoint` and `cmd`"}};
+       "kubernetes.container.command", "as `entrypoint` and `cmd`"},
+      {"namespace",
+       [](Trial& t) {
+         t.outputs = {{"/out"}};
+         t.container.kubernetes = R"({"pod": {"shareProcessNamespace": true}})";
+       },
+       "kubernetes.pod", "combu's agent must be the first process of the container"}};
   return k_refused;
 }
 

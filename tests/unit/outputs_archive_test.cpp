@@ -117,6 +117,13 @@ TEST(Manifest, NamesAreReadAsSha256sumWritesThem) {
                            testing::Pair("plain", "aa"), testing::Pair("two  blanks", "ee")));
 }
 
+TEST(Manifest, LinesAreInTheOrderOfTheirPaths) {
+  const outputs::Checksums sums{{"out/b", "1"}, {"out/a\n", "2"}, {"out/c\\", "3"}, {"log", "4"}};
+  const std::string text = outputs::manifest_of(sums);
+  EXPECT_EQ(text, "4  log\n\\2  out/a\\n\n1  out/b\n\\3  out/c\\\\\n");
+  EXPECT_EQ(outputs::sums_in_manifest(text), sums);
+}
+
 TEST_F(Archives, ACarriageReturnInANameIsEscaped) {
   copier_.bytes = tar_of_file("out/a\rb", "x");
   (void)take();

@@ -27,14 +27,29 @@ TEST(Pending, AnObservationMayPrecedeTheAnswer) {
 }
 
 TEST(Pending, AStartThatAnEarlierProcessHasNotCompletedIsRepeated) {
-  Planned it("a");
+  Planned it("a", {.restored = {{.state = TrialState::starting, .attempt = 1}}});
   (void)it.begin();
-  (void)it.queued("a");
+  (void)it.listing_begins();
+  Observation pending = it.observation("a", Phase::pending);
+  pending.placement.awaits_delivery = true;
+  EXPECT_EQ(it.listed({pending}), " | ");
+  EXPECT_FALSE(it.done()) << "the program may wait for this process";
   EXPECT_EQ(it.seen(it.observation("a", Phase::created)), "start a | a ready, a starting");
   EXPECT_EQ(it.seen(it.observation("a", Phase::created)), " | ") << "the start is in flight";
   (void)it.queued("a");
+  EXPECT_EQ(it.seen(it.observation("a", Phase::created)), " | ") << "the report is late";
   EXPECT_EQ(it.running("a"), " | a running");
-  EXPECT_EQ(it.seen(it.observation("a", Phase::created)), " | ") << "it is late";
+}
+
+TEST(Pending, AnAttemptThatReceivesItsInputsKeepsTheRun) {
+  combu::Experiment experiment = test::experiment("a");
+  experiment.trials[0].inputs = {Input{.from = "/in", .to = "/in"}};
+  Planned it(std::move(experiment));
+  (void)it.begin();
+  (void)it.queued("a");
+  EXPECT_FALSE(it.done());
+  (void)it.running("a");
+  EXPECT_TRUE(it.done());
 }
 
 TEST(Pending, WithoutWaitTheRunEndsWhenEveryTrialIsAccepted) {

@@ -443,12 +443,15 @@ TEST_F(FleetTest, AnAttemptGetsVariablesAndItsWorkerTheOtherSecrets) {
   EXPECT_THAT(heard.containers[0].process.env, testing::IsEmpty());
 }
 
-TEST_F(FleetTest, AnAttemptDoesNotStartWithoutTheValueOfASecret) {
+TEST_F(FleetTest, NeitherAnAttemptNorAWorkerStartsWithoutTheValueOfASecret) {
+  HeardEngine heard(*simulated_);
+  engine_ = with_workers(heard, [](std::string_view) { return "agent"; });
   add("a", "exit 0");
   run_.experiment.trials[0].container.secrets = std::vector<Secret>{{.source = "token", .variable = "TOKEN"}};
   EXPECT_THAT(error_of([&] { start(0); })->what(),
               testing::HasSubstr("the value of the secret `token` was not read"));
   EXPECT_TRUE(list().empty());
+  EXPECT_THAT(heard.containers, testing::IsEmpty());
 }
 
 }  // namespace

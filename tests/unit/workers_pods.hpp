@@ -77,6 +77,8 @@ class PodEngine : public Engine {
       pod.seen.key = key;
       pod.seen.id = trial.name + "-" + std::to_string(attempt);
       if (trial.container.provided) pod.seen.placement.supervisor_report.emplace();
+      pod.seen.placement.awaits_delivery = trial.container.awaits_delivery;
+      pod.seen.health = health;
       pod.seen.phase = Phase::pending;
       pod.seen.is_unacknowledged = keeps_results;
       pod.folder = folder_ + "/" + pod.seen.id;
@@ -224,6 +226,7 @@ class PodEngine : public Engine {
     for (Stream* stream : streams_) stream->close();
   }
 
+  Health health = Health::none;  // of new containers
   bool does_copy_files = false;  // as a Docker Engine, which does not give secrets
   std::atomic<bool> is_away{false};
   std::atomic<bool> is_full{false};  // no container has a place

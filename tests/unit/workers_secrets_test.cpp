@@ -98,7 +98,9 @@ TEST_F(AgentSecretsTest, TheEngineServesAProgramThatHasBegun) {
   watch();
   (void)start_now("a");
   const Key key = key_of("a");
-  EXPECT_EQ(await(key, [](const Observation& seen) { return seen.phase == Phase::running; }).key, key);
+  const Observation running =
+      await(key, [](const Observation& seen) { return seen.phase == Phase::running; });
+  EXPECT_FALSE(running.start_took) << "only start() knows it";
   agent::await_state([&] { return pods_->connections() == 0; });
   EXPECT_EQ(listed(key).phase, Phase::running);
   EXPECT_EQ(text_of_log(key), "from the engine\n");
@@ -131,7 +133,10 @@ TEST_F(AgentSecretsTest, AProgramThatDoesNotExistIsRefused) {
   EXPECT_EQ(error.subject(), "a");
   EXPECT_THAT(error.message(), AllOf(HasSubstr("/no/program"), testing::Not(HasSubstr("the password"))));
   EXPECT_EQ(await_end(key_of("a")).placement.start_error, error.message());
+  const auto began_at = std::chrono::steady_clock::now();
   EXPECT_EQ(pods_->exit_code(key_of("a")), 127);
+  EXPECT_LT(std::chrono::steady_clock::now() - began_at, std::chrono::milliseconds(1500))
+      << "the agent does not wait for combu to hang up, since the next attempt has the same name";
   const Observation seen = listed(key_of("a"));
   EXPECT_EQ(seen.placement.start_error, error.message());
   EXPECT_FALSE(seen.exit_code);
@@ -176,8 +181,12 @@ TEST_F(AgentSecretsTest, AnAgentThatDoesNotAnswerIsReported) {
   add_secret("a", script_for("a"));
   pods_->refuse_exec(ErrorKind::unavailable);
   const Error error = error_in([&] { start_now("a"); });
-  EXPECT_EQ(error.kind(), ErrorKind::unavailable);
-  EXPECT_THAT(error.message(), HasSubstr("the secrets cannot be delivered: no exec"));
+  EXPECT_EQ(error.kind(), ErrorKind::refused);
+  EXPECT_EQ(error.message(), "the secrets could not be sent within 0.05 s: no exec");
+  EXPECT_EQ(pods_->exit_code(key_of("a")), 128 + SIGTERM) << "the container is stopped";
+  pods_->is_away = true;
+  add_secret("b", "true");
+  EXPECT_EQ(error_in([&] { start_now("b"); }).kind(), ErrorKind::unavailable);
 }
 
 TEST_F(AgentSecretsTest, AContainerThatEndsBeforeItHasItsSecretsIsNoError) {

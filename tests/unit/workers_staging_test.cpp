@@ -104,7 +104,6 @@ TEST_F(StagingTest, AStopTokenCancelsTheStart) {
   EXPECT_EQ(error_in([&] { start_in_worker("a", stop.get_token()); }).kind(), ErrorKind::cancelled);
 }
 
-// No start waits for the container any more when it begins to run.
 TEST_F(StagingTest, AConnectionThatStallsBreaks) {
   const Trial& one = add_to_worker("a", "true");
   Trial container = trial("container", "sleep 100");
@@ -116,12 +115,13 @@ TEST_F(StagingTest, AConnectionThatStallsBreaks) {
   };
   pods_->is_mute = true;  // the answer is missing
   EXPECT_EQ(stage().kind(), ErrorKind::unavailable);
-  EXPECT_EQ(stage().message(), "the container has received nothing of the inputs for 0.05 s");
+  EXPECT_EQ(stage().message(), "no progress for 0.05 s while the inputs were copied into the container");
   pods_->is_unread = true;
   EXPECT_EQ(stage().kind(), ErrorKind::unavailable);
-  EXPECT_EQ(stage().message(), "the container has received nothing of the inputs for 0.05 s");
+  EXPECT_EQ(stage().message(), "no progress for 0.05 s while the inputs were copied into the container");
 }
 
+// No start waits for the container any more when it begins to run.
 TEST_F(StagingTest, AWorkerThatBeginsLateGetsItsInputs) {
   for (const std::string name : {"a", "b", "c"})
     add_to_worker(name, name == "b" ? script() : until("go-" + name));

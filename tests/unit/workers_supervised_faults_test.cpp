@@ -13,6 +13,7 @@
 
 #include "unit/workers_pods.hpp"
 #include "workers/supervised_attempts.hpp"
+#include "workers/supervised_container.hpp"
 
 namespace combu {
 namespace {
@@ -197,7 +198,7 @@ TEST_F(SupervisedTest, ALateListingDoesNotHideThatAContainerRuns) {
   workers::SupervisedAttempts attempts(*pods_, {});
   Observation seen;
   seen.key = {.run = RunId("late"), .trial = "a", .attempt = 1};
-  attempts.adopt(seen.key.run, {});
+  attempts.adopt(seen.key.run);
   seen.phase = Phase::running;
   EXPECT_EQ(attempts.take(seen).phase, Phase::running);
   seen.phase = Phase::pending;
@@ -366,10 +367,35 @@ TEST_F(SupervisedTest, AProcessThatIsNotTheOwnerLeavesAnAgentAlone) {
   EXPECT_EQ(text_of_log(key), "brought\n");
 }
 
-class OrphanTest : public SupervisedTest {
+// The engine makes a second container for the same attempt, because it could not start the first one.
+TEST_F(SupervisedTest, ASecondContainerOfAnAttemptGetsItsFiles) {
+  add_with_input("a", "cat " + path("in/input"));
+  workers::SupervisedAttempts attempts(*pods_, limits_);
+  const Attempt key = key_of("a");
+  attempts.expect(key, workers::files_of(run_.experiment.trials[0]));
+  Observation first;
+  first.key = key;
+  first.id = "first";
+  first.placement.supervisor_report.emplace();
+  first.placement.awaits_delivery = true;
+  first.phase = Phase::gone;
+  EXPECT_EQ(attempts.take(first).phase, Phase::gone);
+  first.phase = Phase::running;
+  EXPECT_EQ(attempts.take(first).phase, Phase::pending);
+  const Trial container =
+      workers::supervised_container(run_.experiment.trials[0], workers::Supervision::files, {},
+                                    std::make_shared<const ProvidedProgram>(), {});
+  (void)pods_->start(run_, container, 1, {});
+  EXPECT_EQ(attempts.take(pods_->container(key)).phase, Phase::pending);
+  first.phase = Phase::gone;
+  EXPECT_EQ(attempts.take(first).phase, Phase::gone) << "a late report";
+  agent::await_state([&] { return agent::text_of(path("a-1.log")) == "brought\n"; });
+}
+
+class UndeliveredTest : public SupervisedTest {
  protected:
   // The owner of the run has ended before it could send the files.
-  void make_orphan() {
+  void leave_undelivered() {
     add_with_input("a", "true");
     pods_->refuse_exec(ErrorKind::unavailable);
     key_ = begin("a");
@@ -382,9 +408,18 @@ class OrphanTest : public SupervisedTest {
   Attempt key_;
 };
 
+TEST_F(UndeliveredTest, AnAgentThatDoesNotAnswerMayNotHaveBegun) {
+  limits_.listing_max = Seconds(0.01);
+  leave_undelivered();
+  pods_->refuse_exec(ErrorKind::unavailable);
+  EXPECT_EQ(listed(key_).phase, Phase::pending) << "the record must not get that the program runs";
+  EXPECT_THAT(listed(key_).placement.pending_reason,
+              HasSubstr("which the process that drives the run sends"));
+}
+
 // The planner then repeats the start.
-TEST_F(OrphanTest, ALaterOwnerReportsTheAttemptAsCreated) {
-  make_orphan();
+TEST_F(UndeliveredTest, ALaterOwnerReportsTheAttemptAsCreated) {
+  leave_undelivered();
   EXPECT_THAT(engine_->check(run_, {}), IsEmpty());
   const Observation seen = listed(key_);
   EXPECT_EQ(seen.phase, Phase::created);
@@ -395,24 +430,24 @@ TEST_F(OrphanTest, ALaterOwnerReportsTheAttemptAsCreated) {
   EXPECT_EQ(pods_->stops, 0);
 }
 
-TEST_F(OrphanTest, AListingBeforeTheProcessBecomesTheOwnerChangesNothing) {
-  make_orphan();
+TEST_F(UndeliveredTest, AListingBeforeTheProcessBecomesTheOwnerChangesNothing) {
+  leave_undelivered();
   EXPECT_EQ(listed(key_).phase, Phase::pending);
   EXPECT_THAT(engine_->check(run_, {}), IsEmpty());
   EXPECT_EQ(listed(key_).phase, Phase::created);
 }
 
-TEST_F(OrphanTest, AWatchingOwnerIsTold) {
-  make_orphan();
+TEST_F(UndeliveredTest, AWatchingOwnerIsTold) {
+  leave_undelivered();
   watch();
   EXPECT_EQ(listed(key_).phase, Phase::pending);
   EXPECT_THAT(engine_->check(run_, {}), IsEmpty());
   await(key_, [](const Observation& seen) { return seen.phase == Phase::created; });
 }
 
-TEST_F(OrphanTest, AnAttemptIsPendingUntilItsAgentAnswers) {
+TEST_F(UndeliveredTest, AnAttemptIsPendingUntilItsAgentAnswers) {
   limits_.listing_max = Seconds(0.01);
-  make_orphan();
+  leave_undelivered();
   EXPECT_THAT(engine_->check(run_, {}), IsEmpty());
   pods_->refuse_exec(ErrorKind::unavailable);
   EXPECT_EQ(listed(key_).phase, Phase::pending);
@@ -421,8 +456,8 @@ TEST_F(OrphanTest, AnAttemptIsPendingUntilItsAgentAnswers) {
   await(key_, [](const Observation& seen) { return seen.phase == Phase::created; });
 }
 
-TEST_F(OrphanTest, ARepeatedStartSendsTheFiles) {
-  make_orphan();
+TEST_F(UndeliveredTest, ARepeatedStartSendsTheFiles) {
+  leave_undelivered();
   engine_->start(run_, run_.experiment.trials[0], 1, {});
   watch();
   EXPECT_EQ(await_end(key_).exit_code, 0);

@@ -155,6 +155,20 @@ TEST_F(SupervisedTest, AnInputThatIsRemovedLaterFailsTheStart) {
   EXPECT_EQ(pods_->stops, 1);
 }
 
+TEST_F(SupervisedTest, TheHealthOfAContainerCountsWhenItsProgramHasBegun) {
+  add_with_input("a", until("go"));
+  pods_->health = Health::unhealthy;
+  pods_->is_full = true;
+  const Attempt key = begin("a");
+  pods_->place(key);
+  EXPECT_EQ(await(key, [](const Observation& seen) { return seen.phase == Phase::running; }).health,
+            Health::starting);
+  end_watch();
+  other_ = decorate();
+  EXPECT_EQ(listed_by(*other_, key).health, Health::unhealthy) << "the program has begun before";
+  allow("go");
+}
+
 TEST_F(SupervisedTest, AProgramThatCannotBeStartedIsNamed) {
   Trial& trial = add_with_input("a", "");
   trial.process.cmd = {"/no/program"};
@@ -327,9 +341,21 @@ TEST_F(SupervisedTest, AnAgentThatAwaitsFilesIsStopped) {
 TEST_F(SupervisedTest, AContainerWhoseAgentDoesNotAnswerIsStopped) {
   limits_.listing_max = Seconds(0.05);
   engine_ = decorate();
+  pods_->refuse_exec(ErrorKind::unavailable);
+  add("a", "exec sleep 100");
+  const Attempt key = start("a");
+  engine_->stop(key, std::nullopt, {});
+  EXPECT_EQ(pods_->exit_code(key), 128 + SIGTERM);
+}
+
+TEST_F(SupervisedTest, NoCallWaitsForAnAgentIfTheEngineRefusesTheConnection) {
+  limits_.listing_max = Seconds(600);
+  engine_ = decorate();
   pods_->refuse_exec(ErrorKind::refused);
   add("a", "exec sleep 100");
   const Attempt key = start("a");
+  EXPECT_EQ(listed(key).phase, Phase::running);
+  EXPECT_EQ(text_of_log(key), "from the engine\n");
   engine_->stop(key, std::nullopt, {});
   EXPECT_EQ(pods_->exit_code(key), 128 + SIGTERM);
 }

@@ -17,7 +17,8 @@ class Folder {
   // Makes the folder if it does not exist, and listens on its socket. Removes scratch folders that an earlier
   // process left there. Returns a description of the failure, or an empty text.
   std::string open(std::string path);
-  // The state of the processes that have used the folder one after the other: a file `life` or `over` keeps it.
+  // The state of the processes that have used the folder one after the other: a file `life` or `over` keeps
+  // it.
   enum class Life { fresh, begun, over };
   // Returns what earlier processes have left; with `fresh`, this process is the first.
   [[nodiscard]] Life begin_life() const;

@@ -74,6 +74,8 @@ std::string read_variables(const std::vector<Variable>& variables, std::vector<s
     while (file.is_open() && (count = read(file.get(), part.data(), part.size())) > 0)
       value.append(part.data(), static_cast<std::size_t>(count));
     if (count < 0) return problem_text(variable.path, errno);
+    if (value.find('\0') != std::string::npos)
+      return "the variable " + variable.name + " has a NUL character";
     environment.push_back(variable.name + "=" + value);
   }
   return {};
