@@ -49,8 +49,8 @@ struct SupervisedAttempt {
   std::optional<agent::Ended> ended;
   bool is_adopted = false;          // this process owns the run
   bool is_health_of_agent = false;  // the health was reported before the program began
-  bool must_stop =
-      false;  // the program cannot begin any more, and the engine below has to stop the container
+  // The program cannot begin any more, and the engine below has to stop the container.
+  bool must_stop = false;
 
   [[nodiscard]] bool is_over() const {
     return container.phase == Phase::ended || container.phase == Phase::gone;
@@ -59,7 +59,8 @@ struct SupervisedAttempt {
   [[nodiscard]] bool is_joined() const { return client && !is_broken && is_listed; }
   // True if the agent has listed what it knows, and its program has not begun.
   [[nodiscard]] bool awaits_delivery() const {
-    return container.placement.awaits_delivery && is_listed && !started && !ended && !refused;
+    return container.placement.awaits_delivery && is_listed && !started && !ended && !refused &&
+           !is_restarted;
   }
   // True if the agent waits for what this process has to send over the connection.
   [[nodiscard]] bool needs_delivery() const {
