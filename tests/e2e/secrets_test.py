@@ -111,7 +111,8 @@ def test_a_program_with_secrets_ends_and_stops_as_without(lab):
     assert (rows["signal"]["cause"], lab("logs", "signal").stdout) == ("timeout", "got it\n")
 
 
-def test_a_start_that_was_interrupted_is_completed(lab, engine, tmp_path):
+@pytest.mark.parametrize("ends", ["resume", "kill"])
+def test_a_start_that_was_interrupted_is_completed(lab, engine, tmp_path, ends):
     """A killed combu can leave a container whose agent waits for the secrets. The process that resumes the run sends them."""
     lab.write(experiment(trial("one", SHOW, secrets=[{"source": "token", "env": "TOKEN"}], retries=0)))
     with Stalling(lab, engine, tmp_path / "engine.sock", b"/exec HTTP") as stalling:
@@ -121,6 +122,11 @@ def test_a_start_that_was_interrupted_is_completed(lab, engine, tmp_path):
         process.wait()
         assert engine.running() == {"one"}
         stalling.free.set()
+        assert lab.ps()["one"]["state"] == "starting"
+        if ends == "kill":
+            lab("kill")
+            assert (engine.names(), lab.ps()["one"]["state"]) == (set(), "stopped")
+            return
         lab("run", "--resume", "--wait")
     assert {(row["state"], row["attempt"]) for row in lab.ps().values()} == {("succeeded", 1)}
     assert lab("logs", "one").stdout == hashlib.sha256(VALUE.encode()).hexdigest() + "\n"
