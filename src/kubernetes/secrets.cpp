@@ -88,11 +88,18 @@ void add_secrets(json& spec, const Run& run, const Trial& trial, const json& sec
   json sources = json::array();
   json& container = spec["containers"][0];
   for (const Secret& secret : *trial.container.secrets) {
-    if (secret.target.empty() || mounts_at(section, secret.target)) continue;
-    const std::string path = std::to_string(sources.size());
-    sources.push_back(projection_of(reference_of(run, secret), path));
-    container["volumeMounts"].push_back(
-        {{"name", k_volume}, {"mountPath", secret.target}, {"subPath", path}, {"readOnly", true}});
+    if (!is_of_pod(trial, secret)) continue;
+    const Reference reference = reference_of(run, secret);
+    if (secret.target.empty()) {
+      container["env"].push_back(
+          {{"name", secret.variable},
+           {"valueFrom", {{"secretKeyRef", {{"name", reference.object}, {"key", reference.key}}}}}});
+    } else if (!mounts_at(section, secret.target)) {
+      const std::string path = std::to_string(sources.size());
+      sources.push_back(projection_of(reference, path));
+      container["volumeMounts"].push_back(
+          {{"name", k_volume}, {"mountPath", secret.target}, {"subPath", path}, {"readOnly", true}});
+    }
   }
   if (!sources.empty())
     spec["volumes"].push_back(

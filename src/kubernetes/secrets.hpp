@@ -19,8 +19,9 @@ namespace combu::kubernetes {
 // Returns the run's Secret with the values that its Pods need. Nothing may print the result.
 [[nodiscard]] nlohmann::json secret_manifest(const Run& run, const Home& home);
 
-// Adds the trial's secrets to the spec of its Pod: a volume, of which each file is mounted alone. Leaves out
-// each file at whose path the section mounts something, and variables, which the agent gives to programs.
+// Adds the trial's secrets to the spec of its Pod: a volume, of which each file is mounted alone, and
+// references in the environment. A node may store the environment, so with_supervision() passes variables as
+// files. Leaves out each file at whose path the section mounts something.
 void add_secrets(nlohmann::json& spec, const Run& run, const Trial& trial, const nlohmann::json& section);
 
 // Returns an error for each Secret of the cluster whose name or key is invalid.
