@@ -25,7 +25,8 @@ struct Attempt {
   bool is_accepted = false;         // the engine has accepted the start, and places the attempt later
   // An earlier process has begun the start, and the engine still lists the attempt as pending.
   bool is_restored_pending = false;
-  bool awaits_delivery = false;  // Placement::awaits_delivery
+  bool was_pending = false;      // the engine has reported that the attempt waits for a place
+  bool awaits_delivery = false;  // Placement::awaits_delivery, while the attempt is pending
   // Why combu stops the attempt. `none` if combu does not stop it, or if is_service_stop is true.
   Cause stop_cause = Cause::none;
   bool is_service_stop = false;  // combu is stopping a service whose work is done

@@ -293,7 +293,10 @@ struct Planner::Impl {
     schedule::Attempt& attempt = attempts[trial];
     if (!is_alive(state)) return;
     if (observation.phase == Phase::pending && !observation.placement.host.empty()) trials.set_placed(trial);
-    if (observation.phase == Phase::pending) attempt.awaits_delivery = observation.placement.awaits_delivery;
+    if (observation.phase == Phase::pending) {
+      attempt.was_pending = true;
+      attempt.awaits_delivery = observation.placement.awaits_delivery;
+    }
     // An earlier process has begun the start, and this one has to complete it.
     if (observation.phase == Phase::created && is_pending(trial) && attempt.is_restored_pending &&
         !attempts.is_stopping(trial)) {

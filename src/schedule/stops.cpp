@@ -24,10 +24,12 @@ void Lifecycle::stop(TrialIndex trial, Cause cause) {
   trials.report(
       {.trial = trial, .state = trials.state(trial), .cause = cause, .ran = dependencies.was_started(trial)});
   // If the start is in flight, the stop is sent after the engine's answer. combu gives up a start that stays
-  // unanswered after a start_deadline, or whose attempt shares a container that may not run yet.
+  // unanswered after a start_deadline, or whose attempt shares a container that may not run yet: at once if
+  // the engine has reported that the attempt waits.
   const bool may_stay_unanswered = cause == Cause::start_deadline || !trials.trial(trial).has_own_container();
   if (!attempt.is_start_in_flight) send_stop(trial);
-  if (attempt.is_start_in_flight && may_stay_unanswered) set_timer(Timer::Kind::give_up, trial, answer_after);
+  if (attempt.is_start_in_flight && may_stay_unanswered)
+    set_timer(Timer::Kind::give_up, trial, attempt.was_pending ? Seconds(0) : answer_after);
 }
 
 // A trial is `ready` at its start_deadline if the engine has refused its start for lack of room.

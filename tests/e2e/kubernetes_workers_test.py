@@ -2,6 +2,7 @@
 
 import json
 import signal
+from datetime import datetime
 
 import pytest
 from engines import trial, wait_until
@@ -138,6 +139,9 @@ def test_a_start_deadline_ends_the_wait_for_a_worker(combu, user):
     combu("run", "--wait", code=1)
     row = combu.ps()["huge"]
     assert (row["state"], row["cause"]) == ("failed", "start_deadline")
+    events = [json.loads(line) for line in combu("events", "--json").stdout.splitlines()]
+    at = {one["state"]: datetime.strptime(one["time"], "%Y-%m-%dT%H:%M:%S.%fZ") for one in events}
+    assert 2 <= (at["failed"] - at["starting"]).total_seconds() < 10, events
     wait_until(lambda: user.pods() == {}, "the deletion of the worker")
 
 

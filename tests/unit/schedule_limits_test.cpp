@@ -123,6 +123,13 @@ TEST(StartDeadline, AnUnansweredStartIsGivenUp) {
   EXPECT_EQ(it.state("a"), TrialState::failed);
 }
 
+TEST(StartDeadline, AStartThatWaitsForAPlaceIsGivenUpAtOnce) {
+  Planned it(with_start_deadline(test::experiment("a"), Seconds(3)));
+  (void)it.begin();
+  EXPECT_EQ(it.seen(it.observation("a", Phase::pending)), " | ");
+  EXPECT_EQ(it.pass(3), "give up a | a starting (start_deadline)");
+}
+
 TEST(Deadline, AllTrialsAreStoppedAndNothingStarts) {
   Experiment experiment = test::experiment("a b<-a:succeeded !s");
   experiment.deadline = Seconds(3600);
