@@ -27,27 +27,25 @@ constexpr Seconds k_past{300};
 // An event that arrives this long after the change counts as late; engines usually report changes at once.
 constexpr Seconds k_late{2};
 
-}  // namespace
-
-namespace {
-
-void add_supervision(Observation& observation, const Identity& identity) {
-  if (!identity.supervised) return;
-  observation.placement.supervisor_report.emplace();
-  observation.placement.awaits_delivery = true;
+Observation observation_of(Identity&& identity) {
+  Observation observation;
+  observation.key = std::move(identity.key);
+  observation.experiment = std::move(identity.experiment);
+  observation.file = std::move(identity.file);
+  observation.service = identity.service;
+  observation.slots = std::move(identity.slots);
+  if (identity.supervised) {
+    observation.placement.supervisor_report.emplace();
+    observation.placement.awaits_delivery = true;
+  }
+  return observation;
 }
 
 }  // namespace
 
 Observation observation_of(ContainerSummary&& container, Identity&& identity) {
   const Status status = parse_status(container.state, container.status);
-  Observation observation;
-  observation.key = std::move(identity.key);
-  observation.experiment = std::move(identity.experiment);
-  observation.file = std::move(identity.file);
-  observation.service = identity.service;
-  add_supervision(observation, identity);
-  observation.slots = identity.slots;
+  Observation observation = observation_of(std::move(identity));
   observation.id = std::move(container.id);
   observation.image = std::move(container.image);
   observation.phase = status.phase;
@@ -221,17 +219,11 @@ void DockerEngine::watch(const Selector& selector, const std::function<void(cons
     // The stream also contains events of the last seconds before the connection. Skip the events of removed
     // containers, because these containers may belong to an earlier run with the same id.
     if (event.action != "destroy" && gone.contains(event.id)) return;
-    const std::optional<Identity> identity = identity_of(event.attributes, attribute(event, "name"));
+    std::optional<Identity> identity = identity_of(event.attributes, attribute(event, "name"));
     if (!identity || !filter.selects(identity->key.trial)) return;
     if (event.action == "kill") signals_.sent(event.id, number_at(event, "signal").value_or(0));
     if (event.action == "destroy") signals_.forget(event.id);
-    Observation observation;
-    observation.key = identity->key;
-    observation.experiment = identity->experiment;
-    observation.file = identity->file;
-    observation.service = identity->service;
-    add_supervision(observation, *identity);
-    observation.slots = identity->slots;
+    Observation observation = observation_of(std::move(*identity));
     observation.id = event.id;
     observation.image = attribute(event, "image");
     if (!apply_action(event, observation)) return;

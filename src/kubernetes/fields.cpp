@@ -25,6 +25,9 @@ namespace {
 
 using nlohmann::json;
 
+constexpr std::string_view k_fields_of_agents =
+    "`worker`, `outputs`, `inputs`, `params_file`, `metrics.file` and `secrets` as variables";
+
 // True if `name` is the name of a variable that API servers accept: printable ASCII characters except '='.
 bool is_variable(std::string_view name) {
   return std::ranges::all_of(name, [](char c) { return c >= ' ' && c <= '~' && c != '='; });
@@ -167,16 +170,15 @@ class TrialCheck {
     if (member_of(section_, {"pod", "shareProcessNamespace"}) == true ||
         member_of(section_, {"pod", "hostPID"}) == true)
       add("kubernetes.pod",
-          "cannot have `shareProcessNamespace` or `hostPID` with `worker`, `outputs`, `inputs`, "
-          "`params_file`, "
-          "`metrics.file` and `secrets` as variables, for which combu's agent must be the first process of "
-          "the "
-          "container; remove them");
+          fmt::format(
+              "cannot have `shareProcessNamespace` or `hostPID` with {}, for which combu's agent must "
+              "be the first process of the container; remove them",
+              k_fields_of_agents));
     if (section_has({"container", "command"}) || section_has({"container", "args"}))
       add("kubernetes.container.command",
-          "is not possible with `worker`, `outputs`, `inputs`, `params_file`, `metrics.file` and `secrets` "
-          "as variables, for which combu starts the program itself; write the program as `entrypoint` and "
-          "`cmd`");
+          fmt::format("is not possible with {}, for which combu starts the program itself; write the program "
+                      "as `entrypoint` and `cmd`",
+                      k_fields_of_agents));
   }
 
   const Trial& trial_;

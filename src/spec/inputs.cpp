@@ -80,12 +80,10 @@ class InputReader {
     if (!is_known) return std::nullopt;
     const std::string name = to.ends_with('/') ? std::filesystem::path(input.from).filename().string() : "";
     input.to = normalised((input.in_scratch ? "/" : "") + to + name);
-    const bool is_of_combu = !input.in_scratch && holds_path("/combu", input.to);
-    if (input.to != "/" && !is_of_combu) return input;
-    report_.add(to_place,
-                is_of_combu ? fmt::format("{} is in the folder /combu, which combu uses; choose another path",
-                                          shortened(input.to))
-                            : "must not be the root of the container; name a path in it");
+    std::string fault = input.in_scratch ? "" : fault_of_own_folder(input.to);
+    if (input.to == "/") fault = "must not be the root of the container; name a path in it";
+    if (fault.empty()) return input;
+    report_.add(to_place, fault);
     return std::nullopt;
   }
 

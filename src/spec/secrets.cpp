@@ -219,9 +219,7 @@ class SourceReader {
 
 // Returns why the file of a secret cannot be at its target, or an empty text.
 std::string conflict_of_target(const Trial& trial, const std::string& target) {
-  if (holds_path("/combu", target))
-    return fmt::format("{} is in the folder /combu, which combu uses; choose another path",
-                       shortened(target));
+  if (auto fault = fault_of_own_folder(target); !fault.empty()) return fault;
   const auto within = [](const std::string& inner, const std::string& outer) {
     return holds_path(outer, inner);
   };

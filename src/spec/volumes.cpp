@@ -155,6 +155,11 @@ class VolumeReader {
 
 }  // namespace
 
+std::string fault_of_own_folder(std::string_view path) {
+  if (!holds_path("/combu", path)) return "";
+  return fmt::format("{} is in the folder /combu, which combu uses; choose another path", shortened(path));
+}
+
 std::string normalised(const std::filesystem::path& path) {
   std::string text = path.lexically_normal().string();
   while (text.size() > 1 && text.ends_with('/')) text.pop_back();

@@ -17,6 +17,10 @@ namespace combu::spec {
 // system.
 [[nodiscard]] std::string normalised(const std::filesystem::path& path);
 
+// Returns why combu cannot put a file of the user at this absolute path in a container: the path is in the
+// folder of combu's own files. Empty: it is elsewhere.
+[[nodiscard]] std::string fault_of_own_folder(std::string_view path);
+
 // True if the relative path leads out of the folder in which it begins, or names this folder itself.
 [[nodiscard]] bool leads_out(const std::filesystem::path& path);
 // Returns the message about a relative path for which leads_out() is true.

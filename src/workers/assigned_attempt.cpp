@@ -29,8 +29,7 @@ agent::Start start_message(const Run& run, const Trial& trial, const Key& key,
                            const std::optional<ImageProgram>& image) {
   const Process& process = trial.process;
   agent::Start message{.id = id_of(key), .argv = argv_of(trial, image.value_or(ImageProgram{}))};
-  if (message.argv.empty())
-    throw Error(ErrorKind::refused, trial.name, "neither `cmd` nor the image names a program; write `cmd`");
+  expect_program(message.argv, trial.name);
   for (const auto& [name, value] : process.env) message.env.push_back(fmt::format("{}={}", name, value));
   for (const auto& [name, value] : reveal_secrets(run, trial).variables)
     message.env.push_back(fmt::format("{}={}", name, value));

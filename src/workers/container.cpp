@@ -134,6 +134,11 @@ std::vector<std::string> argv_of(const Trial& trial, const ImageProgram& image) 
   return argv;
 }
 
+void expect_program(const std::vector<std::string>& argv, const std::string& trial) {
+  if (argv.empty())
+    throw Error(ErrorKind::refused, trial, "neither `cmd` nor the image names a program; write `cmd`");
+}
+
 void prepare_image(Engine& engine, const Run& run, const Trial& trial, const std::stop_token& stop) {
   Run one = run;
   one.experiment.trials = {trial};

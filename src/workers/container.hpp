@@ -62,6 +62,8 @@ inline constexpr Seconds k_default_grace{10};  // the default of a Docker Engine
 
 // Returns the program and the arguments of an attempt: what the container of the trial would run.
 [[nodiscard]] std::vector<std::string> argv_of(const Trial& trial, const ImageProgram& image);
+// Throws Error(refused) if the result of argv_of() names no program.
+void expect_program(const std::vector<std::string>& argv, const std::string& trial);
 
 // Prepares the image of the trial: a process that resumes a run may start attempts without Engine::prepare().
 // Throws the first error.

@@ -129,9 +129,9 @@ void SupervisedAttempts::expect(const Key& key, std::optional<Delivery> delivery
   const auto known = attempts_.find(key);
   if (known == attempts_.end()) {
     expected_.insert_or_assign(key, std::move(delivery));
-  } else if (!known->second->started && !known->second->ended) {
+  } else if (!known->second->has_begun()) {
     known->second->delivery = std::move(delivery);
-    if (known->second->needs_delivery()) queue(known->second, Seconds(0));
+    queue_if_needed(known->second);
   }
 }
 
@@ -164,7 +164,7 @@ void SupervisedAttempts::drop(const SupervisedPtr& attempt) {
   if (attempt->delivery)
     expected_.insert_or_assign(attempt->key, std::exchange(attempt->delivery, std::nullopt));
   attempt->container.phase = Phase::gone;
-  if (attempt->client) queue(attempt, Seconds(0));  // a thread of the queue destroys the connection
+  queue_if_needed(attempt);
   attempts_.erase(Key(attempt->key));
 }
 
@@ -175,6 +175,11 @@ bool SupervisedAttempts::is_done(const SupervisedAttempt& attempt) const {
 bool SupervisedAttempts::needs_client(const SupervisedAttempt& attempt) const {
   return attempt.container.phase == Phase::running && !is_done(attempt) &&
          (!attempt.client || attempt.is_broken);
+}
+
+bool SupervisedAttempts::needs_attention(const SupervisedAttempt& attempt) const {
+  return needs_client(attempt) || (is_done(attempt) && attempt.client) || attempt.needs_delivery() ||
+         (attempt.must_stop && !attempt.is_over());
 }
 
 Observation SupervisedAttempts::take(const Observation& container) {
@@ -188,11 +193,9 @@ Observation SupervisedAttempts::take(const Observation& container) {
     return container;  // a late report about an earlier container
   }
   const SupervisedPtr attempt = entry_of(container);
-  if (needs_client(*attempt)) queue(attempt, Seconds(0));
+  queue_if_needed(attempt);
   changed_.notify_all();
   Observation seen = attempt->shown();
-  // A thread of the queue destroys the connection.
-  if (is_done(*attempt) && attempt->client) queue(attempt, Seconds(0));
   // Until the result is acknowledged, copy_out() has to say why the files are lost.
   if (container.phase == Phase::gone && (!attempt->ended || attempt->is_acknowledged)) drop(attempt);
   return seen;
@@ -201,7 +204,7 @@ Observation SupervisedAttempts::take(const Observation& container) {
 SupervisedPtr SupervisedAttempts::connect_to(const Observation& container) {
   const std::scoped_lock lock(mutex_);
   SupervisedPtr attempt = entry_of(container);
-  if (needs_client(*attempt)) queue(attempt, Seconds(0));
+  queue_if_needed(attempt);
   return attempt;
 }
 
@@ -229,19 +232,18 @@ std::shared_ptr<AgentClient> SupervisedAttempts::await_client(const SupervisedPt
 
 bool SupervisedAttempts::has_begun(const SupervisedPtr& attempt) {
   const std::scoped_lock lock(mutex_);
-  return attempt->started || attempt->ended;
+  return attempt->has_begun();
 }
 
 bool SupervisedAttempts::await_begun(const SupervisedPtr& attempt, std::optional<Steady::time_point> until,
                                      const std::stop_token& stop) {
   Lock lock(mutex_);
-  const auto has_begun = [&] { return attempt->started || attempt->ended; };
-  const auto is_settled = [&] { return has_begun() || attempt->refused || attempt->is_over(); };
+  const auto is_settled = [&] { return attempt->has_begun() || attempt->refused || attempt->is_over(); };
   const bool is_in_time =
       until ? changed_.wait_until(lock, stop, *until, is_settled) : changed_.wait(lock, stop, is_settled);
   if (!is_in_time && stop.stop_requested())
     throw Error(ErrorKind::cancelled, attempt->key.trial, "cancelled");
-  return has_begun();
+  return attempt->has_begun();
 }
 
 void SupervisedAttempts::await_joined(const SupervisedPtr& attempt,
@@ -249,8 +251,8 @@ void SupervisedAttempts::await_joined(const SupervisedPtr& attempt,
                                       const std::stop_token& stop) {
   Lock lock(mutex_);
   const auto is_settled = [&] {
-    return attempt->container.phase != Phase::running || attempt->refused || attempt->is_acknowledged ||
-           attempt->is_joined() || attempt->is_exec_refused || is_done(*attempt);
+    return attempt->container.phase != Phase::running || is_done(*attempt) || attempt->is_acknowledged ||
+           attempt->is_joined() || attempt->is_exec_refused;
   };
   changed_.wait_until(lock, stop, until, is_settled);
 }
@@ -324,6 +326,10 @@ void SupervisedAttempts::queue(const SupervisedPtr& attempt, Seconds pause) {
   queue_.emplace(Steady::now() + std::chrono::duration_cast<Steady::duration>(pause), attempt);
   begin_threads();
   changed_.notify_all();
+}
+
+void SupervisedAttempts::queue_if_needed(const SupervisedPtr& attempt) {
+  if (needs_attention(*attempt)) queue(attempt, Seconds(0));
 }
 
 void SupervisedAttempts::begin_threads() {
@@ -404,8 +410,7 @@ void SupervisedAttempts::attend(const SupervisedPtr& attempt, const std::stop_to
     attempt->is_queued = false;
     attempt->pause = failed ? std::min(attempt->pause * 2, limits_.pause_max) : limits_.pause_min;
     if (is_done(*attempt)) old = std::exchange(attempt->client, nullptr);
-    if (needs_client(*attempt) || attempt->needs_delivery() || (attempt->must_stop && !attempt->is_over()))
-      queue(attempt, attempt->pause);
+    if (needs_attention(*attempt)) queue(attempt, attempt->pause);
   }
 }
 
@@ -512,7 +517,7 @@ AgentEvents SupervisedAttempts::events_of(const SupervisedPtr& attempt) {
                   it->started = std::move(started);
                   it->is_health_of_agent = it->delivery && it->container.health == Health::unhealthy;
                   it->delivery.reset();
-                  if (it->client && is_done(*it)) queue(it, Seconds(0));
+                  queue_if_needed(it);
                   Observation seen = it->shown();
                   if (!engine_.copies_files())  // else start() returns it
                     seen.start_took =
@@ -525,7 +530,7 @@ AgentEvents SupervisedAttempts::events_of(const SupervisedPtr& attempt) {
                 locked([&](const SupervisedPtr& it) {
                   it->refused = std::move(refused);
                   publish(*it);
-                  if (it->client) queue(it, Seconds(0));
+                  queue_if_needed(it);
                 });
               },
           .on_ended =

@@ -57,10 +57,10 @@ struct SupervisedAttempt {
   }
   // True if there is a connection over which the agent has listed what it knows.
   [[nodiscard]] bool is_joined() const { return client && !is_broken && is_listed; }
+  [[nodiscard]] bool has_begun() const { return started || ended; }
   // True if the agent has listed what it knows, and its program has not begun.
   [[nodiscard]] bool awaits_delivery() const {
-    return container.placement.awaits_delivery && is_listed && !started && !ended && !refused &&
-           !is_restarted;
+    return container.placement.awaits_delivery && is_listed && !has_begun() && !refused && !is_restarted;
   }
   // True if the agent waits for what this process has to send over the connection.
   [[nodiscard]] bool needs_delivery() const {
@@ -141,8 +141,11 @@ class SupervisedAttempts {
   SupervisedPtr entry_of(const Observation& container);
   void drop(const SupervisedPtr& attempt);
   [[nodiscard]] bool needs_client(const SupervisedAttempt& attempt) const;
-  // True if the connection, if there is one, is not needed any more.
+  // True if no connection is needed any more.
   [[nodiscard]] bool is_done(const SupervisedAttempt& attempt) const;
+  // True if attend() has something to do.
+  [[nodiscard]] bool needs_attention(const SupervisedAttempt& attempt) const;
+  void queue_if_needed(const SupervisedPtr& attempt);
   void queue(const SupervisedPtr& attempt, Seconds pause);
   void begin_threads();
   void work(const std::stop_token& quit);

@@ -170,8 +170,7 @@ StartResult SupervisedEngine::start(const Run& run, const Trial& trial, int atte
   const Trial container =
       supervised_container(trial, *use, images_.program_of(trial).value_or(ImageProgram{}),
                            images_.agent_for(trial), run.experiment);
-  if (container.process.cmd->empty())
-    throw Error(ErrorKind::refused, trial.name, "neither `cmd` nor the image names a program; write `cmd`");
+  expect_program(*container.process.cmd, trial.name);
   attempts_.expect(key, std::move(delivery));
   try {
     StartResult result = engine_.start(run, container, attempt, stop);

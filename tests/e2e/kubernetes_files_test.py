@@ -218,8 +218,11 @@ def test_a_resumed_combu_collects_kept_outputs_before_the_end_of_their_hold(comb
     process.send_signal(signal.SIGKILL)
     process.wait()
     user.cluster.kill_container(pod)
-    awaited = ("phase", "Succeeded") if is_late else ("restarts", 1)
-    wait_until(lambda: awaited in [("phase", one["status"]["phase"]) for one in user.pods().values()] + [("restarts", one["status"]["containerStatuses"][0]["restartCount"]) for one in user.pods().values()], "the restarted container")
+
+    def is_awaited(status):
+        return status["phase"] == "Succeeded" if is_late else status["containerStatuses"][0]["restartCount"] == 1
+
+    wait_until(lambda: is_awaited(user.pods()["one"]["status"]), "the restarted container")
     combu("run", "--resume", "--wait", code=1)
     row = combu.ps()["one"]
     assert (row["state"], row["exit_code"]) == ("failed", 137)
